@@ -1,0 +1,231 @@
+"""From an upper bound on a hockey-stick curve to the delta of many rounds.
+
+Notation: x = e^epsilon; h(x) = sup_S P(S) - x Q(S), the hockey-stick curve of the outputs
+P, Q of one round; a loss l = ln dP/dQ; K rounds; theta a tilt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import NotCertified, require
+
+Floats = npt.NDArray[np.float64]
+
+# Outward rounding of every mass; a dozen roundings of 1.1e-16 each are what it has to cover.
+SLACK = 1e-13
+# Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
+DROPPED = 1e-13
+UNIT = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class LossDistribution:
+    """Mass on the losses i * step, -n <= i <= n, and on an infinite loss; total mass >= 1."""
+
+    step: float
+    masses: Floats
+    infinite: float
+
+    @property
+    def reach(self) -> float:
+        return self.step * (len(self.masses) // 2)
+
+    def _exponents(self, theta: float) -> Floats:
+        half = len(self.masses) // 2
+        with np.errstate(divide="ignore"):
+            return np.log(self.masses) + theta * (np.arange(-half, half + 1) * self.step)
+
+    def log_moment(self, theta: float) -> tuple[float, float]:
+        """(ln sum of mass * e^(theta * loss) over finite losses, its derivative in theta)."""
+        exponents = self._exponents(theta)
+        top = float(exponents.max())
+        weights = np.exp(exponents - top)
+        half, total = len(weights) // 2, float(weights.sum())
+        return top + math.log(total), float(weights @ np.arange(-half, half + 1)) / total * self.step
+
+    def tilted(self, theta: float, log_moment: float) -> Floats:
+        """mass * e^(theta * loss - log_moment): a probability vector."""
+        return np.exp(self._exponents(theta) - log_moment)
+
+
+@theorem("metricshuffle", "dominating pair of a sampled profile (Connect the Dots, Algorithm 1, in one-sided form)")
+def dominating(curve: Callable[[float], float], step: float, points: int) -> LossDistribution:
+    """A loss distribution that dominates every pair whose curves lie below `curve`.
+
+    Statement: let H_{e^epsilon}(P||Q) and H_{e^epsilon}(Q||P) be <= curve(epsilon) for
+    epsilon >= 0. With g(x) = (infinite mass) + sum of mass * (1 - x e^-loss)_+ for the
+    measure returned, h(x) <= g(x) for every x > 0 and both directions.
+
+    Proof. h is convex and decreasing with h(0) = 1, and h_PQ(x) = 1 - x + x h_QP(1/x)
+    (the duality). Let x_i = e^(i step), u_i the least curve value at 0, step, ..., i step (h is
+    decreasing, so u_i >= h(x_i) though the curve may not be). Points x_i >= 1 suffice: the duality maps the line a + b x to
+    (1 + b) + (a - 1) x, hence convex curves to convex curves, and the lines it leaves alone
+    are those through (-1, 1). So the greatest convex minorant that is its own dual is, for
+    x >= 1, the lower hull of (-1, 1), (1, u_0), (x_1, u_1), ..., (x_n, u_n), and the constant
+    u_n beyond. It lies above h: its vertices do, and between two vertices (for the segment
+    from (-1, 1) to x_j: between 1/x_j and x_j) a chord lies above a convex function; beyond
+    x_n, h(x) <= h(x_n) <= u_n, which is why u_n is the mass of the infinite loss. This holds for
+    ANY choice of vertices, so a hull spoilt by rounding costs nothing but tightness.
+    The curve with slopes -B_k between its vertices belongs to the Q-masses q_k = B_(k-1) - B_k
+    at loss ln x_k, P-masses x_k q_k, and by duality P-mass q_k at loss -ln x_k. For such
+    a measure of total mass M, g(x) = M (1 - x) + x g(1/x); so g >= h for x < 1 follows from
+    g >= h for x >= 1 and M >= 1, which the mass put on loss 0 ensures.
+
+    Numerics: i * step must be exact (`grid_step`). A float difference is correct to half an
+    ulp, so each B_k is correct to a few ulps RELATIVE to itself; it is raised by SLACK and made
+    decreasing by raising, and raising any B_k raises g. Masses are again relatively exact, and
+    raised. (The library's own routine subtracts deltas near 1 and divides by the step, which
+    leaves about 1e-16/step of absolute error on each mass; and it accepts curves that are not
+    convex, for which the masses sum to more than 1 without a word. Hence the check below.)
+    Reference: Doroshenko et al. 2022, Algorithm 1; Zhu, Dong, Wang 2022, Proposition 8 (curves
+    and pairs).
+    """
+    sampled = np.array([curve(i * step) for i in range(points + 1)], dtype=np.float64)
+    if not bool(np.all((sampled >= 0.0) & (sampled <= 1.0))):
+        raise NotCertified("a round's profile returned a delta outside [0, 1], so it cannot be composed; please report this as a bug.")
+    u = np.minimum.accumulate(sampled).tolist()
+
+    def fall(a: int, b: int) -> float:
+        """B between the vertices a < b; vertex -1 is the point (-1, 1)."""
+        if a < 0:
+            return float((1.0 - u[b]) * math.exp(-b * step) / (1.0 + math.exp(-b * step)))
+        return float((u[a] - u[b]) * math.exp(-a * step) / math.expm1((b - a) * step))
+
+    vertices, falls = [-1], [math.inf]
+    for b in range(points + 1):
+        slope = fall(vertices[-1], b)
+        while len(vertices) > 1 and slope >= falls[-1]:
+            vertices.pop()
+            falls.pop()
+            slope = fall(vertices[-1], b)
+        vertices.append(b)
+        falls.append(slope)
+    slopes = np.maximum.accumulate(np.array([*falls[1:], 0.0])[::-1])[::-1] * (1.0 + SLACK)
+    at = np.array(vertices[1:])
+    lower = (slopes[:-1] - slopes[1:]) * (1.0 + SLACK)
+    masses = np.zeros(2 * points + 1)
+    masses[points - at] = lower
+    masses[points + at] = lower * np.exp(at * step)
+    masses[points] = 0.0
+    infinite = u[-1]
+    masses[points] = max(0.0, 1.0 - math.fsum(masses) - infinite) + 4.0 * UNIT
+    total = math.fsum(masses) + infinite
+    if not 1.0 <= total <= 1.0 + 1e-9:
+        raise NotCertified(f"the loss distribution of a round has total mass {total!r} instead of 1; please report this as a bug.")
+    return LossDistribution(step, masses, infinite)
+
+
+def grid_step(wanted: float) -> float:
+    """`wanted` rounded up to 40 significant bits, so that i * step is exact for i < 2^13."""
+    mantissa, exponent = math.frexp(wanted)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, 40)), exponent - 40)
+
+
+@dataclass(frozen=True)
+class _Tilted:
+    """Law of the total loss under the tilt, with a bound on the noise (in the 2-norm) and on what was dropped."""
+
+    theta: float
+    first: int
+    law: Floats
+    noise: float
+    dropped: float
+    log_scale: float
+    relative: float
+
+
+class TotalLoss:
+    """The delta of rounds with the given loss distributions (all of one step), each repeated."""
+
+    def __init__(self, parts: Sequence[tuple[LossDistribution, int]]) -> None:
+        self.parts = tuple(parts)
+        self.step = parts[0][0].step
+        self.reach = max(law.reach for law, _ in parts)
+        certain = any(law.infinite >= 1.0 for law, _ in parts)
+        none = -math.inf if certain else sum(rounds * math.log1p(-law.infinite) for law, rounds in parts)
+        self.infinite = -math.expm1(none) * (1.0 + 1e-12)
+        self._tilts: list[_Tilted] = []
+
+    def _log_moment(self, theta: float) -> tuple[float, float]:
+        terms = [(law.log_moment(theta), rounds) for law, rounds in self.parts]
+        return sum(k * term[0] for term, k in terms), sum(k * term[1] for term, k in terms)
+
+    def _best_tilt(self, epsilon: float) -> float:
+        """A near-minimiser of log moment - theta * epsilon, in [0, 500/reach]; ANY value is valid, this one is sharp."""
+        if self._log_moment(0.0)[1] >= epsilon:
+            return 0.0
+        low, high = 0.0, 1.0 / self.reach
+        while high * self.reach < 500.0 and self._log_moment(high)[1] < epsilon:
+            low, high = high, 2.0 * high
+        for _ in range(8):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._log_moment(middle)[1] < epsilon else (low, middle)
+        return low
+
+    def _tilt(self, theta: float) -> _Tilted:
+        convolution = require("dp_accounting.pld.common", "compose")
+        from scipy.signal import fftconvolve
+
+        total, first, norms, log_scale, relative = np.ones(1), 0, 0.0, 0.0, 1e-11
+        for law, rounds in self.parts:
+            moment, _ = law.log_moment(theta)
+            vector = law.tilted(theta, moment)
+            lower, power = (0, vector) if rounds == 1 else convolution.self_convolve(vector, rounds, DROPPED)
+            total = np.asarray(power) if len(total) == 1 else fftconvolve(total, power)
+            first += lower - rounds * (len(law.masses) // 2)
+            norms += (rounds + 3) * float(np.linalg.norm(vector))
+            log_scale += rounds * moment
+            relative += 8.0 * UNIT * rounds * (theta * law.reach + abs(moment) + 20.0)
+        noise = 64.0 * UNIT * math.log2(len(total) + 2) * norms
+        return _Tilted(theta, first, total, noise, 2.0 * DROPPED * len(self.parts), log_scale, relative)
+
+    def _chosen_tilt(self, epsilon: float) -> _Tilted:
+        wanted = self._best_tilt(epsilon)
+        best = self._log_moment(wanted)[0] - wanted * epsilon
+        for tilt in self._tilts:
+            if tilt.log_scale - tilt.theta * epsilon <= best + 3.0:
+                return tilt
+        # A few tilts serve every epsilon; each may hold megabytes, so only the latest are kept.
+        self._tilts = [self._tilt(wanted), *self._tilts[:5]]
+        return self._tilts[0]
+
+    @theorem("metricshuffle", "tilted convolution of loss distributions with a noise bound")
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on the hockey-stick divergence of all rounds together.
+
+        Statement: with measures mu_k that dominate the rounds for every history, the adaptive
+        composition has delta <= F = 1 - prod (1 - infinite_k) + integral of
+        (1 - e^(epsilon - l))_+ d(mu_1 * ... * mu_K)(l) over finite losses.
+        (F is monotone in each mu: with the others fixed it is a mixture of the curves g of mu_k,
+        so a larger curve gives a larger F; masses above 1 in total are no exception.)
+
+        Numerics: a convolution by FFT has an ABSOLUTE error (about 1e-15 per mass), which
+        would put a floor under delta. So the masses are tilted first: for every theta >= 0
+            integral = e^(L - theta epsilon) * sum over l > epsilon of
+                       (1 - e^(epsilon - l)) e^(-theta (l - epsilon)) nu(l),
+        nu the convolution of the tilted probability vectors v, L the sum of their log moments.
+        At the minimiser of L - theta epsilon the factor in front is of the order of delta itself,
+        so the error becomes RELATIVE. What is added inside the bracket: the 2-norm of the weights
+        times a bound on the 2-norm of the FFT noise, 64 ulp log2(N) sum (rounds + 3) |v|_2 (one
+        transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
+        that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
+        and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
+        part of it lands inside, which only adds). Losses are rounded up.
+        Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
+        """
+        tilt = self._chosen_tilt(epsilon)
+        start = max(0, math.floor(epsilon / self.step) - 1 - tilt.first)
+        losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * (self.step * (1.0 + 2.0 * UNIT))
+        gaps = np.maximum(losses - epsilon, 0.0)
+        weights = -np.expm1(-gaps) * np.exp(-tilt.theta * gaps)
+        inside = float(weights @ tilt.law[start:]) + float(np.linalg.norm(weights)) * tilt.noise + tilt.dropped
+        relative = tilt.relative + 8.0 * UNIT * (abs(tilt.log_scale) + tilt.theta * epsilon)
+        finite = math.exp(min(tilt.log_scale - tilt.theta * epsilon, 700.0)) * max(inside, 0.0) * (1.0 + relative)
+        return min(1.0, self.infinite + finite)

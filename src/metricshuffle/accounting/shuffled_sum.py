@@ -1,0 +1,171 @@
+"""Profiles of a sum with additive integer noise: exact, clamped, quantised.
+
+Distances are whole steps (integers, or grid cells). The observer sees S = sum x_i + Z; the
+profile depends on the data only through the net change of the sum, and a total movement of
+d over any number of people changes the sum by at most d: additive noise protects people
+together, up to the stated distance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw
+from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+
+# The tail that is cut off (and added to delta) lies this far, in log, below the delta that is asked for.
+TAIL_MARGIN = 40.0
+# Doubles end at e^-708; below this the masses themselves underflow.
+DEEPEST_LOG_TAIL = -690.0
+
+
+class SummedNoise(Protocol):
+    """A symmetric unimodal integer noise that can tabulate its law."""
+
+    def law(self, log_tail: float, reach: int = 0) -> SymmetricLaw: ...
+
+    def pure(self, distance: int) -> float: ...
+
+
+@theorem("metricshuffle", "Hockey-stick of a symmetric integer law and its shift")
+def shift_delta(law: SymmetricLaw, epsilon: float, steps: int) -> float:
+    """Upper bound on delta(epsilon; d) = sum_z max(0, f(z) - e^epsilon f(z-d)).
+
+    Statement: as written; by symmetry of f both directions agree. If f is log-concave, f(z)/f(z-d) is
+    nonincreasing and the sum runs over a half-line, found by bisection; otherwise positive parts are summed.
+    Conditions: f symmetric; log-concavity is claimed by the law (proved where it was made), never read off numbers.
+    Numerics: masses enter as upper bounds and shifted masses as lower bounds; the mass outside the table is added.
+    Reference: definition of approximate d-privacy (Chatzikokolakis13) applied to additive noise.
+    """
+    from metricshuffle.noise import _kernels
+
+    if law.log_concave:
+        inside = _kernels.half_line_delta(
+            law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilon, steps
+        )
+    else:
+        inside = _kernels.positive_part_delta(law.mass, law.log_error, epsilon, steps)
+    total = inside + law.outside
+    return min(1.0, total) if total == total else 1.0
+
+
+@dataclass(frozen=True)
+class AdditiveNoise(PrivacyProfile):
+    """The exact profile of x + Z for a symmetric unimodal noise Z."""
+
+    noise: SummedNoise
+    bound: str = "exact"
+
+    def pure(self, distance: float) -> float:
+        return self.noise.pure(math.floor(checked_distance(distance)))
+
+    def law_for(self, delta: float, distance: float) -> SymmetricLaw:
+        """The law, tabulated deep enough for answers of the size of `delta` at that distance."""
+        log_tail = max(math.log(delta) - TAIL_MARGIN, DEEPEST_LOG_TAIL) if delta > 0.0 else DEEPEST_LOG_TAIL
+        steps = math.floor(checked_distance(distance))
+        # Rounded up so that neighbouring distances share one table.
+        reach = max(64, 1 << max(steps - 1, 1).bit_length())
+        return self.noise.law(log_tail, reach if reach < LARGEST_RADIUS // 4 else steps)
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
+        asked = 1e-12
+        while True:
+            value = self._delta_for(asked, epsilon, steps)
+            if value >= asked or math.log(asked) - TAIL_MARGIN <= DEEPEST_LOG_TAIL:
+                return value
+            asked = asked**3
+
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        if delta == 0.0:
+            return super().covers_at(epsilon, delta, distance)
+        return self._delta_for(delta, epsilon, math.floor(distance)) <= delta
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        delta = checked_delta(delta)
+        if 0.0 < delta < math.exp(DEEPEST_LOG_TAIL + TAIL_MARGIN):
+            raise InputError(f"delta = {delta:g} is below {math.exp(DEEPEST_LOG_TAIL + TAIL_MARGIN):.0e}; ask for delta = 0 (the pure epsilon).")
+        return super().epsilon(delta, distance)
+
+    def _delta_for(self, asked: float, epsilon: float, steps: int) -> float:
+        if steps == 0 or epsilon >= self.pure(steps):
+            return 0.0
+        return shift_delta(self.law_for(asked, steps), epsilon, steps)
+
+
+@dataclass(frozen=True)
+class Clamped(PrivacyProfile):
+    """Reports clamp(x_i + N_i, -c, k+c): the profile of the truncated noise plus the chance of clamping.
+
+    Statement: with H = {all |N_i| <= c}, h = P(H) and q the law of N given |N| <= c,
+    delta(e; d) <= (1 - h) + h delta_trunc(e; d), delta_trunc the profile of the sum of honest draws from q.
+    Also pairs with net change 0 cost 1 - h. Conditions: the honest N_i are independent.
+    Reference: proved by conditioning on H; using the untruncated profile instead would need (1+e^e)(1-h).
+    """
+
+    truncated: PrivacyProfile
+    clamp_probability: float
+    bound: str = "exact, clamped"
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        return min(1.0, self.clamp_probability + self.truncated.delta(epsilon, distance))
+
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        rest = math.nextafter(delta - self.clamp_probability, 0.0)
+        return rest > 0.0 and self.truncated.covers_at(epsilon, rest, distance)
+
+
+@dataclass(frozen=True)
+class Quantised(PrivacyProfile):
+    """Values are rounded at random to multiples of `granularity` steps first; noise is in those units.
+
+    Statement: one person moving by d = jQ + r steps: delta_Q(e; d) <= (1-w) delta(e; j) + w delta(e; j+1), w = r/Q,
+    and, for pure noise of slope e1, epsilon = j e1 + log(1 + w (e^e1 - 1)).
+    Conditions: x is a whole number of steps; ONE person moves (for several people moving together the formula is false).
+    Reference: both roundings floor(x/Q + U) use the same U, so the cells differ by j or j+1 with probabilities 1-w, w;
+    the hockey-stick divergence is jointly convex.
+    """
+
+    coarse: PrivacyProfile
+    granularity: int
+    bound: str = "exact, rounded first"
+
+    def __post_init__(self) -> None:
+        if self.granularity < 1:
+            raise InputError(f"granularity must be a whole number >= 1, got {self.granularity!r}.")
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        cells, rest = divmod(math.floor(checked_distance(distance)), self.granularity)
+        weight = rest / self.granularity
+        value = (1.0 - weight) * self.coarse.delta(epsilon, cells) if cells else 0.0
+        if rest:
+            value += weight * self.coarse.delta(epsilon, cells + 1)
+        return min(1.0, value * (1.0 + 1e-15))
+
+    def pure(self, distance: float) -> float:
+        cells, rest = divmod(math.floor(checked_distance(distance)), self.granularity)
+        if rest == 0:
+            return self.coarse.pure(cells)
+        one, up = self.coarse.pure(1), self.coarse.pure(cells + 1)
+        # Linear pure profiles obey the sharper rule; for the others the worse of the two cell distances is true.
+        if not math.isfinite(one) or up < one * (cells + 1) * (1.0 - 1e-12):
+            return up
+        return math.nextafter(min(up, one * cells + math.log1p(rest / self.granularity * math.expm1(one))), math.inf)
+
+
+@theorem("metricshuffle", "Slope of coarse noise that hides fine steps")
+def coarse_slope(epsilon: float, granularity: int) -> float:
+    """Largest slope per coarse cell whose quantised noise keeps `epsilon` per fine step.
+
+    Statement: e1 = log(1 + Q (e^epsilon - 1)); tight at a move of one step. NOT Q * epsilon.
+    Conditions: pure noise of slope e1 per cell, values that are whole numbers of steps, one person.
+    Numerics: rounded down.
+    Reference: 1 + (r/Q)(e^e1 - 1) <= e^(r epsilon) by Bernoulli's inequality, equality at r = 1.
+    """
+    return math.nextafter(math.log1p(granularity * math.expm1(epsilon)) * (1.0 - 1e-15), 0.0)

@@ -1,0 +1,99 @@
+"""A symmetric integer law, known to a certified relative error on -radius..radius.
+
+Everything the accountant and the estimator ask of a noise law is answered from here:
+masses, two-sided tails, expected absolute value, quantiles. Whether the numbers came from
+the backward ratios (noise/polya.py) or from an FFT (noise/convolution.py) makes no
+difference to what reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.errors import InputError, NotCertified
+
+Floats = NDArray[np.float64]
+
+# Above this many cells a law is refused: two gigabytes and seconds per answer.
+LARGEST_RADIUS = 20_000_000
+# Masses below e^-700 underflow; 2 * LARGEST_RADIUS of them still sum to less than this.
+UNDERFLOW = 1e-290
+UNIT_ROUNDOFF = 2.0**-53
+
+
+def too_many_cells(radius: float, remedy: str) -> NotCertified:
+    """The one sentence for a law that is too wide to be held exactly."""
+    return NotCertified(
+        f"this noise law would need {radius:.3g} cells on each side, more than {LARGEST_RADIUS:.0e}; {remedy}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricLaw:
+    """Law of an integer Z with P(Z = z) = P(Z = -z), tabulated for z = 0..radius.
+
+    Statement: |log P(Z = m) - log_mass[m]| <= log_error[m] for m = 0..radius, log_error is
+    nondecreasing, the error of log P(Z=i) - log P(Z=j) is at most
+    |log_error[i] - log_error[j]| + 10 u (|log_mass[i]| + |log_mass[j]| + 2 |log_mass[0]|)
+    if `cumulative_errors`, else log_error[i] + log_error[j]; and P(|Z| > radius) <= outside.
+
+    log_concave: the TRUE law is log-concave (proved by the caller, not read off the numbers).
+    """
+
+    log_mass: Floats
+    log_error: Floats
+    outside: float
+    log_concave: bool
+    cumulative_errors: bool
+    mass: Floats = field(init=False)
+    tail: Floats = field(init=False)
+    """tail[m] = P(Z >= m) = P(Z <= -m), from the far end inwards (relative error a few ulp); tail[radius + 1] = 0."""
+
+    def __post_init__(self) -> None:
+        if len(self.log_mass) != len(self.log_error) or len(self.log_mass) == 0:
+            raise InputError("a law needs one log_error for each log_mass.")
+        if np.isnan(self.log_mass).any() or not np.isfinite(self.log_error).all() or not self.outside < 1.0:
+            raise NotCertified("the noise law has a mass that is not a number; nothing can be certified from it.")
+        from metricshuffle.noise import _kernels
+
+        mass = np.exp(self.log_mass)
+        object.__setattr__(self, "mass", mass)
+        object.__setattr__(self, "tail", _kernels.tail_sums(mass))
+        object.__setattr__(self, "outside", self.outside + UNDERFLOW)
+
+    @property
+    def radius(self) -> int:
+        return len(self.log_mass) - 1
+
+    def probability(self, z: int) -> float:
+        """P(Z = z), the central value."""
+        return float(self.mass[abs(z)]) if abs(z) <= self.radius else 0.0
+
+    def beyond(self, radius: int) -> float:
+        """Upper bound on P(|Z| > radius)."""
+        if radius >= self.radius:
+            return self.outside
+        return min(1.0, 2.0 * float(self.tail[max(radius, -1) + 1]) * math.exp(self.log_error[-1] + 1e-15) + self.outside)
+
+    def mean_absolute(self) -> float:
+        """E|Z| (of the tabulated part; what is outside has mass `outside`)."""
+        return 2.0 * float(np.sum(self.tail[1:]))
+
+    def variance(self) -> float:
+        """Var Z (of the tabulated part)."""
+        m = np.arange(len(self.mass), dtype=np.float64)
+        return 2.0 * float(np.sum(m * m * self.mass))
+
+    def quantile(self, level: float) -> int:
+        """Smallest r with certified P(|Z| <= r) >= level."""
+        miss = 1.0 - level
+        if not 0.0 < level < 1.0 or miss <= self.outside:
+            raise InputError(f"level must lie strictly between 0 and 1 and leave more than {self.outside:.1e} out, got {level!r}.")
+        allowed = (miss - self.outside) / (2.0 * math.exp(self.log_error[-1] + 1e-15))
+        # tail is nonincreasing: first index m with tail[m] <= allowed means P(|Z| >= m) is small enough, so r = m - 1.
+        first = int(np.searchsorted(-self.tail, -allowed, side="left"))
+        return max(first - 1, 0)

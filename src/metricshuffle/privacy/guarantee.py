@@ -1,0 +1,104 @@
+"""What a release promises, to whom, and assuming what."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from metricshuffle.errors import NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, Shape
+
+Protects = Literal["one person", "people together", "one user's items"]
+Who = Literal["nobody", "shuffler", "aggregator", "curator"]
+
+
+def plain(number: float) -> str:
+    """A number as a person writes it: four significant digits, no trailing zeros."""
+    if number == int(number) and abs(number) < 1e15:
+        return f"{int(number):,}"
+    return f"{number:.4g}"
+
+
+class Trust(BaseModel):
+    """Whom the guarantee relies on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trusted: Who
+    honest_reports: int | None = None
+    """How many reports must come from people who follow the protocol; None if it does not matter."""
+
+    def __str__(self) -> str:
+        if self.trusted == "nobody":
+            return "even if everyone else, the shuffler included, colludes"
+        if self.trusted == "curator":
+            return "as long as the curator, who sees the raw values, is honest"
+        counted = "" if self.honest_reports is None else f" and at least {self.honest_reports:,} reports come from honest people"
+        return f"as long as the {self.trusted} is honest{counted}"
+
+
+class Guarantee(BaseModel):
+    """One sentence with numbers; see `docs/guarantee.md` for what it does not promise.
+
+    `epsilon` is the total at `distance`. shape "linear": two inputs at distance d <= distance
+    are (epsilon * d / distance, delta)-indistinguishable. shape "flat": (epsilon, delta) for
+    every d <= distance.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float
+    delta: float
+    distance: float
+    unit: str
+    shape: Shape
+    protects: Protects
+    trust: Trust
+    bound: str
+    rounds: int = 1
+    between: str = "values"
+    """What the distance is measured between: "values", or "cells" when points are snapped to a grid first."""
+
+    @model_validator(mode="after")
+    def _numbers_make_sense(self) -> Self:
+        if not (self.epsilon >= 0.0 and 0.0 <= self.delta <= 1.0 and 0.0 <= self.distance < math.inf and self.rounds >= 1):
+            raise ValueError(
+                f"a guarantee needs epsilon >= 0, delta in [0, 1], a finite distance and rounds >= 1; "
+                f"got epsilon={self.epsilon}, delta={self.delta}, distance={self.distance}, rounds={self.rounds}"
+            )
+        return self
+
+    @classmethod
+    def from_profile(
+        cls, profile: PrivacyProfile, *, delta: float, distance: float, unit: str, protects: Protects, trust: Trust,
+        rounds: int = 1, between: str = "values", step: float = 1.0,
+    ) -> Self:  # fmt: skip
+        """The flat guarantee a profile gives at one distance; `step` units make one step of the profile.
+
+        Only an upper bound can become a guarantee: published formulas and lower bounds are
+        other types and are refused here.
+        """
+        if not isinstance(profile, PrivacyProfile):
+            raise NotCertified(f"a guarantee needs a PrivacyProfile (an upper bound), got {type(profile).__name__}.")
+        return cls(
+            epsilon=profile.epsilon(delta, distance / step), delta=delta, distance=distance, unit=unit, shape="flat",
+            protects=protects, trust=trust, bound=profile.bound, rounds=rounds, between=between,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        far = f"{plain(self.distance)}{unit}"
+        movers = {
+            "one person": f"one person's value moving by up to {far}",
+            "people together": f"values moving by up to {far} in total, over any number of people,",
+            "one user's items": f"one user's items moving by up to {far} of earth mover's distance",
+        }[self.protects]
+        grid = "" if self.between == "values" else f" (distance between {self.between})"
+        if not math.isfinite(self.epsilon):
+            return f"NOT hidden: {movers}{grid} {self.trust} ({self.bound} bound)."
+        scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
+        probability = "with certainty" if self.delta == 0 else f"delta {self.delta:.3g}"
+        over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
+        return f"Hidden at epsilon {plain(self.epsilon)}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."

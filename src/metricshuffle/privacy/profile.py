@@ -1,0 +1,180 @@
+"""The one concept: how indistinguishable two inputs at a given distance are.
+
+A `PrivacyProfile` is always an upper bound. A lower bound is another type, so that
+it can never be handed to a `Guarantee`; a `Band` is a pair of numbers, one of each.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from metricshuffle.errors import InputError, NotCertified
+
+Shape = Literal["linear", "flat"]
+
+# Beyond this total epsilon a guarantee says nothing anybody could use.
+LARGEST_EPSILON = 1e6
+
+
+def last_certified(certified: Callable[[float], bool], failing: float, passing: float, *, relative: float = 1e-13) -> float:
+    """Bisect between a failing and a passing value; return the last value that passed.
+
+    `passing` must have passed already. The predicate need not be monotone in floating
+    point: whatever is returned was itself certified (or is `passing`).
+    """
+    while abs(passing - failing) > relative * max(abs(passing), abs(failing)):
+        middle = 0.5 * (passing + failing)
+        if middle in (passing, failing):
+            break
+        if certified(middle):
+            passing = middle
+        else:
+            failing = middle
+    return passing
+
+
+def checked_delta(delta: float) -> float:
+    """delta as a float in [0, 1), or a sentence."""
+    if not (isinstance(delta, int | float) and 0.0 <= delta < 1.0):
+        raise InputError(f"delta must be a number in [0, 1), got {delta!r}.")
+    return float(delta)
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """epsilon as a float >= 0, or a sentence (NaN is never a small epsilon)."""
+    if not (isinstance(epsilon, int | float) and epsilon >= 0.0):
+        raise InputError(f"epsilon must be a number >= 0, got {epsilon!r}.")
+    return float(epsilon)
+
+
+def checked_distance(distance: float) -> float:
+    """distance as a finite float >= 0, or a sentence."""
+    if not (isinstance(distance, int | float) and 0.0 <= distance < math.inf):
+        raise InputError(f"distance must be a finite number >= 0, got {distance!r}.")
+    return float(distance)
+
+
+class PrivacyProfile(ABC):
+    """Any two inputs at distance <= d are (epsilon, delta(epsilon, d))-indistinguishable.
+
+    Implementations must never return a delta below the truth: what cannot be computed is
+    1, not 0. `bound` names the argument behind the numbers: "exact", "pure", "composed",
+    "per-axis", ...
+    """
+
+    bound: str = "exact"
+
+    @abstractmethod
+    def delta(self, epsilon: float, distance: float) -> float:
+        """Upper bound on delta at total epsilon >= 0 for inputs at distance <= `distance`."""
+
+    def pure(self, distance: float) -> float:
+        """Smallest known epsilon with delta = 0 at that distance (inf if there is none)."""
+        return 0.0 if checked_distance(distance) == 0.0 else math.inf
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        """Smallest certified total epsilon at that delta and distance (inf if there is none)."""
+        delta, distance = checked_delta(delta), checked_distance(distance)
+        ceiling = self.pure(distance)
+        if delta == 0.0 or ceiling == 0.0:
+            return ceiling
+
+        def certified(epsilon: float) -> bool:
+            return self.delta(epsilon, distance) <= delta
+
+        if certified(0.0):
+            return 0.0
+        failing, passing = 0.0, min(ceiling, 1.0)
+        while passing < ceiling and not certified(passing):
+            failing, passing = passing, min(2.0 * passing, ceiling)
+            if passing > LARGEST_EPSILON:
+                return ceiling
+        return last_certified(certified, failing, passing)
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """True only if the promise is certified for every distance of whole steps up to `distance`.
+
+        Statement: linear: delta(epsilon * d / distance, d) <= delta for every integer 1 <= d <= distance;
+        flat: delta(epsilon, distance) <= delta.
+        Conditions: inputs are whole steps apart (integers, grid cells); other profiles override this.
+        Numerics: delta(e, d) falls in e and, being about all distances <= d, rises in d; so one evaluation
+        delta(e(a), b) <= delta covers every d in a..b. Blocks that fail are split down to single distances.
+        """
+        steps = math.floor(checked_distance(distance))
+        if steps < 1:
+            return True
+        if shape == "flat":
+            return self.covers_at(epsilon, delta, steps)
+        blocks = [(1, steps - 1), (1, 1), (steps, steps)]
+        while blocks:
+            first, last = blocks.pop()
+            if first > last or self.covers_at(math.nextafter(epsilon * (first / distance), 0.0), delta, last):
+                continue
+            if first == last:
+                return False
+            middle = (first + last) // 2
+            blocks += [(first, middle), (middle + 1, last)]
+        return True
+
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """True only if (epsilon, delta) is certified at every distance <= `distance`."""
+        if delta == 0.0:
+            return self.pure(distance) <= math.nextafter(math.nextafter(epsilon, math.inf), math.inf)
+        return self.delta(epsilon, distance) <= delta
+
+
+class LowerProfile(ABC):
+    """A lower bound: no analysis of the same mechanism can promise less than this."""
+
+    bound: str = "attack"
+
+    @abstractmethod
+    def delta(self, epsilon: float, distance: float) -> float:
+        """Lower bound on delta at total epsilon >= 0 for some pair at that distance."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A lower and an upper bound on the same number."""
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.upper:
+            raise NotCertified(f"the lower bound {self.lower!r} exceeds the upper bound {self.upper!r}; please report this as a bug.")
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+
+@dataclass(frozen=True)
+class PureProfile(PrivacyProfile):
+    """epsilon = rate * distance with delta = 0 at every distance (d-privacy proper)."""
+
+    rate: float
+    bound: str = "pure"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate < math.inf:
+            raise InputError(f"rate must be a finite number > 0, got {self.rate!r}.")
+
+    def pure(self, distance: float) -> float:
+        return math.nextafter(self.rate * checked_distance(distance), math.inf) if distance else 0.0
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        """0 where epsilon covers rate * distance; below it (e^c - e^epsilon)/(e^c + 1), c = rate * distance.
+
+        Statement: a pair with log likelihood ratio in [-c, c] has hockey-stick divergence at
+        most that of randomized response with parameter c, which is the value above.
+        Reference: post-processing of randomized response (Kairouz, Oh, Viswanath 2015).
+        """
+        epsilon, cost = checked_epsilon(epsilon), self.pure(distance)
+        if epsilon >= cost:
+            return 0.0
+        return min(1.0, -math.expm1(epsilon - cost) / (1.0 + math.exp(-cost)) * (1.0 + 1e-15))

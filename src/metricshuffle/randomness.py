@@ -1,0 +1,187 @@
+"""Where random bits come from: an AES-256-CTR key stream keyed by the operating system.
+
+`Randomness.system()` is the default everywhere. `Randomness.seeded()` runs the same machinery from
+a known key, for simulations and tests; whatever is made with it must be stamped `unsafe_seeded`.
+There is no other source of randomness in this package, and no global one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+import threading
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from metricshuffle.errors import InputError
+
+Words = NDArray[np.uint64]
+
+BUFFER_WORDS = 8192
+"""64 KB: fits the second-level cache, and is large enough to hide the cost of a call into the cipher."""
+
+_ZEROS = bytes(8 * BUFFER_WORDS)
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # a process-wide fact, not a random state
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # absent where there is no fork
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> tuple[int, int]:
+    """What changes in a forked child: the counter sees os.fork, the process id sees a fork made in C."""
+    return os.getpid(), _forks
+
+
+def checked_count(count: int) -> int:
+    """count as an integer >= 0, or a sentence."""
+    number = operator.index(count)
+    if number < 0:
+        raise InputError(f"count must be an integer >= 0, got {count!r}.")
+    return number
+
+
+class Randomness:
+    """A stream of independent uniform 64-bit words; every method is exact (rejection, never a float).
+
+    The stream does not depend on how it is asked for: words(3) then words(5) are words(8). A stream may
+    be shared by threads (which then interleave); copying or pickling one is refused, because two copies
+    would give the same noise twice: use spawn().
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        """Use `system()` or `seeded()`; key=None means keyed by the operating system."""
+        if key is not None and len(key) != 32:
+            raise InputError(f"a key has 32 bytes, got {len(key)}; use Randomness.system() or Randomness.seeded(seed).")
+        self._key = key
+        self._children = 0
+        self._buffer: Words = np.empty(BUFFER_WORDS, dtype=np.uint64)
+        self._start()
+
+    @classmethod
+    def system(cls) -> Self:
+        """A cryptographically secure stream; a forked child continues with a fresh key."""
+        return cls(None)
+
+    @classmethod
+    def seeded(cls, seed: int | str) -> Self:
+        """A reproducible stream: NOT private, for simulations and tests only.
+
+        A forked child repeats its parent's stream (there is nothing reproducible to tell them apart):
+        give each child its own spawn() before forking.
+        """
+        if isinstance(seed, bool) or not isinstance(seed, int | str):
+            raise InputError(f"seed must be an integer or a text, got {seed!r}.")
+        return cls(hashlib.sha256(f"metricshuffle seed {type(seed).__name__} {seed}".encode()).digest())
+
+    @property
+    def unsafe_seeded(self) -> bool:
+        """True if somebody who knows the seed knows the noise."""
+        return self._key is not None
+
+    def _start(self) -> None:
+        key = os.urandom(32) if self._key is None else self._key
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._used = BUFFER_WORDS  # nothing buffered
+        self._owner = _process()
+        self._lock = threading.Lock()  # a lock inherited over a fork may be held for ever
+
+    def _generate(self, out: Words) -> None:
+        view = memoryview(out).cast("B")
+        for start in range(0, len(view), len(_ZEROS)):
+            part = view[start : start + len(_ZEROS)]
+            self._stream.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+
+    def fill(self, buffer: Words) -> None:
+        """Overwrite a contiguous uint64 array with the next words of the stream, without allocating."""
+        if buffer.dtype != np.uint64 or buffer.ndim != 1 or not buffer.flags.c_contiguous:
+            raise InputError(f"buffer must be a contiguous one-dimensional uint64 array, got {buffer.dtype} {buffer.shape}.")
+        if self._key is None and self._owner != _process():
+            self._start()
+        with self._lock:
+            kept = min(buffer.size, BUFFER_WORDS - self._used)
+            buffer[:kept] = self._buffer[self._used : self._used + kept]
+            self._buffer[self._used : self._used + kept] = 0  # a word that was handed out is not kept
+            self._used += kept
+            rest = buffer[kept:]
+            if rest.size >= BUFFER_WORDS:
+                self._generate(rest)
+            elif rest.size:
+                self._generate(self._buffer)
+                rest[:] = self._buffer[: rest.size]
+                self._buffer[: rest.size] = 0
+                self._used = rest.size
+
+    def words(self, count: int) -> Words:
+        """The next `count` words of the stream."""
+        out = np.empty(checked_count(count), dtype=np.uint64)
+        self.fill(out)
+        return out
+
+    def below(self, bound: int) -> int:
+        """A uniform integer in 0..bound-1, for any bound >= 1, however large.
+
+        Proof: the low bits of fresh words are uniform on 0..2^k-1 with 2^k >= bound; the first such
+        number below bound is uniform there. More than half are, so two tries are expected at most.
+        """
+        limit = operator.index(bound)
+        if limit < 1:
+            raise InputError(f"bound must be an integer >= 1, got {bound!r}.")
+        bits = (limit - 1).bit_length()
+        while True:
+            number = int.from_bytes(self.words((bits + 63) // 64).tobytes(), "little") & ((1 << bits) - 1)
+            if number < limit:
+                return number
+
+    def uniform_residues(self, count: int, modulus: int) -> Words:
+        """`count` independent uniform elements of 0..modulus-1, for 1 <= modulus <= 2^63.
+
+        Proof: words below the largest multiple of modulus that is at most 2^64 are equally many for each residue.
+        """
+        size = operator.index(modulus)
+        if not 1 <= size <= 2**63:
+            raise InputError(f"modulus must be an integer in 1..2^63, got {modulus!r}.")
+        total, largest = checked_count(count), np.uint64((1 << 64) // size * size - 1)
+        out = self.words(total)
+        bad = np.flatnonzero(out > largest)
+        while bad.size:
+            out[bad] = self.words(bad.size)
+            bad = bad[out[bad] > largest]
+        out %= np.uint64(size)
+        return out
+
+    def shuffled(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A copy of `array` in uniformly random order (along its first axis), by exact Fisher-Yates."""
+        from metricshuffle import _randomness_kernels
+
+        plain = array.ndim == 1 and array.dtype.itemsize in (1, 2, 4, 8) and not array.dtype.hasobject
+        out = array.copy() if plain else np.arange(array.shape[0], dtype=np.uint64)
+        bits = out.view(f"u{out.dtype.itemsize}")
+        remaining, buffer = bits.size, np.empty(min(BUFFER_WORDS, bits.size + 8), dtype=np.uint64)
+        while remaining > 1:
+            self.fill(buffer)
+            remaining = int(_randomness_kernels.shuffle(bits, remaining, buffer))
+        return out if plain else array[out]
+
+    def spawn(self) -> Self:
+        """An independent stream; of a seeded stream, the k-th child is always the same."""
+        if self._key is None:
+            return type(self).system()
+        with self._lock:
+            self._children += 1
+            return type(self)(hashlib.sha256(self._key + f" child {self._children}".encode()).digest())
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError("a Randomness cannot be copied or pickled, because both copies would give the same noise; use spawn().")
+
+    def __repr__(self) -> str:
+        return "Randomness.seeded(...)" if self.unsafe_seeded else "Randomness.system()"

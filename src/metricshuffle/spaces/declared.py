@@ -1,0 +1,124 @@
+"""Frozen, validated, JSON both ways: the base of domains, metrics and spaces.
+
+Every one of them is a pydantic model with a `kind`, so that a plan file can hold any of
+them, but wrong input is told as one `InputError` sentence that names the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from metricshuffle.errors import InputError
+
+# Whole numbers up to here, and their neighbours, are told apart by a double.
+LARGEST_WHOLE = 2**53 - 1
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a sentence: short, and safe for integers of any size."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int) and abs(value) >= 10**25:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, list | tuple | np.ndarray):
+        inside = ", ".join(shown(part) for part in value[:4]) + (", ..." if len(value) > 4 else "")
+        return f"({inside})"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _real(value: object) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"must be a number, got {shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, got {shown(value)}")
+    return number
+
+
+def _whole(value: object) -> int:
+    number = _real(value)
+    if number != math.floor(number):
+        raise ValueError(f"must be a whole number, got {shown(value)}")
+    if abs(number) > LARGEST_WHOLE:
+        raise ValueError(f"must lie within +-(2^53 - 1), where every whole number is exact in floating point, got {shown(value)}")
+    return int(number)
+
+
+Real = Annotated[float, BeforeValidator(_real)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+
+
+def sentence(wrong: ValidationError) -> str:
+    """What pydantic found, as one sentence that names the model and the fields."""
+    parts = []
+    for error in wrong.errors():
+        field, message = ".".join(str(step) for step in error["loc"]), error["msg"]
+        if error["type"] == "extra_forbidden":
+            parts.append(f"{field} is not one of its fields")
+        elif error["type"] == "missing":
+            parts.append(f"{field} is missing")
+        elif error["type"] == "value_error":
+            told = message.removeprefix("Value error, ").rstrip(".")
+            parts.append(told if not field else f"{field}: {told}" if told[:1].isupper() else f"{field} {told}")
+        else:
+            parts.append(f"{field or 'it'} is wrong ({message[:1].lower()}{message[1:]}), got {shown(error['input'])}")
+    return f"{wrong.title}: {'; '.join(parts)}."
+
+
+class Declared(BaseModel):
+    """A frozen model whose constructor raises `InputError`; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as wrong:
+            raise InputError(sentence(wrong)) from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _complete(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        # Subclasses take positional arguments, and pydantic calls their __init__ when it reads
+        # JSON: a damaged file must end as a validation error and not as a TypeError.
+        if isinstance(data, Mapping):
+            missing = [name for name, field in cls.model_fields.items() if field.is_required() and name not in data]
+            if missing:
+                raise ValueError(f"{cls.__name__} needs {' and '.join(missing)}, which the input does not have")
+        return handler(data)
+
+
+class Kinded(Declared):
+    """A family of models told apart by `kind`: subclasses register themselves when defined."""
+
+    kinds: ClassVar[dict[str, type[Kinded]]]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        field = cls.model_fields.get("kind")
+        if field is None:
+            return
+        other = cls.kinds.setdefault(field.default, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise InputError(f"kind {field.default!r} of {cls.__name__} is already taken by {other.__name__}; choose another kind.")
+        cls.kinds[field.default] = cls
+
+    @classmethod
+    def of_kind(cls, value: object) -> object:
+        """The member of the family a JSON object describes; anything else is returned as it is."""
+        if not isinstance(value, Mapping):
+            return value
+        kind = value.get("kind")
+        if kind not in cls.kinds:
+            raise ValueError(f"has the unknown kind {shown(kind)}; known kinds are {', '.join(sorted(cls.kinds))}")
+        return cls.kinds[kind].model_validate(value)

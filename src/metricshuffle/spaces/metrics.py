@@ -1,0 +1,312 @@
+"""Distances between points. Each is callable on two points and has a vectorised `pairwise`.
+
+A metric of your own is a subclass with a `kind` and a `pairwise`; run
+`metricshuffle.testing.check_metric` on it before you trust a guarantee stated in it.
+
+    class HoursOfDay(Metric):
+        kind: Literal["hours-of-day"] = "hours-of-day"
+
+        def pairwise(self, points_a, points_b):
+            apart = np.abs(np.subtract.outer(points_a, points_b))
+            return np.minimum(apart, 24 - apart)
+
+All distances are doubles: shipped metrics are accurate to a few units in the last place,
+and an overflow is an error, never an infinite or a small distance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, SerializeAsAny, model_validator
+
+from metricshuffle.errors import InputError
+from metricshuffle.spaces.declared import Declared, Kinded, Real
+from metricshuffle.spaces.rows import Floats, as_source, finite_points, refuse
+
+# What the points of a space are: numbers on a line, pairs in a plane, codes of labels, or (latitude, longitude).
+ANYTHING = frozenset({"numbers", "plane", "codes", "places"})
+
+# Mean radius of the Earth (IUGG), in metres.
+EARTH_RADIUS = 6_371_008.8
+
+
+class Metric(Kinded, ABC):
+    """A distance: zero between a point and itself, symmetric, with the triangle inequality."""
+
+    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+
+    @abstractmethod
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        """The distances as an array of shape (len(points_a), len(points_b))."""
+
+    def __call__(self, x: Any, y: Any) -> float:
+        return float(self.pairwise([x], [y])[0, 0])
+
+    @property
+    def measures(self) -> frozenset[str]:
+        """Which points it measures, out of "numbers", "plane", "codes" and "places"."""
+        return ANYTHING
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the distance never falls when the points move apart along every axis.
+
+        Then the farthest point of a line or a grid is an end or a corner. A metric that
+        does not say so is searched point by point.
+        """
+        return False
+
+    @property
+    def size(self) -> int | None:
+        """How many points it is defined on; None if that is not limited."""
+        return None
+
+    def unit_of(self, unit: str) -> str:
+        """The unit of the distance between points that are given in `unit`."""
+        return ""
+
+
+AnyMetric = Annotated[SerializeAsAny[Metric], BeforeValidator(Metric.of_kind)]
+"""The type of a model field that holds any metric, shipped or the user's own."""
+
+
+def _checked(distances: Floats) -> Floats:
+    if not np.isfinite(distances).all():
+        raise InputError("two points are too far apart for floating point: their distance exceeds 1.8e308; rescale the points.")
+    return distances
+
+
+def _axes(points_a: Any, points_b: Any) -> list[Floats]:
+    """The absolute difference along each axis; points are numbers or tuples of one length."""
+    a, b = np.asarray(points_a), np.asarray(points_b)
+    width = a.shape[1] if a.ndim == 2 else None
+    if width == 0 or (b.ndim == 2) != (width is not None):
+        raise InputError(f"both lists must hold points of the same kind, got arrays of shape {a.shape} and {b.shape}.")
+    first, second = finite_points(points_a, width), finite_points(points_b, width)
+    columns_a, columns_b = np.atleast_2d(first.T), np.atleast_2d(second.T)
+    with np.errstate(over="ignore"):
+        return [np.abs(np.subtract.outer(one, other)) for one, other in zip(columns_a, columns_b, strict=True)]
+
+
+class _Norm(Metric):
+    """The metrics of a line or a plane that come from a norm."""
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"numbers", "plane"})
+
+    @property
+    def monotone(self) -> bool:
+        return True
+
+    def unit_of(self, unit: str) -> str:
+        return unit
+
+
+class Absolute(_Norm):
+    """|x - y| on numbers."""
+
+    kind: Literal["absolute"] = "absolute"
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"numbers"})
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        axes = _axes(points_a, points_b)
+        if np.ndim(points_a) != 1:
+            raise InputError("Absolute measures numbers, got points with several coordinates; use Euclidean or Manhattan.")
+        return _checked(axes[0])
+
+
+class Manhattan(_Norm):
+    """The sum of the absolute differences along the axes."""
+
+    kind: Literal["manhattan"] = "manhattan"
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        with np.errstate(over="ignore"):
+            return _checked(np.sum(_axes(points_a, points_b), axis=0))
+
+
+class Euclidean(_Norm):
+    """The straight-line distance; it neither overflows nor underflows on the way."""
+
+    kind: Literal["euclidean"] = "euclidean"
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        total, *others = _axes(points_a, points_b)
+        with np.errstate(over="ignore"):
+            for axis in others:
+                total = np.hypot(total, axis)
+        return _checked(total)
+
+
+class Haversine(Metric):
+    """Great-circle distance between (latitude, longitude) pairs in degrees, on a sphere of radius 6371.0088 km.
+
+    Numerics: with s = haversine of the angle and c = 1 - s, both are computed as sums of
+    non-negative terms, sin^2(a/2) + cos cos sin^2(b/2) and sin^2(m) + cos cos cos^2(b/2)
+    (a, b the differences, m the mean latitude), and the angle is 2 atan2(sqrt s, sqrt c):
+    no cancellation, neither for neighbours nor for antipodes.
+    """
+
+    kind: Literal["haversine"] = "haversine"
+    unit: Literal["m", "km"] = "km"
+
+    def __init__(self, unit: str = "km", **rest: Any) -> None:
+        super().__init__(unit=unit, **rest)
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"places"})
+
+    def unit_of(self, unit: str) -> str:
+        return self.unit
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        (lat_a, lon_a), (lat_b, lon_b) = _places(points_a), _places(points_b)
+        turn = np.subtract.outer(lon_a, lon_b)
+        turn = np.deg2rad(turn - 360.0 * np.round(turn / 360.0)) / 2
+        # cos(90 degrees) is not 0 in floating point, but the pole is one place at every longitude.
+        cos_a, cos_b = (np.where(np.abs(lat) == 90.0, 0.0, np.cos(np.deg2rad(lat))) for lat in (lat_a, lat_b))
+        narrowing = np.sqrt(np.multiply.outer(cos_a, cos_b))
+        near = np.hypot(np.sin(np.deg2rad(np.subtract.outer(lat_a, lat_b)) / 2), narrowing * np.sin(turn))
+        far = np.hypot(np.sin(np.deg2rad(np.add.outer(lat_a, lat_b)) / 2), narrowing * np.cos(turn))
+        angle: Floats = 2.0 * np.arctan2(near, far)
+        return angle * (EARTH_RADIUS if self.unit == "m" else EARTH_RADIUS / 1000)
+
+
+def _places(values: Any) -> Floats:
+    points = finite_points(values, 2)
+    refuse(as_source(values, 2), np.abs(points) > (90.0, 180.0), "the places of the Earth",
+           lambda _: "is not a latitude within +-90 and a longitude within +-180 degrees", "Check the order: latitude comes first.")  # fmt: skip
+    return points.T
+
+
+class Discrete(Metric):
+    """1 between different points, 0 otherwise; points are numbers, tuples of numbers or texts."""
+
+    kind: Literal["discrete"] = "discrete"
+
+    @property
+    def monotone(self) -> bool:
+        return True
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        texts = [np.ndim(points) == 1 and len(points) > 0 and all(isinstance(value, str) for value in points) for points in (points_a, points_b)]
+        if all(texts):
+            return np.not_equal.outer(np.asarray(points_a, dtype=object), np.asarray(points_b, dtype=object)).astype(np.float64)
+        return np.any([axis > 0 for axis in _axes(points_a, points_b)], axis=0).astype(np.float64)
+
+
+class Scaled(Metric):
+    """A metric times a factor > 0, for example metres to kilometres."""
+
+    kind: Literal["scaled"] = "scaled"
+    metric: AnyMetric
+    factor: Real
+
+    def __init__(self, metric: Metric, factor: float, **rest: Any) -> None:
+        super().__init__(metric=metric, factor=factor, **rest)
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if not self.factor > 0:
+            raise ValueError(f"factor must be > 0, got {self.factor!r}")
+        return self
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return self.metric.measures
+
+    @property
+    def monotone(self) -> bool:
+        return self.metric.monotone
+
+    @property
+    def size(self) -> int | None:
+        return self.metric.size
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        with np.errstate(over="ignore"):
+            return _checked(self.factor * self.metric.pairwise(points_a, points_b))
+
+
+class Threshold(Metric):
+    """A metric that stops growing at `cap` > 0: everything farther counts as `cap`."""
+
+    kind: Literal["threshold"] = "threshold"
+    metric: AnyMetric
+    cap: Real
+
+    def __init__(self, metric: Metric, cap: float, **rest: Any) -> None:
+        super().__init__(metric=metric, cap=cap, **rest)
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if not self.cap > 0:
+            raise ValueError(f"cap must be > 0, got {self.cap!r}")
+        return self
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return self.metric.measures
+
+    @property
+    def monotone(self) -> bool:
+        return self.metric.monotone
+
+    @property
+    def size(self) -> int | None:
+        return self.metric.size
+
+    def unit_of(self, unit: str) -> str:
+        return self.metric.unit_of(unit)
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        return np.minimum(self.metric.pairwise(points_a, points_b), self.cap)
+
+
+class Maximum(Metric):
+    """The largest of several metrics on the same points."""
+
+    kind: Literal["maximum"] = "maximum"
+    metrics: tuple[AnyMetric, ...]
+
+    def __init__(self, metrics: Any, **rest: Any) -> None:
+        super().__init__(metrics=metrics, **rest)
+
+    @model_validator(mode="after")
+    def _on_the_same_points(self) -> Self:
+        if not self.metrics:
+            raise ValueError("metrics must name at least one metric")
+        sizes = {metric.size for metric in self.metrics} - {None}
+        if not self.measures or len(sizes) > 1:
+            raise ValueError("metrics must all measure the same kind of points, and matrices must have one size")
+        return self
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return ANYTHING.intersection(*(metric.measures for metric in self.metrics))
+
+    @property
+    def monotone(self) -> bool:
+        return all(metric.monotone for metric in self.metrics)
+
+    @property
+    def size(self) -> int | None:
+        return next((metric.size for metric in self.metrics if metric.size is not None), None)
+
+    def unit_of(self, unit: str) -> str:
+        units = {metric.unit_of(unit) for metric in self.metrics}
+        return units.pop() if len(units) == 1 else ""
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        return np.max([metric.pairwise(points_a, points_b) for metric in self.metrics], axis=0)
+
+
+__all__ = ["Absolute", "AnyMetric", "Declared", "Discrete", "Euclidean", "Haversine", "Manhattan", "Maximum", "Metric", "Scaled", "Threshold"]

@@ -1,0 +1,117 @@
+"""Values as the world hands them over (lists, arrays, columns with holes), as numbers or as a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.spaces.declared import shown
+
+Floats = NDArray[np.float64]
+Whole64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Source = NDArray[Any]
+
+
+def as_source(values: Any, width: int | None) -> Source:
+    """The values as an array of shape (n,), or (n, width), with every element as it was given."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.astype(object).filled(None)
+    if isinstance(values, list | tuple):
+        # dtype=object first: numpy would turn [1, True] into numbers and [1, "a"] into text.
+        values = np.array(values, dtype=object)
+    source = np.asarray(values)
+    if width is None:
+        if source.ndim != 1:
+            raise InputError(f"values must be a list or a one-dimensional array, got {_shape(source)}; put a single value into a list.")
+    elif source.ndim == 1 and source.size == 0:
+        source = source.reshape(0, width)
+    elif source.ndim != 2 or source.shape[1] != width:
+        raise InputError(f"points must be a list of {width} numbers each or an array of shape (n, {width}), got {_shape(source)}.")
+    return source
+
+
+def _shape(source: Source) -> str:
+    return f"a single {type(source.item()).__name__}" if source.ndim == 0 else f"shape {source.shape}"
+
+
+def _is_number(kind: type) -> bool:
+    return issubclass(kind, int | float | np.integer | np.floating) and not issubclass(kind, bool)
+
+
+def _number(value: Any) -> float:
+    if not _is_number(type(value)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def as_floats(source: Source) -> Floats:
+    """Every element as a double, NaN where it is no number.
+
+    Rounding to a double is monotone, so that an integer beyond 2^53 never lands inside
+    bounds that are themselves below 2^53.
+    """
+    if source.dtype.kind in "iuf":
+        with np.errstate(over="ignore"):
+            return source.astype(np.float64)
+    if source.dtype.kind != "O":
+        return np.full(source.shape, math.nan)
+    flat = source.ravel()
+    try:
+        if all(_is_number(kind) for kind in set(map(type, flat))):
+            return source.astype(np.float64)
+    except OverflowError:
+        pass
+    return np.array([_number(value) for value in flat], dtype=np.float64).reshape(source.shape)
+
+
+def not_a_number(value: Any) -> str | None:
+    """Why a value is no finite number, in words; None if it is one."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return next((reason for part in value if (reason := not_a_number(part))), None)
+    if value is None:
+        return "is missing"
+    if isinstance(value, bool | np.bool_):
+        return "is a truth value and not a number"
+    if isinstance(value, str | bytes):
+        return "is text and not a number"
+    if not _is_number(type(value)):
+        return f"is a {type(value).__name__} and not a number"
+    if value != value:
+        return "is not a number (NaN)"
+    return "is infinite" if not isinstance(value, int) and np.isinf(value) else None
+
+
+def refuse(source: Source, wrong: Mask, inside: str, reason: Callable[[int], str], remedy: str) -> None:
+    """Raise a DomainError that counts the wrong rows and names the first, if there is one."""
+    rows = wrong if wrong.ndim == 1 else wrong.any(axis=1)
+    count = int(np.count_nonzero(rows))
+    if count == 0:
+        return
+    row = int(np.argmax(rows))
+    why = not_a_number(source[row]) or reason(row)
+    raise DomainError(
+        f"{count:,} of {len(rows):,} values {'is' if count == 1 else 'are'} not in {inside}; "
+        f"the first is row {row} (counting from 0): {shown(source[row])} {why}. {remedy}"
+    )
+
+
+def finite_points(values: Any, width: int | None) -> Floats:
+    """Points for a metric: finite doubles, of shape (n,) or (n, width); a sentence otherwise."""
+    source = as_source(values, width)
+    numbers = as_floats(source)
+    wrong = ~np.isfinite(numbers)
+    if source.dtype.kind != "f":
+        whole = source.dtype.kind in "iu" or np.frompyfunc(lambda value: isinstance(value, int | np.integer), 1, 1)(source).astype(bool)
+        wrong |= whole & (np.abs(numbers) > 2.0**53)
+    refuse(source, wrong, "the finite numbers a metric measures", lambda _: "is an integer beyond 2^53, where doubles skip integers",
+           "Correct the rows or rescale them first.")  # fmt: skip
+    return numbers
