@@ -15,7 +15,7 @@ ZERO = np.uint64(0)
 ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def multiply_high(left, right):  # type: ignore[no-untyped-def]
     """floor(left * right / 2^64) for two uint64."""
     left_low, left_high = left & LOW, left >> HALF
@@ -25,7 +25,7 @@ def multiply_high(left, right):  # type: ignore[no-untyped-def]
     return left_high * right_high + (middle >> HALF) + (carry >> HALF)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def rejected(word, bound):  # type: ignore[no-untyped-def]
     """Whether multiply_high(word, bound) must be thrown away for the rest to be exactly uniform on 0..bound-1.
 
@@ -37,7 +37,7 @@ def rejected(word, bound):  # type: ignore[no-untyped-def]
     return low < bound and low < (ZERO - bound) % bound
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def shuffle(array, remaining, words):  # type: ignore[no-untyped-def]
     """Fisher-Yates steps on array[:remaining], one word a try; returns how many entries are still unplaced.
 

@@ -96,7 +96,7 @@ class Randomness:
         self._lock = threading.Lock()  # a lock inherited over a fork may be held for ever
 
     def _generate(self, out: Words) -> None:
-        view = memoryview(out).cast("B")
+        view = out.view(np.uint8).data
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
             self._stream.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)

@@ -56,7 +56,8 @@ def component_counts(n: int, g: int) -> Counter[int]:
 
 def enumerated_excess(n: int, g: int, q: int) -> float:
     counts = component_counts(n, g)
-    return sum(weight * (q ** (c - 1) - 1) for c, weight in counts.items()) / sum(counts.values())
+    weighted: int = sum(weight * (q ** (c - 1) - 1) for c, weight in counts.items())
+    return weighted / sum(counts.values())
 
 
 def views(y: tuple[int, ...], messages: int, q: int) -> Counter[tuple[int, ...]]:
@@ -87,8 +88,6 @@ def test_generating_function_counts_components(n: int, g: int, q: int) -> None:
 @pytest.mark.parametrize(("n", "messages"), [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)])
 @pytest.mark.parametrize("q", [3, 4, 5, 6, 7])
 def test_theorem_holds_for_every_view(n: int, messages: int, q: int) -> None:
-    if n == 3 and messages == 4 and q > 5:
-        pytest.skip("too many multisets for a quick test")
     bound = math.sqrt(exact_excess(n, messages - 1, q))
     base = views((0,) * n, messages, q)
     others = [views((shift, q - shift, *([0] * (n - 2))), messages, q) for shift in range(1, q // 2 + 1)]
@@ -110,10 +109,9 @@ def test_certified_and_nearly_exact(n: int, messages: int) -> None:
             continue
         sigma = security_bits(n, messages, q)
         assert 0.0 <= sigma <= max(0.0, -0.5 * truth)
-        # q^(C-1) - 1 is bounded by q^(C-1): at most half a bit, for q = 2; else tight where there is anything to bound
-        lost = 0.5 * math.log2(q / (q - 1)) + 0.12
-        if -0.5 * truth > 1.0:
-            assert sigma >= -0.5 * truth - lost
+        # q^(C-1) - 1 is bounded by q^(C-1), which costs half a bit at q = 2; the middle term is crude below ten bits
+        if -0.5 * truth > 10.0:
+            assert sigma >= -0.5 * truth - 0.5 * math.log2(q / (q - 1)) - 1e-3
 
 
 def test_growth_step_of_the_proof() -> None:
@@ -139,8 +137,8 @@ def test_entropy_bound_of_the_middle_meets_the_integers(n: int) -> None:
     third = -(-n // 3)
     for g in (2, 5):
         truth = math.log2(math.comb(n, third)) - math.log2(math.comb(n * g, third * g))
-        others = math.log2(n // 2 - third + 1) + math.log2(3) + split_and_mix._log2_growth(n, g, 3)
-        others += math.log2(1.0 + 2.0 ** split_and_mix._log2_growth(n, g, 3))
+        others = math.log2(n // 2 - third + 1) + math.log2(3) + split_and_mix._log2_growth(n // 2, g, 3)
+        others += math.log2(1.0 + 2.0 ** split_and_mix._log2_growth(n - third, g, 3))
         assert truth - 1e-9 <= split_and_mix._log2_middle(n, g, 3) - others <= 0.9 * truth
 
 
@@ -191,7 +189,7 @@ def test_messages_needed_is_the_smallest(size: float, bits: float, width: float)
 def test_nothing_to_certify_is_zero_not_a_number() -> None:
     assert security_bits(19, 3, 2**64) == 0.0
     assert security_bits(10**12, 3, 2**900) == 0.0
-    assert security_bits(300, 10_000, 2**1000) > 1000.0
+    assert security_bits(300, 700, 2**1000) > 1000.0
 
 
 def test_conditions() -> None:

@@ -31,9 +31,9 @@ class ComposedProfile(PrivacyProfile):
     Numerics: the smaller of two upper bounds, the composed loss distribution
     (`loss_distribution.dominating`, then `TotalLoss.delta`) and basic composition
     (sum of deltas at epsilons that sum to epsilon); and never below one round alone.
-    Where no part's losses are bounded by 600 the loss distribution answers
-    down to a delta of about 1e-18, and basic composition alone below that; where all pure
-    epsilons are finite there is no such floor. Use `composed` or `composed_of` to build one.
+    A part whose pure epsilon is infinite (or far beyond the losses that matter) is cut where
+    1e-18 of delta is left, so below that basic composition answers alone; otherwise
+    there is no floor under delta. Use `composed` or `composed_of` to build one.
     """
 
     parts: tuple[tuple[PrivacyProfile, int], ...]
@@ -69,7 +69,7 @@ class ComposedProfile(PrivacyProfile):
         answer = self.basic(epsilon, distance)
         if answer > least:
             total = self._total(distance)
-            if total is not None:
+            if total is not None and total.infinite < answer:
                 answer = min(answer, total.delta(epsilon))
         return max(answer, least)
 
@@ -141,7 +141,9 @@ def _reach(profile: PrivacyProfile, negligible: float, distance: float) -> float
 
 def composed(profile: PrivacyProfile, rounds: int) -> PrivacyProfile:
     """What `rounds` rounds of one profile promise together; one round is the profile itself."""
-    if rounds == 1 and not isinstance(rounds, bool):
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
+    if rounds == 1:
         return composed_of([profile])
     if isinstance(profile, ComposedProfile):
         return ComposedProfile(tuple((part, count * rounds) for part, count in profile.parts))

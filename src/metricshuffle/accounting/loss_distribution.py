@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,14 @@ class LossDistribution:
         return top + math.log(total), float(weights @ np.arange(-half, half + 1)) / total * self.step
 
     def tilted(self, theta: float, log_moment: float) -> Floats:
-        """mass * e^(theta * loss - log_moment): a probability vector."""
-        return np.exp(self._exponents(theta) - log_moment)
+        """mass * e^(theta * loss - log_moment): a probability vector.
+
+        Entries below 1e-40 become 0: over 1e9 cells and rounds they weigh nothing next to
+        DROPPED, and they make the library's Chernoff bounds overflow.
+        """
+        vector = np.exp(self._exponents(theta) - log_moment)
+        vector[vector < 1e-40] = 0.0
+        return vector
 
 
 @theorem("metricshuffle", "dominating pair of a sampled profile (Connect the Dots, Algorithm 1, in one-sided form)")
@@ -65,8 +72,8 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
 
     Proof. h is convex and decreasing with h(0) = 1, and h_PQ(x) = 1 - x + x h_QP(1/x)
     (the duality). Let x_i = e^(i step), u_i the least curve value at 0, step, ..., i step (h is
-    decreasing, so u_i >= h(x_i) though the curve may not be). Points x_i >= 1 suffice: the duality maps the line a + b x to
-    (1 + b) + (a - 1) x, hence convex curves to convex curves, and the lines it leaves alone
+    decreasing, so u_i >= h(x_i) though the curve may not be decreasing). Points x_i >= 1
+    suffice: the duality maps the line a + b x to (1 + b) + (a - 1) x, hence convex curves to convex curves, and the lines it leaves alone
     are those through (-1, 1). So the greatest convex minorant that is its own dual is, for
     x >= 1, the lower hull of (-1, 1), (1, u_0), (x_1, u_1), ..., (x_n, u_n), and the constant
     u_n beyond. It lies above h: its vertices do, and between two vertices (for the segment
@@ -84,8 +91,7 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     raised. (The library's own routine subtracts deltas near 1 and divides by the step, which
     leaves about 1e-16/step of absolute error on each mass; and it accepts curves that are not
     convex, for which the masses sum to more than 1 without a word. Hence the check below.)
-    Reference: Doroshenko et al. 2022, Algorithm 1; Zhu, Dong, Wang 2022, Proposition 8 (curves
-    and pairs).
+    Reference: Doroshenko et al. 2022, Algorithm 1 (`create_pmf_pessimistic_connect_dots` there).
     """
     sampled = np.array([curve(i * step) for i in range(points + 1)], dtype=np.float64)
     if not bool(np.all((sampled >= 0.0) & (sampled <= 1.0))):
@@ -173,16 +179,18 @@ class TotalLoss:
         convolution = require("dp_accounting.pld.common", "compose")
         from scipy.signal import fftconvolve
 
-        total, first, norms, log_scale, relative = np.ones(1), 0, 0.0, 0.0, 1e-11
+        powers: list[Floats] = []
+        first, norms, log_scale, relative = 0, 0.0, 0.0, 1e-11
         for law, rounds in self.parts:
             moment, _ = law.log_moment(theta)
             vector = law.tilted(theta, moment)
             lower, power = (0, vector) if rounds == 1 else convolution.self_convolve(vector, rounds, DROPPED)
-            total = np.asarray(power) if len(total) == 1 else fftconvolve(total, power)
+            powers.append(np.asarray(power))
             first += lower - rounds * (len(law.masses) // 2)
             norms += (rounds + 3) * float(np.linalg.norm(vector))
             log_scale += rounds * moment
             relative += 8.0 * UNIT * rounds * (theta * law.reach + abs(moment) + 20.0)
+        total = reduce(fftconvolve, powers)
         noise = 64.0 * UNIT * math.log2(len(total) + 2) * norms
         return _Tilted(theta, first, total, noise, 2.0 * DROPPED * len(self.parts), log_scale, relative)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError
 from metricshuffle.noise.law import SymmetricLaw
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PURE_TOLERANCE, PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 # Up to this many cells every displacement is verified one by one (about pi r^2 / 8 of them).
 JOINT_RADIUS = 50
@@ -68,20 +69,22 @@ class PlanarNoise(PrivacyProfile):
     bound: str = "exact, joint"
 
     def pure(self, distance: float) -> float:
-        """Slope times the largest |i| + |j| within the distance (attained by independent coordinates)."""
+        """Largest pure(i) + pure(j) within the distance (attained by independent coordinates), rounded up.
+
+        Far out: i + j <= sqrt(2) r, and the one-axis pure epsilon is concave in the distance (linear for log-concave
+        Polya noise, log f(0)/f(d) with f log-convex for shape < 1, infinite for bounded noise), so the balanced split is the worst.
+        """
         radius = checked_distance(distance)
         if radius < 1.0:
             return 0.0
         if radius > JOINT_RADIUS:
-            # i + j <= sqrt(2) r, and the one-axis pure epsilon is subadditive in neither direction: use both axes at r.
             across = math.floor(radius * math.sqrt(2.0) * (1.0 + 1e-12))
-            linear = math.isclose(self.axis.pure(2), 2.0 * self.axis.pure(1), rel_tol=1e-9)
-            return self.axis.pure(across) if linear else 2.0 * self.axis.pure(math.floor(radius))
-        return max(self.axis.pure(i) + self.axis.pure(j) for i, j in outermost(radius))
+            return math.nextafter(self.axis.pure(across // 2) + self.axis.pure(across - across // 2), math.inf)
+        return math.nextafter(max(self.axis.pure(i) + self.axis.pure(j) for i, j in outermost(radius)), math.inf)
 
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon, radius = checked_epsilon(epsilon), checked_distance(distance)
-        if radius < 1.0 or epsilon >= self.pure(radius):
+        if radius < 1.0 or math.inf > self.pure(radius) <= epsilon:
             return 0.0
         if radius > JOINT_RADIUS:
             return PerAxis(self.axis).delta(epsilon, radius)
@@ -94,12 +97,12 @@ class PlanarNoise(PrivacyProfile):
             asked = asked**3
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        radius = checked_distance(distance)
+        epsilon, radius = checked_epsilon(epsilon), checked_distance(distance)
         if radius > JOINT_RADIUS:
             return PerAxis(self.axis).covers(epsilon, delta, distance, shape)
         points = displacements(radius) if shape == "linear" else outermost(radius)
         if delta == 0.0:
-            slack = 1.0 + 1e-15
+            slack = 1.0 + PURE_TOLERANCE
             return all(
                 self.axis.pure(i) + self.axis.pure(j) <= slack * (epsilon * math.hypot(i, j) / radius if shape == "linear" else epsilon)
                 for i, j in points
@@ -133,13 +136,13 @@ class PerAxis(PrivacyProfile):
         if radius < 1.0:
             return 0.0
         worst, edges = 0.0, [radius * math.sin(math.pi / 4 * step / 16) for step in range(17)]
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             # second coordinate in (low, high], so the first is at most sqrt(r^2 - low^2)
             first = math.sqrt(max(radius * radius - low * low, 0.0)) * (1.0 + 1e-12)
             second = high * (1.0 + 1e-12)
             share = epsilon * second / (first + second)
-            worst = max(worst, self.axis.delta(epsilon - share, first) + self.axis.delta(share * (1.0 - 1e-15), second))
-        return min(1.0, worst)
+            worst = max(worst, self.axis.delta((epsilon - share) * (1.0 - 1e-15), first) + self.axis.delta(share * (1.0 - 1e-15), second))
+        return min(1.0, worst * (1.0 + 1e-15))
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         if shape == "flat":

@@ -83,16 +83,17 @@ class AdditiveNoise(PrivacyProfile):
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         if delta == 0.0:
             return super().covers_at(epsilon, delta, distance)
-        return self._delta_for(delta, epsilon, math.floor(distance)) <= delta
+        return self._delta_for(delta, checked_epsilon(epsilon), math.floor(checked_distance(distance))) <= delta
 
     def epsilon(self, delta: float, distance: float) -> float:
         delta = checked_delta(delta)
-        if 0.0 < delta < math.exp(DEEPEST_LOG_TAIL + TAIL_MARGIN):
-            raise InputError(f"delta = {delta:g} is below {math.exp(DEEPEST_LOG_TAIL + TAIL_MARGIN):.0e}; ask for delta = 0 (the pure epsilon).")
+        smallest = math.exp(DEEPEST_LOG_TAIL + TAIL_MARGIN)
+        if 0.0 < delta < smallest:
+            raise InputError(f"delta = {delta:g} is below {smallest:.0e}; ask for delta = 0 (the pure epsilon).")
         return super().epsilon(delta, distance)
 
     def _delta_for(self, asked: float, epsilon: float, steps: int) -> float:
-        if steps == 0 or epsilon >= self.pure(steps):
+        if steps == 0 or math.inf > self.pure(steps) <= epsilon:
             return 0.0
         return shift_delta(self.law_for(asked, steps), epsilon, steps)
 
@@ -114,7 +115,7 @@ class Clamped(PrivacyProfile):
     def delta(self, epsilon: float, distance: float) -> float:
         if checked_distance(distance) == 0.0:
             return 0.0
-        return min(1.0, self.clamp_probability + self.truncated.delta(epsilon, distance))
+        return min(1.0, (self.clamp_probability + self.truncated.delta(epsilon, distance)) * (1.0 + 1e-15))
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         rest = math.nextafter(delta - self.clamp_probability, 0.0)
@@ -137,7 +138,7 @@ class Quantised(PrivacyProfile):
     bound: str = "exact, rounded first"
 
     def __post_init__(self) -> None:
-        if self.granularity < 1:
+        if self.granularity != int(self.granularity) or self.granularity < 1:
             raise InputError(f"granularity must be a whole number >= 1, got {self.granularity!r}.")
 
     def delta(self, epsilon: float, distance: float) -> float:
@@ -153,10 +154,10 @@ class Quantised(PrivacyProfile):
         if rest == 0:
             return self.coarse.pure(cells)
         one, up = self.coarse.pure(1), self.coarse.pure(cells + 1)
-        # Linear pure profiles obey the sharper rule; for the others the worse of the two cell distances is true.
-        if not math.isfinite(one) or up < one * (cells + 1) * (1.0 - 1e-12):
+        # The worse of the two cell distances is true for every noise, and so is the rule for the slope `one`.
+        if one > 700.0:
             return up
-        return math.nextafter(min(up, one * cells + math.log1p(rest / self.granularity * math.expm1(one))), math.inf)
+        return min(up, (one * cells + math.log1p(rest / self.granularity * math.expm1(one))) * (1.0 + 1e-15))
 
 
 @theorem("metricshuffle", "Slope of coarse noise that hides fine steps")

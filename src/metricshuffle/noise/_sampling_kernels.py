@@ -23,7 +23,7 @@ DRY = -1
 SIGN = np.uint64(63)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def below(words, position, bound):  # type: ignore[no-untyped-def]
     """(uniform on 0..bound-1, next position), or (0, DRY)."""
     while position < words.size:
@@ -34,7 +34,7 @@ def below(words, position, bound):  # type: ignore[no-untyped-def]
     return ZERO, DRY
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def exp_bernoulli(words, position, above, under):  # type: ignore[no-untyped-def]
     """(Bernoulli(exp(-above/under)), next position) for 0 <= above <= under.
 
@@ -60,7 +60,7 @@ def exp_bernoulli(words, position, above, under):  # type: ignore[no-untyped-def
     return tries & ONE == ONE, position
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def geometric(words, position, above, under):  # type: ignore[no-untyped-def]
     """(K with P(K >= k) = exp(-k above/under), next position).
 
@@ -89,7 +89,7 @@ def geometric(words, position, above, under):  # type: ignore[no-untyped-def]
     return np.int64((under // above) * whole + (start + (under % above) * whole) // above), position
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def fill_geometric(words, above, under, out, state):  # type: ignore[no-untyped-def]
     """Fill out[state[0]:] with geometrics; returns the position of the first word not used up."""
     position = 0
@@ -103,7 +103,7 @@ def fill_geometric(words, above, under, out, state):  # type: ignore[no-untyped-
     return position
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def fill_discrete_laplace(words, above, under, out, state):  # type: ignore[no-untyped-def]
     """Fill out[state[0]:] with a sign and a geometric magnitude, "minus zero" drawn again."""
     position = 0
@@ -124,10 +124,12 @@ def fill_discrete_laplace(words, above, under, out, state):  # type: ignore[no-u
 FRESH, SCAN, GROW, CLIMB = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def fill_negative_binomial(words, above, under, part, whole, out, state):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def fill_negative_binomial(words, above, under, part, whole, quotient, remainder, out, state):  # type: ignore[no-untyped-def]
     """Fill out[state[0]:] with NB(part/whole, exp(-above/under)); state = (done, phase, left, target, reached).
 
+    (quotient, remainder) = divmod(2^64 part, whole): a uniform real number (word + u)/2^64 lies below part/whole if word < quotient,
+    or if word = quotient and u < remainder/whole, so nearly always one comparison makes an exact Bernoulli(r), r = part/whole.
     FRESH  draws G, the number of trials in a row that ask for k >= 1 before one says k = 0;
     SCAN   gives each of the G trials its first acceptance test, Bernoulli(r): none passes -> the value is 0;
     GROW   one passed: k - 1 is again geometric (no memory);
@@ -136,7 +138,7 @@ def fill_negative_binomial(words, above, under, part, whole, out, state):  # typ
     position = 0
     while state[0] < out.size:
         phase = state[1]
-        if phase == FRESH or phase == GROW:
+        if phase == FRESH or phase == GROW:  # noqa: SIM109 (a tuple test is slower when compiled)
             value, after = geometric(words, position, above, under)
             if after == DRY:
                 return position
@@ -148,13 +150,20 @@ def fill_negative_binomial(words, above, under, part, whole, out, state):  # typ
         elif phase == SCAN:
             left, passed = state[2], False
             while left > 0 and not passed:
-                number, after = below(words, position, whole)
-                if after == DRY:
+                if position == words.size:
                     state[2] = left
                     return position
+                word = words[position]
+                after = position + 1
+                passed = word < quotient
+                if word == quotient:  # 64 bits do not decide whether the uniform number lies below part/whole
+                    number, after = below(words, after, whole)
+                    if after == DRY:
+                        state[2] = left
+                        return position
+                    passed = number < remainder
                 position = after
                 left -= 1
-                passed = number < part
             if passed:
                 state[1] = GROW
             else:
@@ -164,13 +173,20 @@ def fill_negative_binomial(words, above, under, part, whole, out, state):  # typ
         else:
             reached, target, failed = state[4], state[3], False
             while reached < target and not failed:
-                number, after = below(words, position, np.uint64(reached + 1))
-                if after != DRY and number == ZERO:
-                    number, after = below(words, after, whole)
-                    failed = number >= part
-                if after == DRY:
+                if position == words.size:
                     state[4] = reached
                     return position
+                word, step = words[position], np.uint64(reached + 1)
+                after = position + 1
+                if rejected(word, step):  # costs only itself, and the test is still to be made
+                    position = after
+                    continue
+                if multiply_high(word, step) == ZERO:
+                    number, after = below(words, after, whole)
+                    if after == DRY:
+                        state[4] = reached
+                        return position
+                    failed = number >= part
                 position = after
                 reached += 1
             if not failed:

@@ -1,4 +1,9 @@
-"""Compiled table look-ups: one 64-bit word a draw (imported on first use)."""
+"""Compiled table look-ups: one 64-bit word a draw (imported on first use).
+
+A draw is #{thresholds <= word} - radius. The top bits of the word name a cell of the guide, which holds the
+draw where they decide it and AMBIGUOUS where a threshold lies inside the cell. The look-up is written
+out in each loop: as a function it is not inlined and costs ten times as much.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +12,52 @@ from numba import njit
 
 GUIDE_BITS = 12
 SHIFT = np.uint64(64 - GUIDE_BITS)
-AMBIGUOUS = -(2**31)
+AMBIGUOUS = np.int32(-(2**31))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def drawn(word, thresholds, guide, first, radius):  # type: ignore[no-untyped-def]
-    """#{thresholds <= word} - radius: read off the top bits where they decide it, else counted from the cell's first."""
-    cell = np.uint64(word >> SHIFT)
-    value = guide[cell]
-    if value != AMBIGUOUS:
-        return np.int64(value)
-    index = first[cell]
+@njit(cache=True, nogil=True)
+def counted(word, index, thresholds):  # type: ignore[no-untyped-def]
+    """#{thresholds <= word}, given that the first `index` of them are."""
     while index < thresholds.size and thresholds[index] <= word:
         index += 1
-    return np.int64(index) - radius
+    return index
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def draw(words, thresholds, guide, first, radius, out):  # type: ignore[no-untyped-def]
-    for index in range(out.size):
-        out[index] = drawn(words[index], thresholds, guide, first, radius)
+    for index in range(words.size):
+        word = words[index]
+        value = guide[word >> SHIFT]
+        if value == AMBIGUOUS:
+            value = counted(word, first[word >> SHIFT], thresholds) - radius
+        out[index] = value
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add(words, thresholds, guide, first, radius, out):  # type: ignore[no-untyped-def]
-    for index in range(out.size):
-        out[index] += drawn(words[index], thresholds, guide, first, radius)
+    for index in range(words.size):
+        word = words[index]
+        value = guide[word >> SHIFT]
+        if value == AMBIGUOUS:
+            value = counted(word, first[word >> SHIFT], thresholds) - radius
+        out[index] += value
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def total(words, thresholds, guide, first, radius):  # type: ignore[no-untyped-def]
     result = np.int64(0)
     for word in words:
-        result += drawn(word, thresholds, guide, first, radius)
+        value = guide[word >> SHIFT]
+        if value == AMBIGUOUS:
+            value = counted(word, first[word >> SHIFT], thresholds) - radius
+        result += value
     return result
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def draw_constant_time(words, thresholds, radius, out):  # type: ignore[no-untyped-def]
     """Compare with every threshold, whatever the word: no branch and no address depends on the draw."""
-    for index in range(out.size):
+    for index in range(words.size):
         word = words[index]
         count = np.int64(0)
         for threshold in thresholds:

@@ -20,7 +20,9 @@ Floats = NDArray[np.float64]
 
 # Above this many cells a law is refused: two gigabytes and seconds per answer.
 LARGEST_RADIUS = 20_000_000
-# Masses below e^-700 underflow; 2 * LARGEST_RADIUS of them still sum to less than this.
+# Masses below e^-700 lose digits (doubles are subnormal below e^-708), so they count as 0 in the law and, all
+# 2 * LARGEST_RADIUS of them together, as less than this outside of it.
+SMALLEST_LOG_MASS = -700.0
 UNDERFLOW = 1e-290
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -60,7 +62,7 @@ class SymmetricLaw:
             raise NotCertified("the noise law has a mass that is not a number; nothing can be certified from it.")
         from metricshuffle.noise import _kernels
 
-        mass = np.exp(self.log_mass)
+        mass = np.where(self.log_mass < SMALLEST_LOG_MASS, 0.0, np.exp(self.log_mass))
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "tail", _kernels.tail_sums(mass))
         object.__setattr__(self, "outside", self.outside + UNDERFLOW)

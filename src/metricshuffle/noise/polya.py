@@ -16,7 +16,17 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.law import LARGEST_RADIUS, Floats, SymmetricLaw, too_many_cells
+from metricshuffle.noise.law import LARGEST_RADIUS, UNIT_ROUNDOFF, Floats, SymmetricLaw, too_many_cells
+
+# Beyond this e^-rate is no longer a normal double (and the noise is 0 except once in 1e304 draws).
+LARGEST_RATE = 700.0
+
+
+def _ratio(rate: float) -> float:
+    """p = e^-rate, to 2 ulp."""
+    if rate > LARGEST_RATE:
+        raise NotCertified(f"noise of rate {rate:g} is too little to be tabulated; use a rate of at most {LARGEST_RATE:g}.")
+    return math.exp(-rate)
 
 
 def rounded_down(value: Fraction | float) -> float:
@@ -35,6 +45,8 @@ class Polya:
     rate: float
 
     def __post_init__(self) -> None:
+        if isinstance(self.shape, float) and not math.isfinite(self.shape):
+            raise InputError(f"shape must be a finite number > 0, got {self.shape!r}.")
         object.__setattr__(self, "shape", Fraction(self.shape))
         if not self.shape > 0:
             raise InputError(f"shape must be > 0, got {self.shape}.")
@@ -76,7 +88,7 @@ class Polya:
 
         K(s) = -b log(1 - x) with x = 4 p sinh^2(s/2) / (1-p)^2, which stays accurate for tiny s.
         """
-        p, q = math.exp(-self.rate), -math.expm1(-self.rate)
+        p, q = _ratio(self.rate), -math.expm1(-self.rate)
         x = np.concatenate([np.geomspace(1e-18, 0.5, 240), -np.expm1(-np.geomspace(0.7, 30.0, 80))])
         s = 2.0 * np.arcsinh(q * np.sqrt(x) / (2.0 * math.sqrt(p)))
         return s * (1.0 - 1e-12), -float(self.shape) * np.log1p(-x) * (1.0 + 1e-12)
@@ -101,7 +113,7 @@ class Polya:
         return _tabulated(self.shape, self.rate, math.ceil(radius) + reach)
 
 
-def Geometric(rate: float) -> Polya:  # noqa: N802 - reads as the name of the law
+def Geometric(rate: float) -> Polya:
     """Discrete Laplace noise: P(Z = z) = (1-p)/(1+p) p^|z|, p = e^-rate."""
     return Polya(Fraction(1), rate)
 
@@ -121,7 +133,7 @@ def _log_masses(shape: Fraction, rate: float, radius: int) -> tuple[Floats, Floa
     from metricshuffle.noise import _kernels
 
     b = rounded_down(shape)
-    p = math.exp(-rate)
+    p = _ratio(rate)
     warm_up = math.sqrt(float(radius) ** 2 + 100.0 * b * p / (1.0 + p * p)) - radius + 24.0 / rate + 64.0
     log_mass, log_error = np.zeros(radius + 1), np.zeros(radius + 1)
     for _ in range(4):
@@ -146,9 +158,10 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
     outside = Polya(shape, rate).mass_beyond(radius)
     relative = np.exp(log_mass)
     total = 2.0 * float(_kernels.tail_sums(relative)[0]) - 1.0
-    # 1 = f(0) (1 + 2 sum f(m)/f(0)) + tail, so the error of log f(0) is the mass-weighted error of the ratios.
+    # 1 = f(0) (1 + 2 sum f(m)/f(0)) + tail, so the error of log f(0) is the mass-weighted error of the ratios,
+    # and that of `total` and of subtracting its logarithm.
     weighted = 2.0 * float(np.dot(relative, np.expm1(log_error))) / total
-    scale_error = 1.01 * weighted + 16.0 * 2.0**-53 - math.log1p(-min(outside, 0.5))
+    scale_error = 1.01 * weighted + (16.0 + 4.0 * math.log(total)) * UNIT_ROUNDOFF - math.log1p(-min(outside, 0.5))
     if not scale_error < 0.1:
         raise NotCertified(
             f"Polya noise with shape {float(shape):g} and rate {rate:g} is known only to a relative error of {scale_error:.1e}; "

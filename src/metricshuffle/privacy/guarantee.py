@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, computed_field, model_validator
 
+from metricshuffle.declared import OrInfinite
 from metricshuffle.errors import NotCertified
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
@@ -19,6 +20,14 @@ def plain(number: float) -> str:
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
     return f"{number:.4g}"
+
+
+def rounded_up(number: float, digits: int) -> float:
+    """The number to so many significant digits, never less than it was (to one part in a billion): for what is promised."""
+    if number == 0.0 or not math.isfinite(number):
+        return number
+    unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
+    return float(f"{math.ceil(number / unit * (1.0 - 1e-9)) * unit:.{digits}g}") if unit > 0.0 else number
 
 
 class Trust(BaseModel):
@@ -49,7 +58,7 @@ class Guarantee(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epsilon: float
+    epsilon: OrInfinite
     delta: float
     distance: float
     unit: str
@@ -70,6 +79,17 @@ class Guarantee(BaseModel):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_sentence(cls, data: Any) -> Any:
+        # The sentence is written for readers of the JSON; it is made anew from the numbers when read back.
+        return {key: value for key, value in data.items() if key != "sentence"} if isinstance(data, dict) else data
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sentence(self) -> str:
+        return str(self)
+
     @classmethod
     def from_profile(
         cls, profile: PrivacyProfile, *, delta: float, distance: float, unit: str, protects: Protects, trust: Trust,
@@ -78,12 +98,14 @@ class Guarantee(BaseModel):
         """The flat guarantee a profile gives at one distance; `step` units make one step of the profile.
 
         Only an upper bound can become a guarantee: published formulas and lower bounds are
-        other types and are refused here.
+        other types and are refused here. A distance that is a whole number of steps up to rounding
+        (0.3 units of 0.1) counts as that many steps.
         """
         if not isinstance(profile, PrivacyProfile):
             raise NotCertified(f"a guarantee needs a PrivacyProfile (an upper bound), got {type(profile).__name__}.")
+        steps = distance if step == 1.0 else distance / step * (1.0 + 1e-12)
         return cls(
-            epsilon=profile.epsilon(delta, distance / step), delta=delta, distance=distance, unit=unit, shape="flat",
+            epsilon=profile.epsilon(delta, steps), delta=delta, distance=distance, unit=unit, shape="flat",
             protects=protects, trust=trust, bound=profile.bound, rounds=rounds, between=between,
         )  # fmt: skip
 
@@ -99,6 +121,6 @@ class Guarantee(BaseModel):
         if not math.isfinite(self.epsilon):
             return f"NOT hidden: {movers}{grid} {self.trust} ({self.bound} bound)."
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
-        probability = "with certainty" if self.delta == 0 else f"delta {self.delta:.3g}"
+        probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
-        return f"Hidden at epsilon {plain(self.epsilon)}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."
+        return f"Hidden at epsilon {plain(rounded_up(self.epsilon, 4))}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."

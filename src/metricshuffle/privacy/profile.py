@@ -16,6 +16,9 @@ from metricshuffle.errors import InputError, NotCertified
 
 Shape = Literal["linear", "flat"]
 
+# With delta = 0 a promise is compared to within this much of epsilon (relative): the rate a user derives from it, and
+# epsilon itself, are decimals that were rounded to binary. It is the only place where a promise may be off, by 2e-15.
+PURE_TOLERANCE = 2e-15
 # Beyond this total epsilon a guarantee says nothing anybody could use.
 LARGEST_EPSILON = 1e6
 
@@ -100,19 +103,18 @@ class PrivacyProfile(ABC):
 
         Statement: linear: delta(epsilon * d / distance, d) <= delta for every integer 1 <= d <= distance;
         flat: delta(epsilon, distance) <= delta.
-        Conditions: inputs are whole steps apart (integers, grid cells); other profiles override this.
+        Conditions: inputs are whole steps apart (integers, grid cells) if the shape is linear; other profiles override this.
         Numerics: delta(e, d) falls in e and, being about all distances <= d, rises in d; so one evaluation
         delta(e(a), b) <= delta covers every d in a..b. Blocks that fail are split down to single distances.
+        Each e(a) is rounded down; see PURE_TOLERANCE for delta = 0.
         """
-        steps = math.floor(checked_distance(distance))
-        if steps < 1:
-            return True
-        if shape == "flat":
-            return self.covers_at(epsilon, delta, steps)
+        epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
+        if shape == "flat" or steps < 1:
+            return self.covers_at(epsilon, delta, distance)
         blocks = [(1, steps - 1), (1, 1), (steps, steps)]
         while blocks:
             first, last = blocks.pop()
-            if first > last or self.covers_at(math.nextafter(epsilon * (first / distance), 0.0), delta, last):
+            if first > last or self.covers_at(epsilon * (first / distance) * (1.0 - 6e-16), delta, last):
                 continue
             if first == last:
                 return False
@@ -122,8 +124,9 @@ class PrivacyProfile(ABC):
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """True only if (epsilon, delta) is certified at every distance <= `distance`."""
+        epsilon = checked_epsilon(epsilon)
         if delta == 0.0:
-            return self.pure(distance) <= math.nextafter(math.nextafter(epsilon, math.inf), math.inf)
+            return self.pure(distance) <= epsilon * (1.0 + PURE_TOLERANCE)
         return self.delta(epsilon, distance) <= delta
 
 
@@ -166,6 +169,14 @@ class PureProfile(PrivacyProfile):
 
     def pure(self, distance: float) -> float:
         return math.nextafter(self.rate * checked_distance(distance), math.inf) if distance else 0.0
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """At every real distance, not only at whole steps.
+
+        With c = rate * d and g = epsilon / (rate * distance) < 1, (e^c - e^(gc))/(e^c + 1) rises in c (its derivative has
+        the sign of e^c - g e^(gc) + (1-g) e^(c+gc) > 0), so a linear promise is hardest to keep at `distance` itself.
+        """
+        return self.covers_at(epsilon, delta, distance)
 
     def delta(self, epsilon: float, distance: float) -> float:
         """0 where epsilon covers rate * distance; below it (e^c - e^epsilon)/(e^c + 1), c = rate * distance.

@@ -17,14 +17,14 @@ and an overflow is an error, never an infinite or a small distance.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.errors import InputError
-from metricshuffle.spaces.declared import Declared, Kinded, Real
-from metricshuffle.spaces.rows import Floats, as_source, finite_points, refuse
+from metricshuffle.declared import Declared, Kinded
+from metricshuffle.spaces.rows import Floats, as_source, finite_points, refuse, width_of
 
 # What the points of a space are: numbers on a line, pairs in a plane, codes of labels, or (latitude, longitude).
 ANYTHING = frozenset({"numbers", "plane", "codes", "places"})
@@ -73,7 +73,8 @@ AnyMetric = Annotated[SerializeAsAny[Metric], BeforeValidator(Metric.of_kind)]
 """The type of a model field that holds any metric, shipped or the user's own."""
 
 
-def _checked(distances: Floats) -> Floats:
+def representable(distances: Floats) -> Floats:
+    """The distances, or a sentence if one of them has overflowed."""
     if not np.isfinite(distances).all():
         raise InputError("two points are too far apart for floating point: their distance exceeds 1.8e308; rescale the points.")
     return distances
@@ -81,10 +82,7 @@ def _checked(distances: Floats) -> Floats:
 
 def _axes(points_a: Any, points_b: Any) -> list[Floats]:
     """The absolute difference along each axis; points are numbers or tuples of one length."""
-    a, b = np.asarray(points_a), np.asarray(points_b)
-    width = a.shape[1] if a.ndim == 2 else None
-    if width == 0 or (b.ndim == 2) != (width is not None):
-        raise InputError(f"both lists must hold points of the same kind, got arrays of shape {a.shape} and {b.shape}.")
+    width = width_of(points_a)
     first, second = finite_points(points_a, width), finite_points(points_b, width)
     columns_a, columns_b = np.atleast_2d(first.T), np.atleast_2d(second.T)
     with np.errstate(over="ignore"):
@@ -116,10 +114,9 @@ class Absolute(_Norm):
         return frozenset({"numbers"})
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        axes = _axes(points_a, points_b)
-        if np.ndim(points_a) != 1:
+        if width_of(points_a) is not None:
             raise InputError("Absolute measures numbers, got points with several coordinates; use Euclidean or Manhattan.")
-        return _checked(axes[0])
+        return representable(_axes(points_a, points_b)[0])
 
 
 class Manhattan(_Norm):
@@ -129,7 +126,7 @@ class Manhattan(_Norm):
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
         with np.errstate(over="ignore"):
-            return _checked(np.sum(_axes(points_a, points_b), axis=0))
+            return representable(np.sum(_axes(points_a, points_b), axis=0))
 
 
 class Euclidean(_Norm):
@@ -142,7 +139,7 @@ class Euclidean(_Norm):
         with np.errstate(over="ignore"):
             for axis in others:
                 total = np.hypot(total, axis)
-        return _checked(total)
+        return representable(total)
 
 
 class Haversine(Metric):
@@ -158,7 +155,7 @@ class Haversine(Metric):
     unit: Literal["m", "km"] = "km"
 
     def __init__(self, unit: str = "km", **rest: Any) -> None:
-        super().__init__(unit=unit, **rest)
+        Declared.__init__(self, unit=unit, **rest)
 
     @property
     def measures(self) -> frozenset[str]:
@@ -183,7 +180,8 @@ class Haversine(Metric):
 def _places(values: Any) -> Floats:
     points = finite_points(values, 2)
     refuse(as_source(values, 2), np.abs(points) > (90.0, 180.0), "the places of the Earth",
-           lambda _: "is not a latitude within +-90 and a longitude within +-180 degrees", "Check the order: latitude comes first.")  # fmt: skip
+           lambda _: "is not a latitude within +-90 and a longitude within +-180 degrees",
+           "Check the order: latitude comes first.")  # fmt: skip
     return points.T
 
 
@@ -197,116 +195,9 @@ class Discrete(Metric):
         return True
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        texts = [np.ndim(points) == 1 and len(points) > 0 and all(isinstance(value, str) for value in points) for points in (points_a, points_b)]
-        if all(texts):
-            return np.not_equal.outer(np.asarray(points_a, dtype=object), np.asarray(points_b, dtype=object)).astype(np.float64)
-        return np.any([axis > 0 for axis in _axes(points_a, points_b)], axis=0).astype(np.float64)
-
-
-class Scaled(Metric):
-    """A metric times a factor > 0, for example metres to kilometres."""
-
-    kind: Literal["scaled"] = "scaled"
-    metric: AnyMetric
-    factor: Real
-
-    def __init__(self, metric: Metric, factor: float, **rest: Any) -> None:
-        super().__init__(metric=metric, factor=factor, **rest)
-
-    @model_validator(mode="after")
-    def _positive(self) -> Self:
-        if not self.factor > 0:
-            raise ValueError(f"factor must be > 0, got {self.factor!r}")
-        return self
-
-    @property
-    def measures(self) -> frozenset[str]:
-        return self.metric.measures
-
-    @property
-    def monotone(self) -> bool:
-        return self.metric.monotone
-
-    @property
-    def size(self) -> int | None:
-        return self.metric.size
-
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        with np.errstate(over="ignore"):
-            return _checked(self.factor * self.metric.pairwise(points_a, points_b))
-
-
-class Threshold(Metric):
-    """A metric that stops growing at `cap` > 0: everything farther counts as `cap`."""
-
-    kind: Literal["threshold"] = "threshold"
-    metric: AnyMetric
-    cap: Real
-
-    def __init__(self, metric: Metric, cap: float, **rest: Any) -> None:
-        super().__init__(metric=metric, cap=cap, **rest)
-
-    @model_validator(mode="after")
-    def _positive(self) -> Self:
-        if not self.cap > 0:
-            raise ValueError(f"cap must be > 0, got {self.cap!r}")
-        return self
-
-    @property
-    def measures(self) -> frozenset[str]:
-        return self.metric.measures
-
-    @property
-    def monotone(self) -> bool:
-        return self.metric.monotone
-
-    @property
-    def size(self) -> int | None:
-        return self.metric.size
-
-    def unit_of(self, unit: str) -> str:
-        return self.metric.unit_of(unit)
-
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        return np.minimum(self.metric.pairwise(points_a, points_b), self.cap)
-
-
-class Maximum(Metric):
-    """The largest of several metrics on the same points."""
-
-    kind: Literal["maximum"] = "maximum"
-    metrics: tuple[AnyMetric, ...]
-
-    def __init__(self, metrics: Any, **rest: Any) -> None:
-        super().__init__(metrics=metrics, **rest)
-
-    @model_validator(mode="after")
-    def _on_the_same_points(self) -> Self:
-        if not self.metrics:
-            raise ValueError("metrics must name at least one metric")
-        sizes = {metric.size for metric in self.metrics} - {None}
-        if not self.measures or len(sizes) > 1:
-            raise ValueError("metrics must all measure the same kind of points, and matrices must have one size")
-        return self
-
-    @property
-    def measures(self) -> frozenset[str]:
-        return ANYTHING.intersection(*(metric.measures for metric in self.metrics))
-
-    @property
-    def monotone(self) -> bool:
-        return all(metric.monotone for metric in self.metrics)
-
-    @property
-    def size(self) -> int | None:
-        return next((metric.size for metric in self.metrics if metric.size is not None), None)
-
-    def unit_of(self, unit: str) -> str:
-        units = {metric.unit_of(unit) for metric in self.metrics}
-        return units.pop() if len(units) == 1 else ""
-
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        return np.max([metric.pairwise(points_a, points_b) for metric in self.metrics], axis=0)
-
-
-__all__ = ["Absolute", "AnyMetric", "Declared", "Discrete", "Euclidean", "Haversine", "Manhattan", "Maximum", "Metric", "Scaled", "Threshold"]
+        if width_of(points_a) is None:
+            a, b = as_source(points_a, None), as_source(points_b, None)
+            if all(isinstance(value, str) for value in (*a, *b)):
+                different = np.not_equal.outer(a.astype(object), b.astype(object))
+                return np.asarray(different, dtype=np.float64)
+        return np.asarray(np.max(_axes(points_a, points_b), axis=0) > 0, dtype=np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.spaces.declared import shown
+from metricshuffle.declared import LARGEST_WHOLE, shown
 
 Floats = NDArray[np.float64]
 Whole64 = NDArray[np.int64]
@@ -21,10 +21,14 @@ Source = NDArray[Any]
 def as_source(values: Any, width: int | None) -> Source:
     """The values as an array of shape (n,), or (n, width), with every element as it was given."""
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype(object).filled(None)
+        holes, values = np.ma.getmaskarray(values), np.array(values.data, dtype=object)
+        values[holes] = None
     if isinstance(values, list | tuple):
         # dtype=object first: numpy would turn [1, True] into numbers and [1, "a"] into text.
-        values = np.array(values, dtype=object)
+        try:
+            values = np.array(values, dtype=object)
+        except ValueError:
+            raise InputError("points must all have the same number of coordinates, got rows of different lengths.") from None
     source = np.asarray(values)
     if width is None:
         if source.ndim != 1:
@@ -34,6 +38,12 @@ def as_source(values: Any, width: int | None) -> Source:
     elif source.ndim != 2 or source.shape[1] != width:
         raise InputError(f"points must be a list of {width} numbers each or an array of shape (n, {width}), got {_shape(source)}.")
     return source
+
+
+def width_of(values: Any) -> int | None:
+    """How many coordinates the first point has; None if the points are single values."""
+    first = next(iter(values), None) if np.iterable(values) else None
+    return None if first is None or np.ndim(first) == 0 else len(first)
 
 
 def _shape(source: Source) -> str:
@@ -91,17 +101,29 @@ def not_a_number(value: Any) -> str | None:
 
 
 def refuse(source: Source, wrong: Mask, inside: str, reason: Callable[[int], str], remedy: str) -> None:
-    """Raise a DomainError that counts the wrong rows and names the first, if there is one."""
-    rows = wrong if wrong.ndim == 1 else wrong.any(axis=1)
+    """Raise a DomainError that counts the wrong rows and names the first, if there is one.
+
+    `reason` says what is wrong with a row that does hold finite numbers, `remedy` what to do about it.
+    """
+    rows: Mask = wrong if wrong.ndim == 1 else np.asarray(wrong.any(axis=1))
     count = int(np.count_nonzero(rows))
     if count == 0:
         return
     row = int(np.argmax(rows))
-    why = not_a_number(source[row]) or reason(row)
+    no_number = not_a_number(source[row])
+    why = f"{no_number}. Correct or leave out such rows." if no_number else f"{reason(row)}. {remedy}"
     raise DomainError(
         f"{count:,} of {len(rows):,} values {'is' if count == 1 else 'are'} not in {inside}; "
-        f"the first is row {row} (counting from 0): {shown(source[row])} {why}. {remedy}"
+        f"the first is row {row} (counting from 0): {shown(source[row])} {why}"
     )
+
+
+def clipped(source: Source, low: Any, high: Any) -> Floats:
+    """Finite numbers moved to the nearest end; infinities stay what they are, to be refused: they are mistakes, not large values."""
+    numbers = as_floats(source)
+    whole = source.dtype.kind == "O" and np.frompyfunc(lambda value: isinstance(value, int), 1, 1)(source).astype(bool)
+    finite = np.isfinite(numbers) | (whole & np.isinf(numbers))  # an integer too large for a double is finite
+    return np.where(finite, np.clip(numbers, low, high), numbers)
 
 
 def finite_points(values: Any, width: int | None) -> Floats:
@@ -111,7 +133,16 @@ def finite_points(values: Any, width: int | None) -> Floats:
     wrong = ~np.isfinite(numbers)
     if source.dtype.kind != "f":
         whole = source.dtype.kind in "iu" or np.frompyfunc(lambda value: isinstance(value, int | np.integer), 1, 1)(source).astype(bool)
-        wrong |= whole & (np.abs(numbers) > 2.0**53)
-    refuse(source, wrong, "the finite numbers a metric measures", lambda _: "is an integer beyond 2^53, where doubles skip integers",
+        wrong |= whole & (np.abs(numbers) > LARGEST_WHOLE)
+    refuse(source, wrong, "the finite numbers a metric measures", lambda _: "is an integer beyond 2^53 - 1, where doubles skip integers",
            "Correct the rows or rescale them first.")  # fmt: skip
     return numbers
+
+
+def indices(values: Any, size: int, inside: str) -> Whole64:
+    """Whole numbers from 0 to size - 1."""
+    source = as_source(values, None)
+    numbers = as_floats(source)
+    refuse(source, ~((numbers >= 0) & (numbers < size) & (numbers == np.floor(numbers))), inside,
+           lambda _: f"is not a whole number from 0 to {size - 1:,}", "Correct such rows.")  # fmt: skip
+    return numbers.astype(np.int64)

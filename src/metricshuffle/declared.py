@@ -53,7 +53,21 @@ def _whole(value: object) -> int:
     return int(number)
 
 
+def _positive(value: object) -> float:
+    number = _real(value)
+    if not number > 0:
+        raise ValueError(f"must be > 0, got {shown(value)}")
+    return number
+
+
+def _or_infinite(value: object) -> object:
+    return math.inf if value is None else value
+
+
+# JSON has no infinity; pydantic writes null for it, and null is read back as the pessimistic answer.
+OrInfinite = Annotated[float, BeforeValidator(_or_infinite)]
 Real = Annotated[float, BeforeValidator(_real)]
+Positive = Annotated[float, BeforeValidator(_positive)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 
 
@@ -68,14 +82,18 @@ def sentence(wrong: ValidationError) -> str:
             parts.append(f"{field} is missing")
         elif error["type"] == "value_error":
             told = message.removeprefix("Value error, ").rstrip(".")
-            parts.append(told if not field else f"{field}: {told}" if told[:1].isupper() else f"{field} {told}")
+            parts.append(f"{field}: {told}" if field and told[:1].isupper() else f"{field} {told}".lstrip())
         else:
             parts.append(f"{field or 'it'} is wrong ({message[:1].lower()}{message[1:]}), got {shown(error['input'])}")
-    return f"{wrong.title}: {'; '.join(parts)}."
+    told = "; ".join(parts)
+    return f"{told}." if told.startswith(f"{wrong.title}:") else f"{wrong.title}: {told}."
 
 
 class Declared(BaseModel):
-    """A frozen model whose constructor raises `InputError`; unknown fields are refused."""
+    """A frozen model whose constructor raises `InputError`; unknown fields are refused.
+
+    Subclasses that take positional arguments end in `Declared.__init__(self, name=value, ...)`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -120,5 +138,8 @@ class Kinded(Declared):
             return value
         kind = value.get("kind")
         if kind not in cls.kinds:
-            raise ValueError(f"has the unknown kind {shown(kind)}; known kinds are {', '.join(sorted(cls.kinds))}")
-        return cls.kinds[kind].model_validate(value)
+            raise InputError(f"{cls.__name__} has the unknown kind {shown(kind)}; known kinds are {', '.join(sorted(cls.kinds))}.")
+        try:
+            return cls.kinds[kind].model_validate(value)
+        except ValidationError as wrong:
+            raise InputError(sentence(wrong)) from None

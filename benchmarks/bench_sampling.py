@@ -1,0 +1,101 @@
+"""How fast noise is drawn, on one core, beside OpenDP's discrete Laplace in the same run.
+
+    python benchmarks/bench_sampling.py --output sampling.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
+from metricshuffle.noise.table import Table
+from metricshuffle.randomness import Randomness
+
+
+def draws_per_second(draw: Callable[[], object], count: int, repeats: int = 5) -> float:
+    """The best of several runs (the others were disturbed); the first call, which compiles, is not counted."""
+    draw()
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        draw()
+        best = min(best, time.perf_counter() - start)
+    return count / best
+
+
+def measurement(name: str, value: float, unit: str, target: float | None) -> dict[str, Any]:
+    """One row; target None means there is nothing to reach."""
+    return {"name": name, "value": value, "unit": unit, "target": target, "reached": None if target is None else value >= target}
+
+
+def opendp_discrete_laplace(rate: float, count: int) -> Callable[[], object]:
+    """OpenDP's integer Laplace mechanism of the same rate on a vector of zeros."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    mechanism = dp.m.make_laplace(*space, scale=1.0 / rate)
+    zeros = [0] * count
+    return lambda: mechanism(zeros)
+
+
+def measurements() -> list[dict[str, Any]]:
+    """Every row of the table, in order."""
+    stream, rows = Randomness.system(), []
+    count = 10_000_000
+    part = np.empty(500_000, dtype=np.int64)
+    out, small = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int32)
+    rows.append(measurement("random words", draws_per_second(lambda: stream.fill(out.view(np.uint64)), count), "words/s", None))
+    for rate, radius in ((1.0, 40), (0.1, 160)):
+        table = Table.bounded_geometric(rate, radius)
+        name = f"table, geometric rate {rate}"
+        bulk = draws_per_second(lambda table=table: table.draw_into(out, stream), count)  # type: ignore[misc]
+        rows.append(measurement(f"{name}, int64", bulk, "draws/s", 1e8))
+        narrow = draws_per_second(lambda table=table: table.draw_into(small, stream), count)  # type: ignore[misc]
+        rows.append(measurement(f"{name}, int32", narrow, "draws/s", 1e8))
+        added = draws_per_second(lambda table=table: table.add_noise_to(out, stream), count)  # type: ignore[misc]
+        rows.append(measurement(f"{name}, added in place", added, "draws/s", None))
+        summed = draws_per_second(lambda table=table: table.draw_sum(count, stream), count)  # type: ignore[misc]
+        rows.append(measurement(f"{name}, only the sum", summed, "draws/s", None))
+        constant = draws_per_second(lambda table=table: table.draw_into(part, stream, constant_time=True), part.size)  # type: ignore[misc]
+        rows.append(measurement(f"{name}, constant time", constant, "draws/s", None))
+    tenth, many, some = rational_rate(0.1), 2_000_000, 100_000
+    exact = draws_per_second(lambda: sample_discrete_laplace(tenth, many, stream), many)
+    rows.append(measurement("exact discrete Laplace, rate 0.1", exact, "draws/s", 5e6))
+    polya = draws_per_second(lambda: sample_polya(Fraction(1, 1000), tenth, some, stream), some)
+    rows.append(measurement("exact Polya share 1/1000, rate 0.1", polya, "draws/s", 2e5))
+    single = draws_per_second(lambda: [sample_polya(Fraction(1, 1000), tenth, 1, stream) for _ in range(1000)], 1000)
+    rows.append(measurement("exact Polya share, one a call", single, "draws/s", None))
+    theirs = draws_per_second(opendp_discrete_laplace(0.1, some), some)
+    rows.append(measurement("OpenDP make_laplace on integers, rate 0.1", theirs, "draws/s", None))
+    rows.append(measurement("exact discrete Laplace / OpenDP", exact / theirs, "times", None))
+    fastest = next(row["value"] for row in rows if row["name"] == "table, geometric rate 0.1, int64")
+    # Not the same task: the table is cut off at +-160 and drawn in bulk, OpenDP's law is not cut off.
+    rows.append(measurement("table (bounded law), rate 0.1 / OpenDP", fastest / theirs, "times", None))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, help="write the rows as JSON here")
+    arguments = parser.parse_args()
+    rows = measurements()
+    for row in rows:
+        goal = "" if row["target"] is None else f"  target {row['target']:.3g}: {'reached' if row['reached'] else 'MISSED'}"
+        print(f"{row['name']:<46} {row['value']:>12.4g} {row['unit']}{goal}")
+    if arguments.output:
+        record = {"benchmark": "sampling", "python": platform.python_version(), "machine": platform.machine(), "measurements": rows}
+        arguments.output.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

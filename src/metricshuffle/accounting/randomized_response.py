@@ -1,0 +1,230 @@
+"""RR-Shuffle: every bit is replaced by a uniform one with probability p, and the observer sees how many ones there are.
+
+flip = p/2 is the probability that a bit is sent inverted. m bits of honest people, T of them 1 among those that stay the
+same; two data sets that differ by d ones make the counts
+    P = Bin(T+d, 1-flip) + Bin(m-T-d, flip)   and   P' = Bin(T, 1-flip) + Bin(m-T, flip).
+The data set with T = 0 is NOT the worst one, so everything here is a maximum over all T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.noise.bit_count import Floats, bit_count_law, bit_count_range, checked_flip
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance, checked_epsilon
+
+U = 2.0**-53
+MOST_BITS = 2**50  # integers above lose their exactness as floats
+ONE_BY_ONE = 64  # up to this distance the moved bits are added one at a time, which keeps the likelihood ratio accurate
+EVERY_DATA_SET = 256  # up to this many values of T each is evaluated exactly
+LARGEST_EXPONENT = 500.0  # delta falls in epsilon: beyond, the value there is used
+REMEMBERED = 4_000_000  # cells of laws kept between calls
+
+Values = Callable[[int, int], Floats]
+
+
+@theorem("metricshuffle", "revealing the others, block by block")
+def worst_over_data(values: Values, largest: int, blocks: int) -> Floats:
+    """Upper bound on max over T in 0..largest of values(T, T), entry by entry.
+
+    Statement: 0..largest is cut into `blocks` (each T its own if they are few enough), and values(T0, T1) must bound every
+    T in T0..T1. Here it is the hockey-stick left when T - T0 of the ones and T1 - T of the zeros among the unchanged bits
+    are shown to the adversary: hiding them again is post-processing. That gives away (T1 - T0)/m of the variance.
+    Conditions: none. Numerics: the cuts do not depend on epsilon, so the bound falls in epsilon as the truth does.
+    Reference: this docstring.
+    """
+    edges = np.linspace(0, largest + 1, min(max(blocks, EVERY_DATA_SET if largest < EVERY_DATA_SET else 1), largest + 1) + 1).astype(int)
+    return np.asarray(np.max([values(int(a), int(b) - 1) for a, b in pairwise(edges)], axis=0))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two laws of the count and what is uncertain about them."""
+
+    p: Floats
+    q: Floats
+    slack: float
+    total: float
+    outside: float
+
+    def delta(self, epsilon: float) -> float:
+        from metricshuffle.noise import _binomial_kernels as kernels
+
+        factor = math.exp(self.slack) * (1.0 + 16.0 * U)
+        value = kernels.hockey_sticks(self.p, self.q, factor, math.exp(epsilon) / factor)
+        return float(value) * math.exp(self.total) * (1.0 + 16.0 * U) + self.outside
+
+
+@dataclass(frozen=True)
+class RandomizedResponseProfile(PrivacyProfile):
+    """The count of ones among `bits` honest bits, each inverted with probability `flip`; distance = how many ones more or less.
+
+    Not for concurrent use: laws of the last distance asked for are remembered.
+    """
+
+    bits: int
+    flip: float
+    bound: str = "worst data set"
+    _laws: dict[tuple[int, int, int], _Pair] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 1 <= self.bits <= MOST_BITS:
+            raise InputError(f"bits must be an integer in 1..2^50, got {self.bits!r}.")
+        object.__setattr__(self, "flip", checked_flip(self.flip))
+
+    @property
+    def rate(self) -> float:
+        """ln((1-flip)/flip): what one bit costs at delta = 0, attained when all bits are seen equal."""
+        return math.log1p((1.0 - 2.0 * self.flip) / self.flip) * (1.0 + 8.0 * U)
+
+    def _steps(self, distance: float) -> int:
+        return min(math.floor(checked_distance(distance)), self.bits)
+
+    def pure(self, distance: float) -> float:
+        return self._steps(distance) * self.rate * (1.0 + 4.0 * U)
+
+    @theorem("metricshuffle", "RR-Shuffle, all data sets")
+    def delta(self, epsilon: float, distance: float) -> float:
+        """max over T and both directions of the hockey-stick between P and P' (module docstring).
+
+        Statement: exact for up to 256 values of T, else a bound over blocks of T (some percent above the worst T; see
+        worst_over_data).
+        The counts have a monotone likelihood ratio in the number of ones, so delta grows with d and the largest d covers
+        the smaller ones. Complementing all bits turns T into m-d-T and swaps the directions: half of the T suffice.
+        Conditions: each bit independent, flip < 1/2. Numerics: certified laws, P enlarged and P' reduced by their errors.
+        Reference: this docstring; replaces Theorem 3.1 of Athanasiou25, which is false for large d.
+        """
+        epsilon, steps = checked_epsilon(epsilon), self._steps(distance)
+        if epsilon >= self.pure(distance):
+            return 0.0
+        limited = min(epsilon, LARGEST_EXPONENT)
+
+        def values(first: int, last: int) -> Floats:
+            return np.array([self._pair(steps, first, last).delta(limited)])
+
+        bound = float(worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, min(steps, ONE_BY_ONE)))[0])
+        return min(1.0, bound, PureProfile(self.rate).delta(epsilon, steps))
+
+    def deltas(self, rate: float, distance: float) -> Floats:
+        """delta(rate * d, d) for d = 1..distance, in one pass.
+
+        To share the law of the other bits between the distances of a chunk, those with smaller d also reveal the bits that
+        the largest d would move; a chunk is short enough for that to cost less than 0.5% of the bits.
+        """
+        rate, last = checked_epsilon(rate), self._steps(distance)
+        chunk = max(self.bits // 200, 1)
+        if self.bits <= 2 * EVERY_DATA_SET or chunk < 8 or last * self._cells(last) > 20_000_000:
+            return np.array([self.delta(rate * d, d) for d in range(1, last + 1)])
+        pieces = [self._chunk(rate, first, min(first + chunk - 1, last)) for first in range(1, last + 1, chunk)]
+        return np.concatenate(pieces) if pieces else np.zeros(0)
+
+    def _chunk(self, rate: float, first: int, last: int) -> Floats:
+        from metricshuffle.noise import _binomial_kernels as kernels
+
+        steps = np.arange(first, last + 1)
+        growth = np.exp(np.minimum(rate * steps, LARGEST_EXPONENT)) * (1.0 - 16.0 * U)
+
+        def values(low: int, high: int) -> Floats:
+            law = bit_count_law(low, self.bits - last - high, self.flip)
+            found = kernels.every_distance(law.mass, self.flip, growth, first, law.local)
+            return np.asarray(found * math.exp(law.total) * (1.0 + 16.0 * U) + law.outside)
+
+        bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
+        pure = PureProfile(self.rate)
+        return np.array([min(1.0, float(b), pure.delta(rate * int(d), int(d))) for b, d in zip(bound, steps, strict=True)])
+
+    def _cells(self, steps: int) -> int:
+        low, high = bit_count_range(0, self.bits, self.flip)
+        return high - low + 1 + steps
+
+    def _blocks(self, steps: int, passes: int) -> int:
+        """How many blocks a fifth of a second allows; 16 give away 3% of the variance."""
+        return int(min(max(16.0, 1e8 / (self._cells(steps) * (30.0 + passes))), 600.0))
+
+    def _pair(self, steps: int, first: int, last: int) -> _Pair:
+        """The two counts when T0 = first ones and m - d - last zeros of the unchanged bits stay hidden."""
+        key = (steps, first, last)
+        if key in self._laws:
+            return self._laws[key]
+        if self._laws and (next(iter(self._laws))[0] != steps or sum(len(pair.p) for pair in self._laws.values()) > REMEMBERED):
+            self._laws.clear()
+        pair = self._laws[key] = self._near(steps, first, last) if steps <= ONE_BY_ONE else self._far(steps, first, last)
+        return pair
+
+    def _near(self, steps: int, first: int, last: int) -> _Pair:
+        from metricshuffle.noise import _binomial_kernels as kernels
+
+        law = bit_count_law(first, self.bits - steps - last, self.flip)
+        p, q = kernels.moved_pair(law.mass, self.flip, steps)
+        # both counts hold the same others, whose error at z and at z - d differs by d * local at most
+        return _Pair(p, q, 1.01 * steps * (law.local + 4.0 * U), law.total, law.outside)
+
+    def _far(self, steps: int, first: int, last: int) -> _Pair:
+        zeros = self.bits - steps - last
+        more, less = bit_count_range(first + steps, zeros, self.flip), bit_count_range(first, zeros + steps, self.flip)
+        low, high = min(more[0], less[0]), max(more[1], less[1])
+        p = bit_count_law(first + steps, zeros, self.flip, low, high)
+        q = bit_count_law(first, zeros + steps, self.flip, low, high)
+        return _Pair(p.mass, q.mass, p.total + q.total, 0.0, max(p.outside, q.outside))
+
+
+def local_profile(k: int, flip: float) -> RandomizedResponseProfile:
+    """What one client's k bits reveal once the client has permuted them: their count, so m = k."""
+    return RandomizedResponseProfile(k, flip, bound="worst value")
+
+
+@theorem("metricshuffle", "RR without a shuffler, positions visible")
+def unpermuted_local_delta(flip: float, epsilon: float) -> float:
+    """delta at distance 1 when the positions of the bits are visible: max(0, 1 - flip - e^epsilon flip).
+
+    Statement: unary codes of x and x+1 differ in one known position, which is a single randomized response.
+    Conditions: 0 < flip < 1/2. Numerics: rounded up. Reference: refutes Theorem 7.1 of Athanasiou25.
+    """
+    flip, epsilon = checked_flip(flip), checked_epsilon(epsilon)
+    cost = math.log1p((1.0 - 2.0 * flip) / flip) * (1.0 + 8.0 * U)
+    if epsilon >= cost:
+        return 0.0
+    return min(1.0, max(0.0, 1.0 - flip - math.exp(epsilon) * flip) + 8.0 * U)
+
+
+@theorem("metricshuffle", "Clopper-Pearson interval of the true count")
+def count_interval(count: int, bits: int, flip: float, level: float) -> tuple[int, int]:
+    """Confidence interval for T, the number of ones among `bits`, given that `count` ones were seen.
+
+    Statement: T is kept unless P_T(Y <= count) or P_T(Y >= count) is at most (1 - level)/2, Y = Bin(T, 1-flip) +
+    Bin(bits-T, flip). Both tails are monotone in T, so the kept ones are an interval; its coverage is at least `level`.
+    Conditions: 0 <= count <= bits, 0 < level < 1. Numerics: tails are rounded up, so the interval can only grow.
+    Reference: Clopper and Pearson 1934, with this law in place of the binomial.
+    """
+    flip = checked_flip(flip)
+    if not (isinstance(bits, int) and 1 <= bits <= MOST_BITS and isinstance(count, int) and 0 <= count <= bits):
+        raise InputError(f"count must be an integer in 0..bits and bits one in 1..2^50, got count={count!r} and bits={bits!r}.")
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
+    missed = 0.5 * (1.0 - level)
+
+    def kept(ones: int, side: int) -> bool:
+        law = bit_count_law(ones, bits - ones, flip)
+        inside = law.mass[: max(count + 1 - law.start, 0)] if side > 0 else law.mass[max(count - law.start, 0) :]
+        tail = float(np.sum(inside)) * math.exp(law.total) * (1.0 + 64.0 * U) + law.outside
+        return tail > missed * (1.0 - 4.0 * U)
+
+    return _last_kept(kept, 0, bits, -1), _last_kept(kept, 0, bits, 1)
+
+
+def _last_kept(kept: Callable[[int, int], bool], low: int, high: int, side: int) -> int:
+    """The outermost T that is kept on one side: kept(T) falls from true to false outwards, and the far inner end is kept."""
+    inner, outer = (low, high) if side > 0 else (high, low)
+    if kept(outer, side):
+        return outer
+    while abs(outer - inner) > 1:
+        middle = (inner + outer) // 2
+        inner, outer = (middle, outer) if kept(middle, side) else (inner, middle)
+    return inner

@@ -1,0 +1,146 @@
+"""Compiled loops for the sum of two binomials (imported lazily: numba costs 0.3 s)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+U = 2.0**-53
+FLUSHED = 1e-250  # masses below this are set to zero; the caller adds them to the mass outside
+
+
+@njit(cache=True)
+def _coefficients(k: float, ones: float, zeros: float, odds: float) -> tuple[float, float, float]:
+    """A_k, a bound on its rounding error, and B_k of the recurrence r_{k+1} = A_k + B_k / r_k."""
+    small, large = odds * (zeros - k), (ones - k) / odds
+    return (small + large) / (k + 1.0), 8.0 * U * (abs(small) + abs(large)) / (k + 1.0), (ones + zeros - k + 1.0) / (k + 1.0)
+
+
+@njit(cache=True)
+def _clipped(k: float, count: float, odds: float, low: float, high: float) -> tuple[float, float]:
+    """Intersect with (count - k + 1)/k * [odds, 1/odds], which holds r_k for every sum of such bits."""
+    scale = (count - k + 1.0) / k
+    return max(low, scale * odds * (1.0 - 8.0 * U)), min(high, scale / odds * (1.0 + 8.0 * U))
+
+
+@njit(cache=True)
+def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_up: int) -> tuple[Floats, float, float]:
+    """Masses of Bin(ones, 1-flip) + Bin(zeros, flip) on low..high (summing to one there), and two certificates.
+
+    (masses, local, total): log masses[i] - log masses[i-1] is within `local`, log masses[i] within `total`, of the truth
+    given that the sum lies in low..high.
+
+    With x = odds = flip/(1-flip), r_k = f(k)/f(k-1) obeys r_{k+1} = A_k + B_k/r_k, A_k = (x(zeros-k) + (ones-k)/x)/(k+1),
+    B_k = (N-k+1)/(k+1) > 0 (from the generating function). Forwards this contracts where A_k > 0, backwards where A_k < 0;
+    both ends of an interval that certainly holds r are run in the direction that contracts, rounded outwards.
+    """
+    a, b = float(zeros), float(ones)
+    count = a + b
+    odds = flip / (1.0 - flip)
+    ratio, error = np.ones(high - low + 1), np.zeros(high - low + 1)
+    split = math.ceil((odds * a + b / odds) / (odds + 1.0 / odds))  # A_k > 0 for k < split (up to rounding, which is paid for)
+    k = max(1, low - warm_up)
+    if k < split and low < high:
+        r_low, r_high = _clipped(float(k), count, odds, 0.0, math.inf)
+        if k == 1:
+            first, wrong, _ = _coefficients(0.0, b, a, odds)
+            r_low, r_high = max(r_low, first - wrong), min(r_high, first + wrong)
+        while k < split and k <= high:
+            if k > low:
+                ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
+            up, wrong, back = _coefficients(float(k), b, a, odds)
+            new_low = (up - wrong + back * (1.0 - 2.0 * U) / r_high) * (1.0 - 4.0 * U)
+            new_high = (up + wrong + back * (1.0 + 2.0 * U) / r_low) * (1.0 + 4.0 * U)
+            k += 1
+            if k <= high:
+                r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
+    k = min(ones + zeros, high + warm_up)
+    if k >= split and low < high:
+        r_low, r_high = _clipped(float(k), count, odds, 0.0, math.inf)
+        if k == ones + zeros:
+            last = 1.0 / (odds * b + a / odds)
+            r_low, r_high = max(r_low, last * (1.0 - 8.0 * U)), min(r_high, last * (1.0 + 8.0 * U))
+        while k >= split and k > low:
+            if k <= high:
+                ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
+            k -= 1
+            if k >= 1:
+                up, wrong, back = _coefficients(float(k), b, a, odds)
+                smallest = (r_low - up - wrong) * (1.0 - 4.0 * U)
+                new_low = back * (1.0 - 2.0 * U) / ((r_high - up + wrong) * (1.0 + 4.0 * U)) * (1.0 - 2.0 * U)
+                new_high = back * (1.0 + 2.0 * U) / smallest * (1.0 + 2.0 * U) if smallest > 0.0 else math.inf
+                r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
+    mass, doubt = np.ones(high - low + 1), np.zeros(high - low + 1)
+    base = min(max(int(b - flip * (b - a)), low), high)  # about the mean
+    for i in range(base + 1 - low, high - low + 1):
+        mass[i] = mass[i - 1] * ratio[i] if mass[i - 1] > FLUSHED else 0.0
+        doubt[i] = doubt[i - 1] + error[i] + 2.0 * U
+    for i in range(base - low, 0, -1):
+        mass[i - 1] = mass[i] / ratio[i] if mass[i] > FLUSHED else 0.0
+        doubt[i - 1] = doubt[i] + error[i] + 2.0 * U
+    total, uncertain, largest, local = 0.0, 0.0, 0.0, 0.0
+    for i in range(high - low + 1):
+        total += mass[i]
+        uncertain += mass[i] * doubt[i]
+        if mass[i] > 0.0:
+            largest = max(largest, doubt[i])
+            local = max(local, error[i])
+    rounding = (high - low + 8) * U
+    for i in range(high - low + 1):
+        mass[i] /= total
+    # e^x - 1 <= 1.1 x below 0.1; above it the certificate is refused by the caller
+    return mass, local + 4.0 * U, 1.01 * (largest + 1.1 * uncertain / total + rounding)
+
+
+@njit(cache=True)
+def hockey_sticks(p: Floats, q: Floats, factor: float, ratio: float) -> float:
+    """The larger of sum max(0, factor p - ratio q) and sum max(0, factor q - ratio p)."""
+    up, down = 0.0, 0.0
+    for i in range(len(p)):
+        x, y = factor * p[i] - ratio * q[i], factor * q[i] - ratio * p[i]
+        up += x if x > 0.0 else 0.0
+        down += y if y > 0.0 else 0.0
+    return max(up, down) * (1.0 + (len(p) + 8) * U)
+
+
+@njit(cache=True)
+def moved_pair(others: Floats, flip: float, distance: int) -> tuple[Floats, Floats]:
+    """others * Bin(distance, 1-flip) and others * Bin(distance, flip)."""
+    size = len(others)
+    p, q = np.zeros(size + distance), np.zeros(size + distance)
+    p[:size], q[:size] = others, others
+    for d in range(distance):
+        _one_more(p, size + d, flip, 1.0 - flip)
+        _one_more(q, size + d, 1.0 - flip, flip)
+    return p, q
+
+
+@njit(cache=True)
+def _one_more(law: Floats, size: int, stays: float, moves: float) -> None:
+    """Add one bit, 0 or 1 with these probabilities, to the law held in law[:size]."""
+    law[size] = moves * law[size - 1]
+    for i in range(size - 1, 0, -1):
+        law[i] = stays * law[i] + moves * law[i - 1]
+    law[0] = stays * law[0]
+
+
+@njit(cache=True)
+def every_distance(others: Floats, flip: float, growth: Floats, first: int, local: float) -> Floats:
+    """The larger hockey-stick of the pair at each distance first..first+len(growth)-1; growth[i] = e^epsilon there."""
+    size = len(others)
+    last = first + len(growth) - 1
+    p, q = np.zeros(size + last), np.zeros(size + last)
+    p[:size], q[:size] = others, others
+    deltas = np.zeros(len(growth))
+    for d in range(1, last + 1):
+        _one_more(p, size + d - 1, flip, 1.0 - flip)
+        _one_more(q, size + d - 1, 1.0 - flip, flip)
+        if d >= first:
+            slack = math.exp(d * (local + 4.0 * U)) * (1.0 + 16.0 * U)
+            deltas[d - first] = hockey_sticks(p[: size + d], q[: size + d], slack, growth[d - first] / slack)
+    return deltas

@@ -1,0 +1,277 @@
+"""The law of a sum of many independent bounded integers, with a certificate for every point.
+
+    law = sum_law([Group(copies=1_000_000, start=-60, masses=masses, symmetric=True)], low, high)
+
+Small sums are convolved directly (positive terms only); large ones by stitched tilted FFTs: each window of about three
+standard deviations is computed under the exponential tilt that puts it in the middle, where the FFT is accurate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import fft
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.noise._tilting import Floats, Folded, Tilt, U, log_beyond, steepest, support, tilt_towards, window
+
+MOST_CELLS = 20_000_000
+FEW_CELLS = 4096  # up to here: direct convolution
+UNDERFLOW = 1e-280  # a directly convolved mass below this has lost its relative accuracy and is treated as a hole
+FAINT = 1e4  # a mass below this many errors is not worth keeping from this window if another can do better
+HALF_WIDTH = 3.0  # of a window, in standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """`copies` independent variables with P(Z = start + i) = masses[i].
+
+    Every mass except the largest (the pivot) must be known to `relative_error`; the pivot's own mass is, by definition,
+    what is missing to one, so the masses as given need to sum to 1 only up to 1e-9. A zero is exactly zero and may stand
+    anywhere. `symmetric` promises that the TRUE law is symmetric about the middle of `masses` (it is more than that the
+    given masses are: equal roundings of different masses are not symmetric), which makes the certificate much sharper.
+    """
+
+    copies: int
+    start: int
+    masses: Floats
+    symmetric: bool = False
+    relative_error: float = U
+
+    def __post_init__(self) -> None:
+        masses = np.array(self.masses, dtype=np.float64)
+        if isinstance(self.copies, bool) or not isinstance(self.copies, int) or not 0 <= self.copies <= 10**15:
+            raise InputError(f"copies must be an integer in 0..1e15, got {self.copies!r}.")
+        if masses.ndim != 1 or not len(masses) or not (np.isfinite(masses).all() and (masses >= 0.0).all()):
+            raise InputError("masses must be a list of finite numbers >= 0.")
+        if abs(math.fsum(masses) - 1.0) > 1e-9:
+            raise InputError(f"masses must sum to 1, but they sum to {math.fsum(masses)!r}.")
+        if not 0.0 <= self.relative_error < 1e-3:
+            raise InputError(f"relative_error must lie in [0, 0.001), got {self.relative_error!r}.")
+        if self.symmetric and (len(masses) % 2 == 0 or (masses != masses[::-1]).any() or masses[len(masses) // 2] < masses.max()):
+            raise InputError("a symmetric group needs an odd number of masses, mirrored about their middle, and the largest in the middle.")
+        masses.setflags(write=False)
+        object.__setattr__(self, "masses", masses)
+
+    def folded(self) -> Folded:
+        """The same group seen from its heaviest point."""
+        pivot = len(self.masses) // 2 if self.symmetric else int(np.argmax(self.masses))
+        reach = max(pivot, len(self.masses) - 1 - pivot)
+        padded = np.zeros(2 * reach + 1)
+        padded[reach - pivot : reach - pivot + len(self.masses)] = self.masses
+        up, down = padded[reach + 1 :], padded[:reach][::-1]
+        kept = np.flatnonzero(up + down)
+        steps = (kept + 1).astype(np.int64)
+        return Folded(self.copies, self.start + pivot, steps, up[kept], down[kept], self.symmetric, self.relative_error)
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedRange:
+    """|log P(S = start + i) - log_mass[i]| <= log_error[i]; P(S outside the range, or at a hole) <= outside.
+
+    log_mass = -inf with log_error = 0 marks a point that is impossible or a hole (its mass is in `outside`).
+    """
+
+    start: int
+    log_mass: Floats
+    log_error: Floats
+    outside: float
+
+    @property
+    def stop(self) -> int:
+        """One past the last point."""
+        return self.start + len(self.log_mass)
+
+    @theorem("metricshuffle", "hockey-stick of a shifted sum")
+    def hockey_stick(self, epsilon: float, shift: int) -> float:
+        """Upper bound on sum_z max(0, f(z) - e^epsilon f(z - shift)).
+
+        Statement: with f <= f~ e^err and f >= f~ e^-err inside the range, f >= 0 outside it and total mass `outside` there.
+        Conditions: epsilon >= 0, any integer shift (negative: the other direction).
+        Numerics: positive parts are summed one by one (no log-concavity is assumed), rounded up.
+        Reference: this package; see sum_law.
+        """
+        slack = self.log_error + 4.0 * U * (np.abs(np.where(np.isfinite(self.log_mass), self.log_mass, 0.0)) + epsilon + 4.0)
+        below = np.full(len(self.log_mass), -math.inf)
+        if abs(shift) < len(below):
+            below[max(shift, 0) : len(below) + min(shift, 0)] = (self.log_mass - slack)[max(-shift, 0) : len(below) - max(shift, 0)]
+        with np.errstate(over="ignore"):
+            parts = np.maximum(0.0, np.exp(self.log_mass + slack) - np.exp(epsilon + below))
+        return min(1.0, float(np.sum(parts)) * (1.0 + 64.0 * U) + self.outside)
+
+
+def _folded(groups: Sequence[Group]) -> tuple[list[Folded], int]:
+    folded = [group.folded() for group in groups if group.copies]
+    offset = sum(group.copies * group.pivot for group in folded)
+    return [group for group in folded if len(group.steps)], offset
+
+
+@theorem("metricshuffle", "Chernoff range of a sum")
+def covering_range(groups: Sequence[Group], log_tail: float = -80.0) -> tuple[int, int]:
+    """The smallest low..high for which Chernoff's bound certifies P(S < low or S > high) <= e^log_tail.
+
+    Statement: P(S >= z) <= exp(n K(s) - s z) for every s >= 0, and likewise below; each side gets half of e^log_tail.
+    Conditions: log_tail < 0. Numerics: K(s) from log1p of sums of expm1, its error added. Reference: Chernoff 1952.
+    """
+    if not log_tail < 0.0:
+        raise InputError(f"log_tail must be a number < 0, got {log_tail!r}.")
+    folded, offset = _folded(groups)
+    if not folded:
+        return offset, offset
+    ends = []
+    for side in (-1, 1):
+        furthest = support(folded)[(side + 1) // 2]
+        inside, outside = 0.0, steepest(folded)
+        goal = log_tail - math.log(2.0)
+        for _ in range(60):
+            middle = 0.5 * (inside + outside) if inside else outside * 0.25
+            tilt = Tilt.at(folded, side * middle)
+            reached = tilt.log_weight(tilt.mean) <= goal
+            inside, outside = (inside, middle) if reached else (middle, outside)
+            if inside and outside - inside <= 1e-4 * outside:
+                break
+        tilt = Tilt.at(folded, side * outside)
+        # smallest distance at which this very tilt certifies the tail: n K - s z + error <= goal
+        z = math.ceil((tilt.log_weight(0.0) - goal + tilt.log_weight_error(furthest)) / outside) * side - side
+        ends.append(furthest if z * side >= furthest * side else z)
+    return offset + ends[0], offset + ends[1]
+
+
+@theorem("metricshuffle", "stitched tilted FFT")
+def sum_law(groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
+    """The law of the sum of all copies of all groups on low..high.
+
+    Statement: f(z) = e^{n K(s) - s z} f_s(z) for the tilted law f_s, and on a window f_s = inverse FFT of phi_s^n up to an
+    absolute error: aliasing (Chernoff under the tilted law for the actual length), frequencies left out (each certified to
+    have |phi_s|^n < e^-60; every one is looked at), rounding of n log phi_s (relative accuracy, weighted by |phi_s|^n)
+    and of the inverse FFT (8 u log2(L) ||f_s||_2). Points whose error is not below half their value become holes.
+    Conditions: low <= high; at most 2e7 cells. Numerics: see Group for what the masses mean.
+    Reference: exponential tilting (Esscher 1932) and this docstring.
+    """
+    if not low <= high:
+        raise InputError(f"low must not exceed high, got {low!r} and {high!r}.")
+    if high - low >= MOST_CELLS:
+        raise NotCertified(
+            f"the sum would need {high - low + 1:.3g} cells, more than {MOST_CELLS:.0e}; "
+            f"ask for a shorter range, or use fewer users or less noise."
+        )
+    folded, offset = _folded(groups)
+    low, high = low - offset, high - offset
+    lowest, highest = support(folded)
+    if highest - lowest < FEW_CELLS:
+        return _direct(folded, offset, low, high)
+    first, last = max(low, lowest), min(high, highest)
+    mirrored = all(group.symmetric for group in folded) and first < 0 < last
+    span = (0, max(-first, last)) if mirrored else (first, last)
+    mass, error, holes = _stitched(folded, *span)
+    points = np.arange(low, high + 1)
+    index = (np.abs(points) if mirrored else points) - span[0]
+    inside = (points >= first) & (points <= last)
+    log_mass, log_error = np.full(len(points), -math.inf), np.zeros(len(points))
+    log_mass[inside], log_error[inside] = mass[index[inside]], error[index[inside]]
+    tails = math.exp(log_beyond(folded, low - 1, -1)) + math.exp(log_beyond(folded, high + 1, 1))
+    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, (tails + (2.0 if mirrored else 1.0) * holes) * (1.0 + 1e-12)))
+
+
+def _stitched(groups: list[Folded], first: int, last: int) -> tuple[Floats, Floats, float]:
+    """log f, its error and the mass of the holes on first..last."""
+    log_mass, log_error, holes = np.full(last - first + 1, -math.inf), np.zeros(last - first + 1), 0.0
+    filled, guess = first, 0.0
+    while filled <= last:
+        tilt = tilt_towards(groups, filled, guess)
+        for _ in range(2):  # the deviation changes along the way: aim, look, aim again
+            centre = min(filled + int(HALF_WIDTH * tilt.deviation), last)
+            tilt = tilt_towards(groups, centre, tilt.s)
+        if tilt.s >= 0.999 * steepest(groups):
+            # too close to the end of the support to be tilted to: what is left is bounded as a tail
+            return log_mass, log_error, holes + math.exp(tilt.log_tail(filled))
+        guess, end, values, wrong = tilt.s, *_block(groups, tilt, filled, centre, last)
+        for _ in range(5):  # a very skewed law: the far side of the window is too faint, so aim nearer
+            fine = np.flatnonzero(values > FAINT * wrong)
+            if centre == filled or not len(fine) or fine[0] <= (centre - filled) // 2:
+                break
+            centre = filled + (centre - filled) // 2
+            tilt = tilt_towards(groups, centre, tilt.s)
+            end, values, wrong = _block(groups, tilt, filled, centre, last)
+        fine = np.flatnonzero(values > FAINT * wrong)
+        end = max(centre, filled + int(fine[-1])) if len(fine) else end
+        points = np.arange(filled, end + 1)
+        values = values[: len(points)]
+        weight = tilt.log_weight(centre) - tilt.s * (points - centre)
+        shift_error = tilt.log_weight_error(max(abs(filled), abs(end)))
+        good = values > 2.0 * wrong
+        where = slice(filled - first, end - first + 1)
+        log_values = np.log(np.where(good, values, 1.0))
+        log_mass[where] = np.where(good, log_values + weight, -math.inf)
+        rounding = shift_error + 4.0 * U * (np.abs(weight) + np.abs(log_values) + abs(tilt.s) * np.abs(points - centre))
+        log_error[where] = np.where(good, np.log1p(wrong / np.where(good, values - wrong, 1.0)) + rounding, 0.0)
+        ceiling = np.minimum(np.where(np.isfinite(values), np.maximum(values, 0.0) + wrong, 1.0), 1.0)
+        holes += float(np.sum(np.where(good, 0.0, np.minimum(ceiling * np.exp(np.minimum(weight + shift_error, 700.0)), 1.0))))
+        filled = end + 1
+    return log_mass, log_error, holes
+
+
+def _block(groups: list[Folded], tilt: Tilt, filled: int, centre: int, last: int) -> tuple[int, Floats, float]:
+    """The end of one window, the tilted masses on filled..end and their absolute error."""
+    end = min(centre + max(int(HALF_WIDTH * tilt.deviation), 1), last)
+    values, wrong = window(tilt, centre, centre - filled, end - centre, *_length(groups, tilt, centre, max(centre - filled, end - centre)))
+    return end, values, wrong
+
+
+def _length(groups: list[Folded], tilt: Tilt, centre: int, half: int) -> tuple[int, float]:
+    """An FFT length whose aliasing is below 1e-13 of the mass at the edge of the window, and the log of that aliasing."""
+    lowest, highest = support(groups)
+    spread = tilt.deviation
+    goal = -0.5 * HALF_WIDTH**2 - math.log(max(spread, 1.0)) - 31.0
+    whole = highest - lowest + 1
+    length = int(half + 9.0 * spread) + half + 16
+    while True:
+        length = fft.next_fast_len(min(length, whole + half) + 1, real=True)
+        length += length % 2
+        if length > 2 * MOST_CELLS:
+            raise NotCertified(
+                f"one window of the sum would need an FFT of {length:.3g} cells, more than {2 * MOST_CELLS:.0e}; "
+                f"use fewer users or less noise."
+            )
+        far = length - half
+        sides = [log_beyond(groups, centre + side * far, side, tilt) for side in (-1, 1)]
+        if max(sides) <= goal or length > whole + half:
+            return length, float(np.logaddexp(sides[0], sides[1]))
+        length = int(1.3 * length) + 16
+
+
+def _direct(groups: list[Folded], offset: int, low: int, high: int) -> CertifiedRange:
+    """Repeated squaring with positive terms only: the relative error is the number of roundings."""
+    lowest, _ = support(groups)
+    law, error = np.ones(1), 0.0
+    for group in groups:
+        base = np.zeros(group.highest - group.lowest + 1)
+        base[group.steps[group.up > 0.0] - group.lowest] = group.up[group.up > 0.0]
+        base[-group.steps[group.down > 0.0] - group.lowest] = group.down[group.down > 0.0]
+        heaviest = 1.0 - math.fsum(base)
+        base[-group.lowest] = heaviest
+        base_error = max(group.relative_error, (group.relative_error + 2.0 * U) / heaviest)
+        left = group.copies
+        while left:
+            if left & 1:
+                error += base_error + (min(len(law), len(base)) + 2) * U
+                law = np.convolve(law, base)
+            left >>= 1
+            if left:
+                base_error = 2.0 * base_error + (len(base) + 2) * U
+                base = np.convolve(base, base)
+    points = np.arange(low, high + 1)
+    inside = (points >= lowest) & (points < lowest + len(law))
+    mass = np.zeros(len(points))
+    mass[inside] = law[points[inside] - lowest]
+    good = mass > UNDERFLOW
+    log_mass = np.where(good, np.log(np.where(good, mass, 1.0)), -math.inf)
+    log_error = np.where(good, 1.01 * error + 4.0 * U * np.abs(np.where(good, log_mass, 0.0)) + 4.0 * U, 0.0)
+    missing = math.fsum(law[: max(low - lowest, 0)]) + math.fsum(law[max(high + 1 - lowest, 0) :])
+    # impossible points are not holes: only what the support holds can have underflowed
+    lost = 2.0 * UNDERFLOW * int(np.count_nonzero(inside & ~good))
+    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, missing * (1.0 + 2.0 * error + 1e-12) + lost))

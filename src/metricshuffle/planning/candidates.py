@@ -1,0 +1,239 @@
+"""Every protocol calibrated for one setting: the least noise that certainly keeps the target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from metricshuffle.accounting.calibration import largest_rate
+from metricshuffle.accounting.planar import PerAxis
+from metricshuffle.accounting.split_and_mix import FEWEST_USERS, SplitAndMix, messages_needed, security_bits
+from metricshuffle.encodings import modulus_for
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.sampling import LARGEST_RATE, rational_rate
+from metricshuffle.noise.table import LARGEST_RADIUS
+from metricshuffle.planning.candidate import Candidate, candidate
+from metricshuffle.planning.setting import Setting
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
+from metricshuffle.protocols.sums import SumProtocol
+from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
+
+# Of delta: to the statistical term of shares through a shuffler, and kept free for padding when noise is calibrated.
+SHARING_PART, PADDING_PART = 1e-3, 0.1
+# A modular sum wraps around with at most this probability (e^-46 = 1e-20): an error of the estimate, never of privacy.
+WRAP_LOG_PROBABILITY = -46.0
+# Up to this many users the smallest padding is searched exactly, beyond to within 2 %.
+EXACT_PADDING_USERS = 10_000
+CALIBRATION = 1e-9
+
+
+def local(setting: Setting) -> Candidate:
+    """geometric-local: everybody's own noise is enough; nobody is trusted."""
+    rate = _sampled(setting.pure_rate())
+    noise = Polya(Fraction(1), rate)
+    protocol = _modular(setting, "geometric-local", noise, setting.users, transport="analyst")
+    return candidate(setting, protocol, None, rate=rate)
+
+
+def central(setting: Setting) -> Candidate:
+    """geometric-central: a curator sees the raw values and adds noise once."""
+    rate = _sampled(setting.pure_rate())
+    protocol = _modular(setting, "geometric-central", Polya(Fraction(1), rate), 1, transport="curator")
+    return candidate(setting, protocol, setting.noise_profile(Polya(Fraction(1), rate)), rate=rate, delta=0.0)
+
+
+def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
+    """Exact noise, sent in additive shares modulo a number (or to an aggregator that only sums)."""
+    name, share = _share(setting, total_shape)
+    promise = setting.promise
+    mixed = setting.transport == "shuffler"
+    if mixed and promise.delta == 0.0:
+        raise ConditionError("Sharing through a shuffler", "delta > 0 (mixing is statistical)", "delta = 0; an aggregator that only sums can")
+    if mixed and setting.honest < FEWEST_USERS:
+        raise ConditionError("Sharing through a shuffler", f"at least {FEWEST_USERS} honest users", f"{setting.honest}")
+    budget = promise.with_delta(promise.delta * (1.0 - SHARING_PART)) if mixed else promise
+    rate = _noise_rate(setting, total_shape, budget.delta)
+    noise = Polya(share, rate)
+    ideal = setting.noise_profile(Polya(Fraction(total_shape), rate))
+    protocol = _modular(setting, name, noise, setting.users, transport=setting.transport)
+    if not mixed:
+        _verified(setting, ideal)
+        return candidate(setting, protocol, ideal, rate=rate, shape=total_shape, delta=0.0 if _is_pure(setting, ideal) else None)
+    sharings = setting.axes * setting.rounds
+    bits = math.log2(sharings / (SHARING_PART * promise.delta)) + math.log2(math.e) * max(promise.epsilon, 0.0) + 1.0
+    messages = messages_needed(setting.honest, protocol.modulus or 2, bits)
+    protocol = protocol.model_copy(update={"messages": messages})
+    profile = SplitAndMix(ideal, security_bits(setting.honest, messages, protocol.modulus or 2), sharings)
+    _verified(setting, profile)
+    return candidate(setting, protocol, profile, rate=rate, shape=total_shape)
+
+
+def shuffled_unary(setting: Setting, total_shape: int) -> Candidate:
+    """Padded noise in one-bit messages; the padding is the smallest that keeps the target at every distance."""
+    name, share = _share(setting, total_shape)
+    promise = setting.promise
+    if promise.delta == 0.0:
+        raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
+    pure = total_shape == 1
+    rate = _noise_rate(setting, total_shape, promise.delta if pure else promise.delta * (1.0 - PADDING_PART))
+    noise = Polya(share, rate)
+
+    def profile(radius: int) -> PrivacyProfile:
+        return setting.total_profile(setting.randomizers(share, rate, setting.padding, radius)[0].summed_profile(setting.honest))
+
+    def fits(radius: float) -> bool:
+        return promise.kept_by(profile(int(radius)))
+
+    enough = math.ceil(noise.tail_radius(math.log(0.05 * promise.delta / (setting.honest * setting.axes)) - promise.epsilon))
+    if enough > LARGEST_RADIUS:
+        raise NotCertified(f"unary messages would need a padding of {enough:,}, that is more than {2 * enough:,} messages a person.")
+    for _ in range(4):
+        if fits(enough):
+            break
+        enough = min(math.ceil(1.5 * enough), LARGEST_RADIUS)
+    else:
+        raise NotCertified("no padding up to five times the tail of one share keeps the target.")
+    few = setting.honest <= EXACT_PADDING_USERS
+    radius = int(_smallest(fits, enough, 0.0 if few else 0.02))
+    protocol = SumProtocol(name=name, transport="shuffler", randomizers=setting.randomizers(share, rate, setting.padding, radius))
+    return candidate(setting, protocol, profile(radius), rate=rate, shape=total_shape, padding=setting.padding, radius=radius)
+
+
+def randomized_response(setting: Setting) -> Candidate:
+    """RR-Shuffle: flip every unary bit with the smallest probability that keeps the target; the client hides positions."""
+    promise = setting.promise
+    if promise.delta == 0.0:
+        raise ConditionError("RR-Shuffle's amplification", "delta > 0", "delta = 0")
+    if setting.grain != 1:
+        raise ConditionError("RR-Shuffle", "granularity 1", f"granularity {setting.granularity:g}")
+    spans = setting.query.spans(setting.granularity)
+
+    def at(flip: float) -> tuple[CountResponse, ...]:
+        return tuple(CountResponse(span=span, flip=flip) for span in spans)
+
+    def profile(flip: float) -> PrivacyProfile:
+        # Fewer bits hide less, so the shorter axis stands for both.
+        return setting.total_profile(min(at(flip), key=lambda one: one.span).summed_profile(setting.honest))
+
+    def kept(flip: float) -> bool:
+        return promise.kept_by(profile(_flip(flip)))
+
+    noisiest = 0.5 - 2.0**-10
+    if not kept(noisiest):
+        raise ConditionError("RR-Shuffle", "enough honest people's bits for this epsilon", f"{setting.honest:,} people, too few at any flip probability")
+    failing, passing = 0.0, noisiest
+    while passing > 2.0**-30 and kept(0.25 * passing):
+        passing *= 0.25
+    failing = 0.25 * passing
+    flip = _flip(last_certified(kept, failing, passing, relative=1e-3))
+    protocol = SumProtocol(name="randomized-response-shuffle", transport="shuffler", randomizers=at(flip))
+    return candidate(setting, protocol, profile(flip), rate=None, flip=flip)
+
+
+def all_candidates(
+    setting: Setting, progress: Callable[[str], None] | None = None
+) -> Iterator[Candidate | tuple[str, str, str]]:
+    """Every candidate, or (protocol, encoding, reason) where it does not apply."""
+    wanted = ("unary", "modular") if setting.encoding == "auto" else (setting.encoding,)
+    jobs: list[tuple[str, str, Callable[[], Candidate]]] = [
+        ("geometric-local", "modular", lambda: local(setting)),
+        ("geometric-central", "modular", lambda: central(setting)),
+    ]
+    builders = {"unary": shuffled_unary, "modular": shuffled_modular}
+    for shape in shapes(setting):
+        for encoding in wanted:
+            name = _share(setting, shape)[0]
+            jobs.append((name, encoding, lambda builder=builders[encoding], shape=shape: builder(setting, shape)))  # type: ignore[misc]
+    if "unary" in wanted:
+        jobs.append(("randomized-response-shuffle", "unary", lambda: randomized_response(setting)))
+    for name, encoding, job in jobs:
+        if progress is not None:
+            progress(f"{name} ({encoding})")
+        try:
+            yield job()
+        except (ConditionError, NotCertified, InputError) as reason:
+            yield name, encoding, str(reason)
+
+
+def shapes(setting: Setting) -> list[int]:
+    """Total shapes B to offer: 1 (Polya), two in between, honest (geometric), and the one that meets a cap on local epsilon."""
+    found = {1, setting.honest}
+    if setting.honest >= 27 and setting.target.delta > 0.0:
+        found |= {round(setting.honest ** (1.0 / 3.0)), round(setting.honest ** (2.0 / 3.0))}
+    cap = setting.max_local_epsilon
+    if cap is not None and setting.target.delta > 0.0:
+        found.add(_shape_under(setting, cap))
+    return sorted(found)
+
+
+def _shape_under(setting: Setting, cap: float) -> int:
+    """Smallest total shape whose single report stays below the cap on local epsilon (honest if none does)."""
+    low, high = 1, setting.honest
+    while low < high:
+        middle = (low + high) // 2
+        rate = _noise_rate(setting, middle, setting.target.delta, relative=1e-4)
+        report = setting.noise_profile(Polya(Fraction(middle, setting.honest), rate)).pure(setting.promise.distance)
+        if report <= cap:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _share(setting: Setting, total_shape: int) -> tuple[str, Fraction]:
+    """The protocol's name and one person's shape: the honest people together hold `total_shape`."""
+    if total_shape == setting.honest and setting.honest > 1:
+        return "geometric-shuffle", Fraction(1)
+    return "polya-shuffle", Fraction(total_shape, setting.honest)
+
+
+def _noise_rate(setting: Setting, total_shape: int, delta: float, relative: float = CALIBRATION) -> float:
+    """Largest sampled rate whose exact noise keeps the target with that much of delta."""
+    pure = setting.pure_rate()
+    if delta == 0.0 or (total_shape == 1 and setting.rounds == 1):
+        return _sampled(pure)
+    promise = setting.promise.with_delta(delta)
+    precise = relative if setting.rounds == 1 and setting.axes == 1 else max(relative, 1e-5)
+    found = largest_rate(lambda rate: setting.noise_profile(Polya(Fraction(total_shape), rate)), promise, start=pure, relative=precise)
+    return _sampled(found)
+
+
+def _sampled(rate: float) -> float:
+    """The largest rate not above `rate` that can be sampled exactly (more noise, never less)."""
+    return float(rational_rate(min(rate, float(LARGEST_RATE))))
+
+
+def _flip(flip: float) -> float:
+    """The next multiple of 2^-32 up (more noise)."""
+    return math.ceil(flip * FLIP_DENOMINATOR) / FLIP_DENOMINATOR
+
+
+def _modular(setting: Setting, name: str, noise: Polya, draws: int, *, transport: str) -> SumProtocol:
+    randomizers = setting.randomizers(noise.shape, noise.rate, "none")
+    radius = math.ceil(noise.summed(draws).tail_radius(WRAP_LOG_PROBABILITY - math.log(setting.axes)))
+    modulus = modulus_for(setting.users, max(randomizer.top for randomizer in randomizers), radius)
+    return SumProtocol(name=name, transport=transport, randomizers=randomizers, modulus=modulus, messages=3 if transport == "shuffler" else 1)
+
+
+def _smallest(fits: Callable[[float], bool], enough: int, relative: float) -> int:
+    """The smallest padding found that fits; `enough` is known to."""
+    low, high = -1, enough
+    while high - low > max(1, int(relative * high)):
+        middle = (low + high) // 2
+        if middle >= 0 and fits(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _verified(setting: Setting, profile: PrivacyProfile) -> None:
+    if not setting.promise.kept_by(profile):
+        raise NotCertified("the calibrated noise did not pass the final verification; please report this as a bug.")
+
+
+def _is_pure(setting: Setting, profile: PrivacyProfile) -> bool:
+    promise = setting.promise
+    return profile.covers(promise.epsilon, 0.0, promise.distance, promise.shape)

@@ -1,0 +1,94 @@
+"""A plan in words: the table of candidates, why one was chosen, and what is and is not hidden."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from metricshuffle.privacy.guarantee import plain
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.candidate import Candidate
+    from metricshuffle.planning.plan import Plan
+
+COLUMNS = ("", "protocol", "encoding", "trusts", "expected error", "epsilon if it colludes", "bits per user")
+
+
+def rows(plan: Plan) -> list[tuple[str, ...]]:
+    """The candidates as text cells, in the order of COLUMNS."""
+    unit = f" {plan.query.unit}" if plan.query.unit else ""
+    table = []
+    for index, one in enumerate(plan.candidates):
+        mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
+        table.append((
+            mark, name_of(one), one.encoding, one.trusted, f"{plain(one.expected_error)}{unit}",
+            "raw values" if math.isinf(one.local_epsilon) else plain(one.local_epsilon), f"{one.bits_per_user:,}",
+        ))  # fmt: skip
+    return table
+
+
+def name_of(one: Candidate) -> str:
+    """The protocol, with its total shape where that tells two of them apart."""
+    return f"{one.protocol} (shape {one.shape:,})" if one.protocol == "polya-shuffle" and one.shape not in (None, 1) else one.protocol
+
+
+def why_chosen(plan: Plan) -> str:
+    """One sentence on the choice."""
+    one = plan.choice
+    least = min(other.expected_error for other in plan.candidates if not other.baseline)
+    near = "the least expected error" if one.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
+    if one.expected_error > least * 1.001:
+        near = "the least expected error within the limits on bits and local epsilon"
+    trust = {"nobody": "nobody", "shuffler": "the shuffler", "curator": "the curator"}[plan.trusted]
+    return f"Chosen: {name_of(one)} ({one.encoding}), {near} among the protocols that trust no more than {trust}."
+
+
+def explanation(plan: Plan) -> list[str]:
+    """Sentences on what is hidden and what is not, with numbers from the guarantee and the domain."""
+    target, unit, one = plan.target, f" {plan.query.unit}" if plan.query.unit else "", plan.choice
+    diameter = plan.query.diameter
+    lines = []
+    if target.shape == "linear":
+        half = target.distance / 2
+        lines.append(
+            f"A change of {plain(half)}{unit} is hidden at epsilon {plain(target.epsilon / 2)}, "
+            f"one of {plain(target.distance)}{unit} at epsilon {plain(target.epsilon)}: nobody's odds of one against the other "
+            f"shift by more than a factor {plain(math.exp(target.epsilon))}, up to a failure probability of {target.delta:g}."
+        )
+    else:
+        lines.append(
+            f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {plain(target.epsilon)} "
+            f"(odds shift by at most a factor {plain(math.exp(target.epsilon))}), up to a failure probability of {target.delta:g}."
+        )
+    if diameter > target.distance * 1.001:
+        lines.append(f"A change of {plain(diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden.")
+    if one.trusted != "nobody":
+        if math.isinf(one.local_epsilon):
+            lines.append("The curator sees every raw value; if the curator is dishonest nothing is hidden.")
+        else:
+            lines.append(
+                f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report "
+                f"is hidden at epsilon {plain(one.local_epsilon)} only."
+            )
+    if one.trusted in ("shuffler", "aggregator"):
+        lines.append(
+            f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "
+            f"and a batch of fewer than {plan.minimum:,} reports is refused."
+        )
+    if plan.query.between == "cells":
+        lines.append("Distances are between grid cells: two places less than a cell apart can fall into neighbouring cells.")
+    if one.guarantee.protects == "one person" and plan.query.axes == 1 and plan.granularity != 1:
+        lines.append("Values are rounded at random first, so the promise is about one person moving, not several together.")
+    lines.append("Not hidden: that somebody took part, how many did, and anything a lying client sends to move the answer.")
+    return lines
+
+
+def plan_text(plan: Plan) -> str:
+    """The whole plan as plain text."""
+    table = [COLUMNS, *rows(plan)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines.insert(0, f"{plan.query.kind} over {plan.query.domain}, {plan.users:,} users ({plan.honest:,} honest), {plan.target}")
+    lines += ["", why_chosen(plan), str(plan.choice.guarantee), f"If it is not: {plan.choice.fallback}"]
+    lines += [f"Not offered: {one.protocol} ({one.encoding}): {one.reason}" for one in plan.not_offered]
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+"""Plan, report and shuffled files. A file appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.planning.plan import Plan
+from metricshuffle.protocols.base import Reports, Shuffled
+
+REPORTS_FORMAT = "metricshuffle-reports/1"
+SHUFFLED_FORMAT = "metricshuffle-shuffled/1"
+_CHUNK_BYTES = 1 << 24
+
+
+@contextmanager
+def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Write to a temporary file beside `path` and rename it at the end; an interruption leaves nothing behind."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as wrong:
+        raise InputError(f"cannot write {target}: {wrong.strerror or wrong}.") from None
+    try:
+        with os.fdopen(handle, mode) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | Path, text: str) -> None:
+    with whole_file(path) as stream:
+        stream.write(text)
+
+
+def read_text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise InputError(f"cannot read {path}: {getattr(wrong, 'strerror', None) or 'it is not a text file'}.") from None
+
+
+def record_layout(plan: Plan) -> tuple[np.dtype[Any], int]:
+    """Type and count of the numbers in one record: small unsigned counts, or 64-bit residues."""
+    mechanism = plan.choice.mechanism
+    if mechanism.modulus is not None:
+        return np.dtype("<u8"), mechanism.messages * len(mechanism.randomizers)
+    longest = max(randomizer.length for randomizer in mechanism.randomizers)
+    return np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(mechanism.randomizers)
+
+
+def write_reports(plan: Plan, path: str | Path, batches: Iterator[Reports]) -> int:
+    """Stream batches of reports to a file of fixed-length records; returns how many there are."""
+    layout, width = record_layout(plan)
+    count, seeded = 0, False
+    with whole_file(path, "wb") as stream:
+        header = {"format": REPORTS_FORMAT, "plan": plan.digest, "type": layout.str, "width": width}
+        stream.write(json.dumps(header).encode() + b"\n")
+        for batch in batches:
+            stream.write(np.ascontiguousarray(batch.records, dtype=layout).tobytes())
+            count += len(batch)
+            seeded = seeded or batch.unsafe_seeded
+        if count == 0:
+            raise InputError("there are no values, so there is nothing to report.")
+        stream.write(b"\x01" if seeded else b"\x00")
+    return count
+
+
+def read_reports(plan: Plan, path: str | Path) -> Iterator[Reports]:
+    """Batches of reports from a file, checked against the plan and for truncation."""
+    layout, width = record_layout(plan)
+    size = layout.itemsize * width
+    try:
+        stream = open(path, "rb")  # noqa: SIM115 - closed below; opening has its own sentence
+    except OSError as wrong:
+        raise InputError(f"cannot read {path}: {wrong.strerror}.") from None
+    with stream:
+        header = _header(stream.readline(10_000), path, REPORTS_FORMAT, plan)
+        if header.get("type") != layout.str or header.get("width") != width:
+            raise PlanError(f"{path} has records of another layout than this plan's.")
+        body = os.fstat(stream.fileno()).st_size - stream.tell() - 1
+        if body < 0 or body % size:
+            raise PlanError(f"{path} is cut short: its records do not end where they should; ask for it again.")
+        stream.seek(-1, os.SEEK_END)
+        seeded = stream.read(1) == b"\x01"
+        stream.seek(-1 - body, os.SEEK_END)
+        together = max(1, _CHUNK_BYTES // size)
+        left = body // size
+        while left:
+            rows = min(together, left)
+            flat = np.frombuffer(stream.read(rows * size), dtype=layout)
+            records: NDArray[Any] = flat.reshape(rows, width).astype(np.uint64 if layout.itemsize == 8 and plan.choice.encoding == "modular" else np.int64)
+            left -= rows
+            yield Reports(plan.digest, records, seeded)
+
+
+def write_shuffled(path: str | Path, shuffled: Shuffled) -> None:
+    """Counts as JSON; a multiset of residues as JSON header and 64-bit numbers."""
+    residues = [axis for axis in shuffled.axes if not isinstance(axis, int)]
+    header = {
+        "format": SHUFFLED_FORMAT, "plan": shuffled.plan, "reports": shuffled.reports, "unsafe_seeded": shuffled.unsafe_seeded,
+        "axes": [axis if isinstance(axis, int) else {"residues": len(axis)} for axis in shuffled.axes],
+    }  # fmt: skip
+    with whole_file(path, "wb") as stream:
+        stream.write(json.dumps(header).encode() + b"\n")
+        for axis in residues:
+            stream.write(np.ascontiguousarray(axis, dtype="<u8").tobytes())
+
+
+def read_shuffled(plan: Plan, path: str | Path) -> Shuffled:
+    """What the shuffler wrote, checked against the plan and for truncation."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as wrong:
+        raise InputError(f"cannot read {path}: {wrong.strerror}.") from None
+    line, _, body = content.partition(b"\n")
+    header = _header(line, path, SHUFFLED_FORMAT, plan)
+    axes: list[int | NDArray[np.uint64]] = []
+    for axis in header.get("axes", []):
+        if isinstance(axis, int):
+            axes.append(axis)
+        else:
+            size = 8 * int(axis["residues"])
+            if len(body) < size:
+                raise PlanError(f"{path} is cut short; ask for it again.")
+            axes.append(np.frombuffer(body[:size], dtype="<u8").astype(np.uint64))
+            body = body[size:]
+    if body or len(axes) != len(plan.choice.mechanism.randomizers) or not isinstance(header.get("reports"), int):
+        raise PlanError(f"{path} does not hold what this plan's shuffler writes; it is damaged or belongs to another plan.")
+    return Shuffled(plan.digest, header["reports"], tuple(axes), bool(header.get("unsafe_seeded")))
+
+
+def _header(line: bytes, path: str | Path, wanted: str, plan: Plan) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != wanted:
+        kind = wanted.split("-")[1].split("/")[0]
+        raise PlanError(f"{path} is not a {kind} file; give the file that `metricshuffle {'randomize' if kind == 'reports' else 'shuffle'}` wrote.")
+    if header.get("plan") != plan.digest:
+        raise PlanError(f"{path} was made for another plan (the digests differ); use the plan the clients used.")
+    return header

@@ -1,0 +1,249 @@
+"""Target -> Plan. The saved plan IS the task: client, shuffler and analyst read the same file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import ValidationError, model_validator
+
+from metricshuffle.declared import Declared, Real, sentence
+from metricshuffle.errors import BatchTooSmall, InputError, PlanError
+from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.candidates import all_candidates
+from metricshuffle.planning.release import Release
+from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
+from metricshuffle.planning.target import Target, checked_users, honest_count
+from metricshuffle.privacy.guarantee import plain
+from metricshuffle.protocols.base import Reports, Shuffled
+from metricshuffle.protocols.queries import AnyQuery, Query
+from metricshuffle.randomness import Randomness
+
+PLAN_FORMAT = "metricshuffle-plan/1"
+# Candidates whose expected errors differ by less than this are equal; the one with fewer bits wins.
+EQUAL_ERRORS = 1e-3
+
+
+class NotOffered(Declared):
+    """A protocol that does not apply here, and why."""
+
+    protocol: str
+    encoding: str
+    reason: str
+
+
+class Plan(Declared):
+    """A calibrated choice of protocol, with everything the three roles need."""
+
+    format: Literal["metricshuffle-plan/1"] = PLAN_FORMAT
+    query: AnyQuery
+    target: Target
+    users: int
+    honest: int
+    rounds: int = 1
+    granularity: Real = 1.0
+    trusted: Trusted
+    chosen: int
+    candidates: tuple[Candidate, ...]
+    not_offered: tuple[NotOffered, ...] = ()
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _unharmed(self) -> Self:
+        expected = digest_of(self)
+        if not self.digest:
+            object.__setattr__(self, "digest", expected)
+        elif self.digest != expected:
+            raise ValueError("its digest does not match its content: the file was edited or damaged; make the plan again")
+        if not 0 <= self.chosen < len(self.candidates):
+            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
+        return self
+
+    @property
+    def choice(self) -> Candidate:
+        """The chosen candidate."""
+        return self.candidates[self.chosen]
+
+    @property
+    def minimum(self) -> int:
+        """The smallest batch the guarantee covers."""
+        return self.honest if self.choice.trusted in ("shuffler", "aggregator") else 1
+
+    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False) -> Reports:
+        """Clients: one report per value. Values outside the domain are refused unless `clamp`."""
+        source = Randomness.system() if randomness is None else randomness
+        steps = self.query.steps(values, self.granularity, clamp=clamp)
+        return Reports(self.digest, self.choice.mechanism.records(steps, source), source.unsafe_seeded)
+
+    def shuffle(self, reports: Reports, randomness: Randomness | None = None) -> Shuffled:
+        """Shuffler (aggregator, curator): what the analyst may see; refuses a batch below the plan's minimum."""
+        if not isinstance(reports, Reports):
+            raise InputError(f"shuffle needs Reports, got {type(reports).__name__}.")
+        if reports.plan != self.digest:
+            raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
+        self.check_batch(len(reports))
+        source = Randomness.system() if randomness is None else randomness
+        return self.choice.mechanism.shuffled(
+            self.digest, reports.records, source, unsafe_seeded=reports.unsafe_seeded or source.unsafe_seeded
+        )
+
+    def check_batch(self, reports: int) -> None:
+        """Raise unless the guarantee and the encoding cover a batch of that size."""
+        if reports < self.minimum:
+            raise BatchTooSmall(
+                f"the batch has {reports:,} reports, but the guarantee counts on at least {self.minimum:,} honest ones; "
+                f"wait for more reports, or plan again with honest={reports}."
+            )
+        if reports > self.users and self.choice.mechanism.modulus is not None:
+            raise PlanError(f"the batch has {reports:,} reports, more than the {self.users:,} users this plan's modulus has room for; plan again.")
+
+    def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False) -> Release:
+        """Analyst: the answer with its interval and both guarantees."""
+        if not isinstance(shuffled, Shuffled):
+            raise InputError(f"estimate needs what shuffle() returned, got {type(shuffled).__name__}; reports must be shuffled first.")
+        if shuffled.plan != self.digest:
+            raise PlanError("this batch was shuffled for another plan (the digests differ).")
+        self.check_batch(shuffled.reports)
+        return Release.of(self.query, self.granularity, self.choice, shuffled, raw_values_seen=raw_values_seen)
+
+    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False) -> Release:
+        """All three roles on one machine; the release says that raw values were seen there."""
+        reports = self.randomize(values, randomness, clamp=clamp)
+        return self.estimate(self.shuffle(reports, randomness), raw_values_seen=True)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan back; a damaged or edited one is refused in words."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as wrong:
+            raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
+            raise PlanError(f"this is not a plan: its format is {data.get('format') if isinstance(data, dict) else None!r}, not {PLAN_FORMAT!r}.")
+        try:
+            found = cls.model_validate(data)
+        except ValidationError as wrong:
+            raise PlanError(sentence(wrong)) from None
+        if not data.get("digest"):
+            raise PlanError("this plan has no digest; make the plan again.")
+        return found
+
+    def save(self, path: str) -> None:
+        from metricshuffle.planning.files import write_text
+
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str) -> Plan:
+        from metricshuffle.planning.files import read_text
+
+        return cls.from_json(read_text(path))
+
+    def __str__(self) -> str:
+        from metricshuffle.planning.explain import plan_text
+
+        return plan_text(self)
+
+
+def digest_of(plan: Plan) -> str:
+    """SHA-256 of the plan's content without the digest itself; it catches accidents, not attackers."""
+    content = plan.model_dump(mode="json", exclude={"digest"})
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def plan(
+    query: Query, target: Target, users: int, honest: int | float | str | None = None, *, rounds: int = 1,
+    encoding: EncodingChoice = "auto", padding: Literal["clamp", "bounded"] = "clamp", granularity: float = 1.0,
+    transport: ShareTransport = "shuffler", trusted: Trusted = "shuffler", max_local_epsilon: float | None = None,
+    max_bits: int | None = None, progress: Callable[[str], None] | None = None,
+) -> Plan:  # fmt: skip
+    """Calibrate every applicable protocol and choose the least expected error among those that need no more trust than allowed."""
+    setting = checked_setting(
+        query, target, users, honest, rounds=rounds, encoding=encoding, padding=padding, granularity=granularity,
+        transport=transport, trusted=trusted, max_local_epsilon=max_local_epsilon, max_bits=max_bits,
+    )  # fmt: skip
+    found: list[Candidate] = []
+    missing: list[NotOffered] = []
+    for outcome in all_candidates(setting, progress):
+        if isinstance(outcome, Candidate):
+            found.append(outcome)
+        else:
+            missing.append(NotOffered(protocol=outcome[0], encoding=outcome[1], reason=outcome[2]))
+    found.sort(key=lambda one: (one.baseline, one.expected_error))
+    chosen = choose(setting, found, missing)
+    return Plan(
+        query=query, target=target, users=setting.users, honest=setting.honest, rounds=rounds, granularity=granularity,
+        trusted=trusted, chosen=chosen, candidates=tuple(found), not_offered=tuple(missing),
+    )  # fmt: skip
+
+
+def checked_setting(query: Query, target: Target, users: int, honest: int | float | str | None, **choices: Any) -> Setting:
+    """A setting whose parts fit together, or a sentence."""
+    users = checked_users(users)
+    if not isinstance(query, Query):
+        raise InputError(f"query must be a Sum, Mean or Centroid, got {type(query).__name__}.")
+    diameter = query.diameter
+    if target.distance > diameter * (1.0 + 1e-12):
+        raise InputError(
+            f"distance {plain(target.distance)} is beyond the diameter of {query.domain}, {plain(diameter)}; "
+            f"no two values are that far apart, so use at most {plain(diameter)}."
+        )
+    rounds = choices.get("rounds", 1)
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
+    setting = Setting(query, target, users, honest_count(honest, users), **choices)
+    if setting.promise.distance < 1.0 - 1e-12:
+        raise InputError(
+            f"distance {plain(target.distance)} is less than one step ({plain(setting.step)} {query.unit}); "
+            f"values closer than a step are the same value, so nothing would be promised."
+        )
+    if setting.max_bits is not None and setting.max_bits < 1:
+        raise InputError(f"max_bits must be >= 1, got {setting.max_bits}.")
+    if setting.max_local_epsilon is not None and not setting.max_local_epsilon > 0:
+        raise InputError(f"max_local_epsilon must be > 0, got {setting.max_local_epsilon}.")
+    return setting
+
+
+def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) -> int:
+    """Index of the candidate with the least expected error among those allowed (fewest bits among equals)."""
+    allowed = [
+        (index, one) for index, one in enumerate(found)
+        if not one.baseline
+        and (setting.max_local_epsilon is None or one.local_epsilon <= setting.max_local_epsilon)
+        and (setting.max_bits is None or one.bits_per_user <= setting.max_bits)
+    ]  # fmt: skip
+    if not allowed:
+        reasons = "; ".join(f"{one.protocol} ({one.encoding}): {one.reason}" for one in missing[:3])
+        caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
+        caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
+        why = f"under {' and '.join(caps)}" if caps else "here"
+        raise InputError(f"no protocol keeps this target {why}. {reasons}".strip())
+    least = min(one.expected_error for _, one in allowed)
+    near = [(index, one) for index, one in allowed if one.expected_error <= least * (1.0 + EQUAL_ERRORS)]
+    index, best = min(near, key=lambda pair: (pair[1].bits_per_user, pair[1].expected_error))
+    if setting.trusted != "nobody" and best.protocol == "geometric-local" and setting.max_local_epsilon is None and setting.max_bits is None:
+        raise InputError(_too_few(setting, best))
+    return index
+
+
+def _too_few(setting: Setting, local: Candidate) -> str:
+    """Nobody to hide among: say so, and what more people would do."""
+    unit = f" {setting.query.unit}" if setting.query.unit else ""
+    scale = setting.query.error_scale(1, setting.granularity)
+    shapes = []
+    for users in (10, 100, 1000):
+        if users > setting.honest:
+            alone = local.mechanism.mean_error(users) / (1 if setting.query.kind == "sum" else users) * scale
+            together = local.mechanism.mean_error(1) / (1 if setting.query.kind == "sum" else users) * scale
+            shapes.append(f"{users:,} users: {plain(float(np.float64(together)))}{unit} shuffled against {plain(float(np.float64(alone)))}{unit} alone")
+    return (
+        f"{setting.honest:,} honest {'user is' if setting.honest == 1 else 'users are'} too few for any amplification: no shuffled protocol is more "
+        f"accurate than geometric-local (expected error {plain(local.expected_error)}{unit}). With more people: {'; '.join(shapes)}. "
+        f"Collect from more people, or plan with trusted='nobody'."
+    )

@@ -1,0 +1,115 @@
+"""What the analyst publishes: a value, an interval and two guarantees."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from metricshuffle.declared import Declared, Real, sentence
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.planning.candidate import Candidate
+from metricshuffle.privacy.guarantee import Guarantee, plain
+from metricshuffle.protocols.base import Shuffled
+from metricshuffle.protocols.queries import AnyQuery, Query
+from metricshuffle.protocols.sums import SumProtocol
+
+RELEASE_FORMAT = "metricshuffle-release/1"
+
+
+class Release(Declared):
+    """An estimate that carries what it promises.
+
+    `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
+    people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
+    """
+
+    format: Literal["metricshuffle-release/1"] = RELEASE_FORMAT
+    query: AnyQuery
+    granularity: Real
+    value: float | tuple[float, float]
+    standard_error: float | tuple[float, float]
+    interval_95: tuple[float, float] | tuple[tuple[float, float], tuple[float, float]]
+    reports: int
+    protocol: str
+    guarantee: Guarantee
+    if_shuffler_colludes: Guarantee
+    raw_values_seen: bool
+    unsafe_seeded: bool
+    plan: str
+    mechanism: SumProtocol
+    counts: tuple[int, ...] | None = None
+    """The counts of ones that an interval of randomized response is inverted from; None for additive noise."""
+
+    @classmethod
+    def of(cls, query: Query, granularity: float, choice: Candidate, shuffled: Shuffled, *, raw_values_seen: bool) -> Release:
+        """The answer to the query from a shuffled batch."""
+        totals = choice.mechanism.totals(shuffled)
+        scale = query.error_scale(shuffled.reports, granularity)
+        errors = choice.mechanism.standard_errors(shuffled.reports) * scale
+        counts = None
+        if choice.flip is not None:
+            counts = tuple(int(axis) for axis in shuffled.axes if isinstance(axis, int))
+        parts = {
+            "query": query, "granularity": granularity, "reports": shuffled.reports, "mechanism": choice.mechanism, "counts": counts,
+            "value": _shaped(query.answer(totals, shuffled.reports, granularity)),
+        }  # fmt: skip
+        return cls(
+            **parts, interval_95=cls.model_construct(**parts).interval(0.95), standard_error=_shaped(errors),
+            protocol=choice.protocol, guarantee=choice.guarantee, if_shuffler_colludes=choice.fallback,
+            raw_values_seen=raw_values_seen, unsafe_seeded=shuffled.unsafe_seeded, plan=shuffled.plan,
+        )  # fmt: skip
+
+    def interval(self, level: float = 0.95) -> tuple[float, float] | tuple[tuple[float, float], tuple[float, float]]:
+        """An interval that holds the true answer with probability at least `level`; for a centroid, one for each axis, jointly."""
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        if self.counts is not None:
+            rows = self.mechanism.count_intervals(self.counts, self.reports, level)
+            ends = [self.query.answer(rows[:, side], self.reports, self.granularity) for side in (0, 1)]
+        else:
+            halves = self.mechanism.half_widths(self.reports, level) * self.query.error_scale(self.reports, self.granularity)
+            middle = np.atleast_1d(np.asarray(self.value, dtype=np.float64))
+            ends = [middle - halves, middle + halves]
+        pairs = [(float(low), float(high)) for low, high in zip(*ends, strict=True)]
+        return pairs[0] if len(pairs) == 1 else (pairs[0], pairs[1])
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        try:
+            return cls.model_validate(json.loads(text))
+        except json.JSONDecodeError as wrong:
+            raise PlanError(f"this is not a release: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        except ValidationError as wrong:
+            raise PlanError(sentence(wrong)) from None
+
+    def save(self, path: str) -> None:
+        from metricshuffle.planning.files import write_text
+
+        write_text(path, self.to_json() + "\n")
+
+    def __str__(self) -> str:
+        unit = f" {self.query.unit}" if self.query.unit else ""
+        lines = [f"{self.query.kind} = {_told(self.value)}{unit}, 95 % interval {_told(self.interval_95)} from {self.reports:,} reports ({self.protocol})"]
+        lines.append(f"If the {self.guarantee.trust.trusted} is honest: {self.guarantee}" if self.guarantee.trust.trusted != "nobody" else str(self.guarantee))
+        lines.append(f"If it is not: {self.if_shuffler_colludes}" if self.guarantee.trust.trusted != "nobody" else "There is nobody to collude with.")
+        if self.raw_values_seen:
+            lines.append("All roles ran on one machine: whoever ran it saw the raw values.")
+        if self.unsafe_seeded:
+            lines.append("UNSAFE: seeded randomness was used; this is a simulation, not a release.")
+        return "\n".join(lines)
+
+
+def _shaped(values: np.ndarray) -> float | tuple[float, float]:  # type: ignore[type-arg]
+    return float(values[0]) if len(values) == 1 else (float(values[0]), float(values[1]))
+
+
+def _told(value: object) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_told(part) for part in value) + ")"
+    return plain(float(value))  # type: ignore[arg-type]

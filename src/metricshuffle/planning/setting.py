@@ -1,0 +1,122 @@
+"""Everything a plan is made for, in one frozen value that every candidate is calibrated against."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from metricshuffle.accounting.calibration import Promise
+from metricshuffle.accounting.composition import composed
+from metricshuffle.accounting.planar import PerAxis, PlanarNoise, outermost
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope
+from metricshuffle.noise.polya import Polya
+from metricshuffle.planning.target import Target
+from metricshuffle.privacy.profile import PrivacyProfile, last_certified
+from metricshuffle.protocols.queries import Query
+from metricshuffle.randomizers.additive import AdditiveRandomizer, Padding
+
+EncodingChoice = Literal["unary", "modular", "auto"]
+Trusted = Literal["nobody", "shuffler", "curator"]
+ShareTransport = Literal["shuffler", "aggregator"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A query, a target and the people, with the choices that narrow the candidates."""
+
+    query: Query
+    target: Target
+    users: int
+    honest: int
+    rounds: int = 1
+    encoding: EncodingChoice = "auto"
+    padding: Literal["clamp", "bounded"] = "clamp"
+    granularity: float = 1.0
+    transport: ShareTransport = "shuffler"
+    trusted: Trusted = "shuffler"
+    max_local_epsilon: float | None = None
+    max_bits: int | None = None
+
+    @property
+    def grain(self) -> int:
+        return self.query.grain(self.granularity)
+
+    @property
+    def step(self) -> float:
+        return self.query.step(self.granularity)
+
+    @property
+    def axes(self) -> int:
+        return self.query.axes
+
+    @property
+    def promise(self) -> Promise:
+        """The target in steps."""
+        return Promise(self.target.epsilon, self.target.delta, self.target.distance / self.step, self.target.shape)
+
+    def at_epsilon(self, epsilon: float) -> Setting:
+        return replace(self, target=Target(epsilon, self.target.delta, self.target.distance, self.target.shape))
+
+    def randomizers(
+        self, shape: int | float | object, rate: float, padding: Padding, radius: int = 0
+    ) -> tuple[AdditiveRandomizer, ...]:
+        """The same noise on every axis."""
+        return tuple(
+            AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=self.grain)
+            for span in self.query.spans(self.granularity)
+        )
+
+    def over_rounds(self, profile: PrivacyProfile) -> PrivacyProfile:
+        return profile if self.rounds == 1 else composed(profile, self.rounds)
+
+    def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
+        """What a profile of one axis makes of the whole query, over all rounds.
+
+        Two axes are accounted jointly where the noise is log-concave, and one at a time otherwise or over several rounds.
+        """
+        if self.axes == 1:
+            return self.over_rounds(axis)
+        if self.rounds == 1:
+            if isinstance(axis, AdditiveNoise) and _log_concave(axis):
+                return PlanarNoise(axis)
+            if isinstance(axis, Clamped) and isinstance(axis.truncated, AdditiveNoise) and _log_concave(axis.truncated):
+                return Clamped(PlanarNoise(axis.truncated), 2.0 * axis.clamp_probability)
+        return PerAxis(self.over_rounds(axis))
+
+    def noise_profile(self, noise: Polya) -> PrivacyProfile:
+        """The whole query's profile for exact noise of that total law on each axis."""
+        axis: PrivacyProfile = AdditiveNoise(noise)
+        return self.total_profile(axis if self.grain == 1 else Quantised(axis, self.grain))
+
+    def pure_rate(self) -> float:
+        """Largest rate of pure noise (shape >= 1 in total) that keeps the target with delta = 0, rounded down.
+
+        Statement: one axis, linear: epsilon/distance per step (or its coarse slope, if values are rounded first); two axes:
+        divided by sqrt(2), the largest (i+j)/|(i,j)|. flat: epsilon over the largest number of steps within the distance.
+        Rounds add up, so each gets epsilon/rounds.
+        """
+        promise = self.promise
+        epsilon = promise.epsilon / self.rounds
+        if self.axes == 2:
+            if promise.shape == "linear":
+                diagonal = math.sqrt(2.0) if promise.distance >= math.sqrt(2.0) else 1.0
+                return epsilon / promise.distance / diagonal * (1.0 - 1e-15)
+            steps = max((i + j for i, j in outermost(promise.distance)), default=1) if promise.distance <= 50 else math.ceil(math.sqrt(2.0) * promise.distance)
+            return epsilon / steps * (1.0 - 1e-15)
+        if promise.shape == "linear":
+            slope = epsilon / promise.distance * (1.0 - 1e-15)
+            return slope if self.grain == 1 else coarse_slope(slope, self.grain)
+        steps = max(1, math.floor(promise.distance))
+        if self.grain == 1:
+            return epsilon / steps * (1.0 - 1e-15)
+
+        def kept(rate: float) -> bool:
+            return Quantised(AdditiveNoise(Polya(1, rate)), self.grain).pure(steps) <= epsilon  # type: ignore[arg-type]
+
+        smallest = epsilon / (steps // self.grain + 1)
+        return last_certified(kept, max(2.0 * smallest, coarse_slope(epsilon, self.grain)), smallest * (1.0 - 1e-12))
+
+
+def _log_concave(axis: AdditiveNoise) -> bool:
+    return bool(getattr(axis.noise, "log_concave", False))

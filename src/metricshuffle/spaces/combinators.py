@@ -1,0 +1,98 @@
+"""Metrics made of metrics: scaled, capped, or the largest of several."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from metricshuffle.declared import Declared, Positive
+from metricshuffle.spaces.metrics import ANYTHING, AnyMetric, Metric, representable
+from metricshuffle.spaces.rows import Floats
+
+
+class _OfOne(Metric):
+    """A metric that changes the distances of another and leaves its points alone."""
+
+    metric: AnyMetric
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return self.metric.measures
+
+    @property
+    def monotone(self) -> bool:
+        return self.metric.monotone
+
+    @property
+    def size(self) -> int | None:
+        return self.metric.size
+
+
+class Scaled(_OfOne):
+    """A metric times a factor > 0, for example metres to kilometres."""
+
+    kind: Literal["scaled"] = "scaled"
+    factor: Positive
+
+    def __init__(self, metric: Metric, factor: float, **rest: Any) -> None:
+        Declared.__init__(self, metric=metric, factor=factor, **rest)
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        with np.errstate(over="ignore"):
+            return representable(self.factor * self.metric.pairwise(points_a, points_b))
+
+
+class Threshold(_OfOne):
+    """A metric that stops growing at `cap` > 0: everything farther counts as `cap`."""
+
+    kind: Literal["threshold"] = "threshold"
+    cap: Positive
+
+    def __init__(self, metric: Metric, cap: float, **rest: Any) -> None:
+        Declared.__init__(self, metric=metric, cap=cap, **rest)
+
+    def unit_of(self, unit: str) -> str:
+        return self.metric.unit_of(unit)
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        return np.minimum(self.metric.pairwise(points_a, points_b), self.cap)
+
+
+class Maximum(Metric):
+    """The largest of several metrics on the same points."""
+
+    kind: Literal["maximum"] = "maximum"
+    metrics: tuple[AnyMetric, ...]
+
+    def __init__(self, metrics: Any, **rest: Any) -> None:
+        Declared.__init__(self, metrics=metrics, **rest)
+
+    @model_validator(mode="after")
+    def _on_the_same_points(self) -> Self:
+        if not self.metrics:
+            raise ValueError("metrics must name at least one metric")
+        sizes = {metric.size for metric in self.metrics} - {None}
+        if not self.measures or len(sizes) > 1:
+            raise ValueError("metrics must all measure the same kind of points, and matrices must have one size")
+        return self
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return ANYTHING.intersection(*(metric.measures for metric in self.metrics))
+
+    @property
+    def monotone(self) -> bool:
+        return all(metric.monotone for metric in self.metrics)
+
+    @property
+    def size(self) -> int | None:
+        return next((metric.size for metric in self.metrics if metric.size is not None), None)
+
+    def unit_of(self, unit: str) -> str:
+        units = {metric.unit_of(unit) for metric in self.metrics}
+        return units.pop() if len(units) == 1 else ""
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        return np.asarray(np.max([metric.pairwise(points_a, points_b) for metric in self.metrics], axis=0), dtype=np.float64)

@@ -1,0 +1,235 @@
+"""Where values live. Each domain validates a whole column at once and never clamps unless asked."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, SerializeAsAny, model_validator
+
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.declared import LARGEST_WHOLE, Declared, Kinded, Real, Whole, shown
+from metricshuffle.spaces.rows import Floats, Mask, Source, Whole64, as_floats, as_source, clipped, indices, refuse
+
+CORRECT = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."
+
+
+class Domain(Kinded, ABC):
+    """A set of values. `validated` turns a column into an array or raises a DomainError naming the first wrong row."""
+
+    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    points_are: ClassVar[str]
+    """What its points are to a metric: "numbers", "plane" or "codes"."""
+
+    @abstractmethod
+    def validated(self, values: Any) -> Whole64 | Floats:
+        """The values as an array, every one of them inside; DomainError otherwise."""
+
+    @abstractmethod
+    def clamped(self, values: Any) -> Whole64 | Floats:
+        """Like `validated`, but values outside move to the nearest end; what is no finite number is still refused."""
+
+    @abstractmethod
+    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+        """Validated values as a metric sees them, in units."""
+
+    @abstractmethod
+    def extremes(self) -> Whole64 | Floats:
+        """The values among which the one farthest from any value is found, for a monotone metric."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """How many values there are; None if they are a continuum."""
+
+    @abstractmethod
+    def all_values(self) -> Whole64:
+        """Every value, if they can be counted."""
+
+    def contains(self, value: Any) -> bool:
+        """Whether one value lies inside."""
+        try:
+            self.validated([value])
+        except InputError:
+            return False
+        return True
+
+
+AnyDomain = Annotated[SerializeAsAny[Domain], BeforeValidator(Domain.of_kind)]
+"""The type of a model field that holds any domain."""
+
+
+def not_whole(numbers: Floats) -> Mask:
+    """Where a number has a fractional part (or is NaN)."""
+    with np.errstate(invalid="ignore"):
+        broken: Mask = numbers != np.floor(numbers)
+    return broken
+
+
+class Integers(Domain):
+    """The whole numbers low, low + 1, ..., high."""
+
+    points_are: ClassVar[str] = "numbers"
+    kind: Literal["integers"] = "integers"
+    low: Whole
+    high: Whole
+    unit: str = ""
+
+    def __init__(self, low: int, high: int, unit: str = "", **rest: Any) -> None:
+        Declared.__init__(self, low=low, high=high, unit=unit, **rest)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got low={self.low} and high={self.high}")
+        if self.high - self.low > LARGEST_WHOLE:
+            raise ValueError(f"high - low must be at most 2^53 - 1, got low={self.low} and high={self.high}")
+        return self
+
+    def __str__(self) -> str:
+        return f"whole numbers from {self.low:,} to {self.high:,} {self.unit}".rstrip()
+
+    def _whole_inside(self, source: Source, numbers: Floats) -> Whole64:
+        def reason(row: int) -> str:
+            return "is not a whole number" if numbers[row] != np.floor(numbers[row]) else _side(numbers[row], self.low)
+
+        refuse(source, ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers), str(self), reason, CORRECT)
+        return numbers.astype(np.int64)
+
+    def validated(self, values: Any) -> Whole64:
+        source = as_source(values, None)
+        return self._whole_inside(source, as_floats(source))
+
+    def clamped(self, values: Any) -> Whole64:
+        source = as_source(values, None)
+        return self._whole_inside(source, clipped(source, self.low, self.high))
+
+    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+        return validated
+
+    def extremes(self) -> Whole64:
+        return np.array([self.low, self.high], dtype=np.int64)
+
+    @property
+    def size(self) -> int | None:
+        return self.high - self.low + 1
+
+    def all_values(self) -> Whole64:
+        return np.arange(self.low, self.high + 1, dtype=np.int64)
+
+
+class Interval(Domain):
+    """The real numbers from low to high, both included."""
+
+    points_are: ClassVar[str] = "numbers"
+    kind: Literal["interval"] = "interval"
+    low: Real
+    high: Real
+    unit: str = ""
+
+    def __init__(self, low: float, high: float, unit: str = "", **rest: Any) -> None:
+        Declared.__init__(self, low=low, high=high, unit=unit, **rest)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got low={self.low!r} and high={self.high!r}")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"high - low must be finite, got low={self.low!r} and high={self.high!r}")
+        return self
+
+    def __str__(self) -> str:
+        return f"numbers from {self.low:,} to {self.high:,} {self.unit}".rstrip()
+
+    def _inside(self, source: Source, numbers: Floats) -> Floats:
+        refuse(source, ~((numbers >= self.low) & (numbers <= self.high)), str(self), lambda row: _side(numbers[row], self.low), CORRECT)
+        return numbers
+
+    def validated(self, values: Any) -> Floats:
+        source = as_source(values, None)
+        return self._inside(source, as_floats(source))
+
+    def clamped(self, values: Any) -> Floats:
+        source = as_source(values, None)
+        return self._inside(source, clipped(source, self.low, self.high))
+
+    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+        return validated
+
+    def extremes(self) -> Floats:
+        return np.array([self.low, self.high])
+
+    @property
+    def size(self) -> int | None:
+        return None
+
+    def all_values(self) -> Whole64:
+        raise InputError("the numbers of an Interval cannot be listed; use Integers or a Grid.")
+
+
+def _side(number: float, low: float) -> str:
+    return "lies below it" if number < low else "lies above it"
+
+
+class Categories(Domain):
+    """Labels without an order. Validated values are codes: 0 for the first label, 1 for the second, ..."""
+
+    points_are: ClassVar[str] = "codes"
+    kind: Literal["categories"] = "categories"
+    labels: tuple[str, ...]
+
+    unit: ClassVar[str] = ""
+
+    def __init__(self, labels: Any, **rest: Any) -> None:
+        Declared.__init__(self, labels=labels, **rest)
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        if not self.labels:
+            raise ValueError("labels must name at least one category, got none")
+        if "" in self.labels:
+            raise ValueError(f"labels must not be empty, but label {self.labels.index('')} (counting from 0) is")
+        if len(set(self.labels)) < len(self.labels):
+            seen: set[str] = set()
+            twice = next(label for label in self.labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
+            raise ValueError(f"labels must differ, but {shown(twice)} appears more than once")
+        return self
+
+    def __str__(self) -> str:
+        listed = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
+        return f"the {len(self.labels):,} categories ({listed})"
+
+    def validated(self, values: Any) -> Whole64:
+        source = as_source(values, None)
+        code_of = {label: code for code, label in enumerate(self.labels)}
+        codes = np.array([code_of.get(value, -1) if isinstance(value, str) else -1 for value in source], dtype=np.int64)
+        if (codes < 0).any():
+            row, count = int(np.argmax(codes < 0)), int(np.count_nonzero(codes < 0))
+            why = "is not a label" if isinstance(source[row], str) else "is not text, and labels are text"
+            raise DomainError(
+                f"{count:,} of {len(codes):,} values {'is' if count == 1 else 'are'} not in {self}; "
+                f"the first is row {row} (counting from 0): {shown(source[row])} {why}. Correct the rows or declare the label."
+            )
+        return codes
+
+    def clamped(self, values: Any) -> Whole64:
+        raise InputError("Categories have no order, so there is no nearest label to clamp to; use validated(values).")
+
+    def labels_of(self, codes: Any) -> list[str]:
+        """The labels of codes."""
+        return [self.labels[code] for code in indices(codes, len(self.labels), f"the codes of {self}")]
+
+    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+        return validated
+
+    def extremes(self) -> Whole64:
+        return self.all_values()
+
+    @property
+    def size(self) -> int | None:
+        return len(self.labels)
+
+    def all_values(self) -> Whole64:
+        return np.arange(len(self.labels), dtype=np.int64)

@@ -1,0 +1,147 @@
+"""A plane cut into square cells."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from metricshuffle.errors import InputError
+from metricshuffle.declared import LARGEST_WHOLE, Declared, Positive, Whole, shown
+from metricshuffle.spaces.domains import CORRECT, Domain, not_whole
+from metricshuffle.spaces.geographic import Box
+from metricshuffle.spaces.rows import Floats, Source, Whole64, as_floats, as_source, clipped, refuse
+
+METRES = {"m": 1.0, "km": 1000.0}
+
+
+class Grid(Domain):
+    """width x height square cells, each `cell` units wide; a value is (column, row) with (0, 0) at the left bottom.
+
+    Places snapped to cells are protected as cells: two places closer than one cell can
+    fall into cells that are one diagonal apart. With a `box`, cells lie on a map.
+    """
+
+    points_are: ClassVar[str] = "plane"
+    kind: Literal["grid"] = "grid"
+    width: Whole
+    height: Whole
+    cell: Positive = 1.0
+    unit: str = ""
+    box: Box | None = None
+
+    def __init__(self, width: int, height: int, cell: float = 1.0, unit: str = "", box: Any = None, **rest: Any) -> None:
+        Declared.__init__(self, width=width, height=height, cell=cell, unit=unit, box=box, **rest)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        for name, count in (("width", self.width), ("height", self.height)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1 cell, got {count}")
+            if not math.isfinite(2.0 * count * self.cell):
+                raise ValueError(f"{name} * cell must be finite, got {count} * {self.cell!r}")
+        if self.box is not None and self.unit not in METRES:
+            raise ValueError(f"unit must be 'm' or 'km' on a map, got {shown(self.unit)}")
+        return self
+
+    @classmethod
+    def from_box(cls, south: float, west: float, north: float, east: float, cell: float, unit: str = "m") -> Self:
+        """The grid over a box of latitudes and longitudes in degrees; `cell` is in `unit`, "m" or "km".
+
+        The box is projected about its centre (see `Box` for how little that distorts) and must
+        not be longer than 500 km. Needs the extra `geo`.
+        """
+        cls(1, 1, cell, unit)  # says what is wrong with the cell before anything is projected
+        box = Box(south, west, north, east)
+        if unit not in METRES:
+            raise InputError(f"Grid: unit must be 'm' or 'km' on a map, got {shown(unit)}.")
+        width, height = _cells_across(box, cell * METRES[unit])
+        return cls(width, height, cell, unit, box)
+
+    def __str__(self) -> str:
+        return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:g} {self.unit}".rstrip()
+
+    def _inside(self, source: Source, numbers: Floats) -> Whole64:
+        last = (self.width - 1, self.height - 1)
+
+        def reason(row: int) -> str:
+            if not_whole(numbers[row]).any():
+                return "is not a pair of whole numbers"
+            return f"is not a column from 0 to {last[0]:,} and a row from 0 to {last[1]:,}"
+
+        refuse(source, ~((numbers >= 0) & (numbers <= last)) | not_whole(numbers), str(self), reason, CORRECT)
+        return numbers.astype(np.int64)
+
+    def validated(self, values: Any) -> Whole64:
+        source = as_source(values, 2)
+        return self._inside(source, as_floats(source))
+
+    def clamped(self, values: Any) -> Whole64:
+        source = as_source(values, 2)
+        return self._inside(source, clipped(source, (0, 0), (self.width - 1, self.height - 1)))
+
+    def cells(self, points: Any, *, clamp: bool = False) -> Whole64:
+        """The cells of (x, y) points in units, 0 <= x <= width * cell; points outside raise DomainError unless clamped.
+
+        A point on an edge belongs to the cell to the right or above, on the far edge of the grid to the last cell.
+        """
+        source = as_source(points, 2)
+        far = (self.width * self.cell, self.height * self.cell)
+        numbers = clipped(source, (0.0, 0.0), far) if clamp else as_floats(source)
+        refuse(source, ~((numbers >= 0) & (numbers <= far)), f"the plane of {self}",
+               lambda _: f"is not within x from 0 to {far[0]:g} and y from 0 to {far[1]:g}",
+               "Correct the rows, or pass clamp=True to move points to the nearest cell.")  # fmt: skip
+        return self._snapped(numbers / self.cell)
+
+    def _snapped(self, in_cells: Floats) -> Whole64:
+        snapped: Whole64 = np.clip(np.floor(in_cells), 0, (self.width - 1, self.height - 1)).astype(np.int64)
+        return snapped
+
+    def centres(self, cells: Any) -> Floats:
+        """The middles of cells as (x, y) in units."""
+        return (self.validated(cells).astype(np.float64) + 0.5) * self.cell
+
+    def cells_at(self, latitudes: Any, longitudes: Any, *, clamp: bool = False) -> Whole64:
+        """The cells of places in degrees; places outside the box raise DomainError unless clamped to it."""
+        box = self._map()
+        # Edges are measured to within a few millimetres, by which a place on the edge may fall outside: it snaps to the edge.
+        return self._snapped(box.plane(latitudes, longitudes, clamp=clamp) / (self.cell * METRES[self.unit]))
+
+    def places(self, cells: Any) -> tuple[Floats, Floats]:
+        """The middles of cells as latitudes and longitudes in degrees; a cell in a corner may lie just outside the box."""
+        return self._map().places(self.centres(cells) * METRES[self.unit])
+
+    def _map(self) -> Box:
+        if self.box is None:
+            raise InputError("this Grid is not on a map; make it with Grid.from_box(south, west, north, east, cell).")
+        across = _cells_across(self.box, self.cell * METRES[self.unit])
+        if across != (self.width, self.height):
+            raise InputError(
+                f"Grid: width and height must fit the box, which takes {across[0]:,} x {across[1]:,} cells, "
+                f"got {self.width:,} x {self.height:,}; make the grid with Grid.from_box."
+            )
+        return self.box
+
+    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+        return validated.astype(np.float64) * self.cell
+
+    def extremes(self) -> Whole64:
+        right, top = self.width - 1, self.height - 1
+        return np.array([(0, 0), (right, 0), (0, top), (right, top)], dtype=np.int64)
+
+    @property
+    def size(self) -> int | None:
+        return self.width * self.height
+
+    def all_values(self) -> Whole64:
+        return np.stack(np.meshgrid(np.arange(self.width), np.arange(self.height)), axis=-1).reshape(-1, 2).astype(np.int64)
+
+
+def _cells_across(box: Box, cell: float) -> tuple[int, int]:
+    left, bottom, right, top = box.extent
+    # The slack keeps a box of exactly ten cells from getting an eleventh by rounding.
+    if not max(right - left, top - bottom) < LARGEST_WHOLE * cell:
+        raise InputError(f"Grid: cell must be larger, got {cell!r} metres, which makes more cells than can be counted.")
+    return max(1, math.ceil((right - left) / cell - 1e-6)), max(1, math.ceil((top - bottom) / cell - 1e-6))

@@ -1,0 +1,132 @@
+"""A metric given by its table of distances, checked entry by entry and triple by triple."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import PlainSerializer, PlainValidator
+
+from metricshuffle.errors import InputError
+from metricshuffle.declared import Declared
+from metricshuffle.spaces.metrics import Metric
+from metricshuffle.spaces.rows import Floats, as_floats, indices
+
+# A triangle may be open by this fraction of its longest side: room for rounding, not for a wrong entry.
+TRIANGLE_TOLERANCE = 1e-12
+
+
+def open_triangle(distances: Floats, tolerance: float = TRIANGLE_TOLERANCE) -> tuple[int, int, int] | None:
+    """The first (i, j, k) with d(i, k) > d(i, j) + d(j, k), beyond tolerance * d(i, k); None if there is none.
+
+    Statement: a symmetric table satisfies the triangle inequality if and only if
+    max_k |d(i, k) - d(j, k)| <= d(i, j) for all i, j (Kuratowski's embedding), which is a
+    Chebyshev distance between rows.
+    Numerics: a pair whose excess is within tolerance * d(i, j) is clean, since the longest side
+    of an open triangle is longer still; other pairs are looked at side by side. O(m^3)
+    time in compiled code, 128 rows at a time: about 3 seconds for 2,000 points. Distances that span
+    more than ten orders of magnitude make many such pairs and take longer.
+    """
+    from scipy.spatial.distance import cdist
+
+    block = 128
+    for start in range(0, len(distances), block):
+        gaps = cdist(distances[start : start + block], distances[start:], "chebyshev")
+        suspects = gaps - distances[start : start + block, start:] > tolerance * distances[start : start + block, start:]
+        for first, second in np.argwhere(suspects):
+            # |d(i, k) - d(j, k)| > d(i, j): the long side starts at whichever of the two is farther from k.
+            for i, j in ((start + first, start + second), (start + second, start + first)):
+                opened = distances[i] - (distances[i, j] + distances[j]) > tolerance * distances[i]
+                if opened.any():
+                    return int(i), int(j), int(np.argmax(opened))
+    return None
+
+
+def _square(values: Any, *, links: bool = False) -> Floats:
+    """A square, symmetric, non-negative table with a zero diagonal; with `links`, inf may stand for "no direct link"."""
+    source = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
+    if source.ndim != 2 or source.shape[0] != source.shape[1] or source.size == 0:
+        raise ValueError(f"must be a square table with at least one row, got shape {source.shape}")
+    table = as_floats(source)
+    for wrong, rule in (
+        (np.isnan(table) if links else ~np.isfinite(table), "be finite numbers"),
+        (table < 0, "be at least 0"),
+        ((table != 0) & np.eye(len(table), dtype=bool), "be 0 between a point and itself"),
+        (table != table.T, "be the same in both directions"),
+    ):
+        if wrong.any():
+            i, j = (int(index) for index in np.argwhere(wrong)[0])
+            mirror = f" and ({j}, {i}) is {source[j, i]!s:.40}" if rule.endswith("directions") else ""
+            raise ValueError(f"must {rule}, but the distance ({i}, {j}) is {source[i, j]!s:.40}{mirror}")
+    table = table + 0.0  # a copy of our own, without negative zeros
+    table.setflags(write=False)
+    return table
+
+
+def _metric_table(values: Any) -> Floats:
+    table = _square(values)
+    triple = open_triangle(table)
+    if triple is not None:
+        i, j, k = triple
+        raise ValueError(
+            f"must satisfy the triangle inequality, but for (i, j, k) = ({i}, {j}, {k}) the distance d(i, k) = "
+            f"{table[i, k]:.12g} exceeds d(i, j) + d(j, k) = {table[i, j]:.12g} + {table[j, k]:.12g}; "
+            f"correct the table, or take closure(distances), which only shortens distances"
+        )
+    return table
+
+
+Table = Annotated[np.ndarray, PlainValidator(_metric_table), PlainSerializer(lambda table: table.tolist())]
+
+
+class Matrix(Metric):
+    """Distances between the points 0 .. m-1, for example the labels of `Categories` in their order.
+
+    Different points may be at distance 0 (then nothing is allowed to tell them apart).
+    """
+
+    kind: Literal["matrix"] = "matrix"
+    distances: Table
+
+    def __init__(self, distances: Any, **rest: Any) -> None:
+        Declared.__init__(self, distances=distances, **rest)
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"codes"})
+
+    @property
+    def size(self) -> int | None:
+        return len(self.distances)
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        size = len(self.distances)
+        rows, columns = (indices(points, size, f"the points 0 to {size - 1} of the matrix") for points in (points_a, points_b))
+        picked: Floats = self.distances[np.ix_(rows, columns)]
+        return picked
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Matrix) and np.array_equal(self.distances, other.distances)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.distances.tobytes()))
+
+
+def closure(distances: Any) -> Floats:
+    """The largest metric below a symmetric table: each distance becomes that of the shortest path.
+
+    For semi-metrics, such as rounded or hand-made tables. inf stands for "no direct link". Distances
+    only get shorter, so a guarantee stated in the closure is at least as strong as one stated in the table.
+    """
+    from scipy.sparse.csgraph import csgraph_from_dense, floyd_warshall
+
+    # null_value: without it, csgraph reads a distance of 0 as "no link".
+    try:
+        graph = csgraph_from_dense(_square(distances, links=True), null_value=np.inf)
+    except ValueError as wrong:
+        raise InputError(f"distances {wrong}.") from None
+    shortest = np.asarray(floyd_warshall(graph, directed=False), dtype=np.float64)
+    apart = np.argwhere(np.isinf(shortest))
+    if len(apart):
+        raise InputError(f"distances link no path between point {apart[0][0]} and point {apart[0][1]}; give at least one finite way.")
+    return np.minimum(shortest, shortest.T)

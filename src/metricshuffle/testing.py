@@ -1,0 +1,79 @@
+"""Checks that a metric of your own must pass before a guarantee stated in it means anything.
+
+    from metricshuffle.testing import check_metric
+    check_metric(HoursOfDay(), points=range(24))
+
+Each check returns None, or raises a ConditionError that names the broken rule and where it broke.
+A pass on some points is evidence and not a proof: give it points that are close, far and equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.declared import shown
+from metricshuffle.spaces.matrix import open_triangle
+from metricshuffle.spaces.metrics import Metric
+
+METRIC = "A metric"
+
+
+def check_metric(
+    metric: Metric | Callable[[Any, Any], float], points: Sequence[Any], *, tolerance: float = 1e-9, pseudo: bool = False
+) -> None:
+    """Check the axioms of a metric on every pair and triple of `points`.
+
+    `metric` is a Metric, or any function of two points. `tolerance` is relative: to the larger
+    distance for symmetry, to the longest side for the triangle inequality. `pseudo` allows
+    different points at distance 0. For a Metric, `pairwise` must agree with the call on two points.
+    """
+    points = list(points)
+    if not points:
+        raise InputError("points must hold at least one point, got none.")
+    if isinstance(metric, Metric):
+        distances = np.asarray(metric.pairwise(points, points), dtype=np.float64)
+        if distances.shape != (len(points), len(points)):
+            raise ConditionError(METRIC, f"pairwise to return shape {(len(points), len(points))}", f"shape {distances.shape}")
+        _check_call(metric, points, distances, tolerance)
+    else:
+        distances = np.array([[float(metric(x, y)) for y in points] for x in points])
+
+    def fail(axiom: str, wrong: Any) -> None:
+        if np.any(wrong):
+            i, j = (int(index) for index in np.argwhere(wrong)[0])
+            x, y = shown(points[i]), shown(points[j])
+            back = "" if i == j else f" and d({y}, {x}) = {distances[j, i]!s}"
+            raise ConditionError(METRIC, axiom, f"d({x}, {y}) = {distances[i, j]!s}{back}")
+
+    equal = np.array([[bool(np.array_equal(x, y)) for y in points] for x in points])
+    fail("finite distances", ~np.isfinite(distances))
+    fail("distances that are not negative", distances < 0)
+    fail("distance 0 between a point and itself", equal & (distances != 0))
+    if not pseudo:
+        fail("a positive distance between different points", ~equal & (distances == 0))
+    fail("symmetry, d(x, y) = d(y, x)", np.abs(distances - distances.T) > tolerance * np.maximum(distances, distances.T))
+    triple = open_triangle((distances + distances.T) / 2, tolerance)
+    if triple is not None:
+        i, j, k = triple
+        x, y, z = (shown(points[index]) for index in triple)
+        raise ConditionError(
+            METRIC,
+            "the triangle inequality, d(x, z) <= d(x, y) + d(y, z)",
+            f"d({x}, {z}) = {distances[i, k]!s} with d({x}, {y}) = {distances[i, j]!s} and d({y}, {z}) = {distances[j, k]!s}",
+        )
+
+
+def _check_call(metric: Metric, points: list[Any], distances: Any, tolerance: float) -> None:
+    """The call on two points and pairwise agree along the first row and on the diagonal's neighbours."""
+    last = len(points) - 1
+    for i, j in {(0, j) for j in range(last + 1)} | {(i, i + 1) for i in range(last)}:
+        called = metric(points[i], points[j])
+        if not abs(called - distances[i, j]) <= tolerance * max(abs(called), abs(distances[i, j])):
+            raise ConditionError(
+                METRIC, "pairwise to agree with the call on two points",
+                f"{called!r} and {distances[i, j]!s} for {shown(points[i])} and {shown(points[j])}",
+            )  # fmt: skip

@@ -1,0 +1,253 @@
+"""Composition against closed forms: never below the truth, and how little above it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from metricshuffle import errors
+from metricshuffle.accounting.composition import ComposedProfile, composed, composed_of
+from metricshuffle.accounting.loss_distribution import dominating, grid_step
+from metricshuffle.errors import InputError, MissingExtra, NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+
+
+def randomized_response(cost: float, rounds: int, epsilon: float) -> float:
+    """Exact delta of `rounds` randomized responses (a binomial sum), correctly rounded."""
+    with mp.workdps(60):
+        c, e = mpf(cost), mpf(epsilon)
+        p, q = mp.exp(c) / (1 + mp.exp(c)), 1 / (1 + mp.exp(c))
+        gains = (p**k * q ** (rounds - k) - mp.exp(e) * q**k * p ** (rounds - k) for k in range(rounds + 1))
+        return float(mp.fsum(mp.binomial(rounds, k) * max(mpf(0), gain) for k, gain in enumerate(gains)))
+
+
+@dataclass(frozen=True)
+class DiscreteNoise(PrivacyProfile):
+    """Integer noise with log masses -rate |k| (power 1: discrete Laplace) or -rate k^2 (power 2: discrete Gaussian)."""
+
+    rate: float
+    power: int = 1
+    width: int = 120
+
+    def law(self) -> npt.NDArray[np.float64]:
+        weights: npt.NDArray[np.float64] = np.exp(-self.rate * np.abs(np.arange(-self.width, self.width + 1.0)) ** self.power)
+        normalised: npt.NDArray[np.float64] = weights / weights.sum()
+        return normalised
+
+    def pure(self, distance: float) -> float:
+        return math.inf if self.power == 2 and distance else self.rate * distance * (1 + 1e-15)
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        if epsilon >= self.pure(distance):
+            return 0.0
+        k = np.arange(-self.width, self.width + 1.0)
+        gaps = self.rate * (np.abs(k - distance) ** self.power - np.abs(k) ** self.power) - epsilon
+        return float(self.law() @ -np.expm1(-np.maximum(gaps, 0.0))) * (1 + 1e-13)
+
+    def composed_exactly(self, rounds: int, epsilon: float, distance: int) -> float:
+        """Direct convolution of the loss law: losses are rate * j for integers j, all masses positive."""
+        k = np.arange(-self.width, self.width + 1)
+        j = np.abs(k - distance) ** self.power - np.abs(k) ** self.power
+        one = np.bincount(j - j.min(), weights=self.law())
+        total = np.ones(1)
+        for _ in range(rounds):
+            total = np.convolve(total, one)
+        losses = self.rate * (np.arange(len(total)) + rounds * j.min())
+        return float(total @ -np.expm1(-np.maximum(losses - epsilon, 0.0)))
+
+
+@pytest.mark.parametrize(("rate", "rounds"), [(1.0, 10), (0.1, 10), (0.3, 100), (0.05, 40), (4.0, 3)])
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 0.8, 0.97])
+def test_randomized_response_is_met_from_above(rate: float, rounds: int, fraction: float) -> None:
+    # With its atoms on the grid nothing is lost but the outward rounding, at every size of delta.
+    profile = PureProfile(rate)
+    epsilon = fraction * rounds * rate
+    exact = randomized_response(profile.pure(1.0), rounds, epsilon)
+    assert exact <= composed(profile, rounds).delta(epsilon, 1.0) <= exact * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12, 1e-30])
+def test_small_deltas_are_still_upper_bounds(delta: float) -> None:
+    profile = PureProfile(0.2)
+    together = composed(profile, 200)
+    epsilon = together.epsilon(delta, 1.0)
+    assert randomized_response(profile.pure(1.0), 200, epsilon) <= delta
+    assert randomized_response(profile.pure(1.0), 200, epsilon * (1 - 1e-6)) > delta
+    assert epsilon < 0.9 * together.pure(1.0)
+
+
+@dataclass(frozen=True)
+class LooseResponse(PrivacyProfile):
+    """1 - e^(epsilon - 1): an upper bound for randomized response at 1, but dented at epsilon = 0 by the duality."""
+
+    def pure(self, distance: float) -> float:
+        return distance
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return max(0.0, -math.expm1(epsilon - distance))
+
+
+def test_a_profile_that_is_not_convex_is_not_composed_as_it_is() -> None:
+    from dp_accounting.pld import pld_pmf
+
+    step, half = 0.01, 100
+    positive = [LooseResponse().delta(i * step, 1.0) for i in range(half + 1)]
+    dual = [1 - math.exp(-i * step) * (1 - positive[i]) for i in range(half, 0, -1)]
+    raw = pld_pmf.create_pmf_pessimistic_connect_dots(step, range(-half, half + 1), np.array(dual + positive))
+    exact = randomized_response(1.0, 10, 3.0)
+    assert exact == pytest.approx(0.62, abs=1e-3)
+    assert raw.self_compose(10).get_delta_for_epsilon(3.0) > 2.0
+    assert exact <= composed(LooseResponse(), 10).delta(3.0, 1.0) <= exact * (1 + 1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), cost=st.floats(0.05, 5.0), spoilt=st.floats(0.0, 0.5))
+def test_a_spoilt_curve_still_dominates_and_is_a_minorant(seed: int, cost: float, spoilt: float) -> None:
+    # Any upper bound, however bumpy: the measure lies above the truth on both sides of loss 0.
+    truth, step = PureProfile(cost), grid_step(cost / 50)
+    bumps = 1.0 + spoilt * np.random.default_rng(seed).random(61)
+    curve = [min(1.0, truth.delta(i * step, 1.0) * float(bumps[i]) + 0.01 * spoilt) for i in range(61)]
+    law = dominating(lambda epsilon: curve[round(epsilon / step)], step, 60)
+    losses = step * np.arange(-60, 61)
+    for epsilon in np.linspace(-1.5 * cost, 1.5 * cost, 31).tolist():
+        above = truth.delta(abs(epsilon), 1.0) / (1 + 1e-15)
+        exact = above if epsilon >= 0 else 1 - math.exp(epsilon) * (1 - above)
+        assert law.infinite + law.masses @ -np.expm1(np.minimum(epsilon - losses, 0.0)) >= exact - 1e-15
+    for i in range(61):
+        assert law.infinite + law.masses @ -np.expm1(np.minimum(i * step - losses, 0.0)) <= curve[i] + 1e-12
+
+
+def test_masses_are_those_of_the_library_for_a_convex_profile() -> None:
+    from dp_accounting.pld import pld_pmf
+
+    profile, step = DiscreteNoise(0.25), grid_step(0.01)
+    law = dominating(lambda epsilon: profile.delta(epsilon, 4.0), step, 100)
+    positive = [profile.delta(i * step, 4.0) for i in range(101)]
+    dual = [1 - math.exp(-i * step) * (1 - positive[i]) for i in range(100, 0, -1)]
+    theirs = pld_pmf.create_pmf_pessimistic_connect_dots(step, range(-100, 101), np.array(dual + positive)).to_dense_pmf()
+    assert law.masses == pytest.approx(theirs._probs, abs=1e-11)
+    theirs = theirs.self_compose(6, 0.0)
+    for epsilon in (0.0, 0.5, 2.0, 5.0):
+        assert composed(profile, 6).delta(epsilon, 4.0) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.1, 2.3])
+def test_two_rounds_of_discrete_laplace_on_the_lattice(epsilon: float) -> None:
+    profile, k = DiscreteNoise(0.4), np.arange(-120, 121)
+    losses = 0.4 * (np.abs(k - 3) - np.abs(k))
+    gaps = losses[:, None] + losses[None, :] - epsilon
+    exact = float(profile.law() @ -np.expm1(-np.maximum(gaps, 0.0)) @ profile.law())
+    assert exact == pytest.approx(profile.composed_exactly(2, epsilon, 3), rel=1e-12)
+    assert exact * (1 - 1e-12) <= composed(profile, 2).delta(epsilon, 3.0) <= exact * (1 + 2e-3)
+
+
+@pytest.mark.parametrize("profile", [DiscreteNoise(0.4), DiscreteNoise(0.02, power=2)])
+@pytest.mark.parametrize(("rounds", "delta"), [(3, 1e-3), (3, 1e-12), (12, 1e-6), (12, 1e-12)])
+def test_epsilon_is_within_a_thousandth(profile: DiscreteNoise, rounds: int, delta: float) -> None:
+    epsilon = composed(profile, rounds).epsilon(delta, 3.0)
+    assert profile.composed_exactly(rounds, epsilon, 3) <= delta
+    assert profile.composed_exactly(rounds, epsilon * (1 - 1e-3), 3) > delta
+
+
+def test_below_the_floor_of_an_unbounded_loss_the_basic_bound_answers() -> None:
+    profile = DiscreteNoise(0.02, power=2)
+    together = composed(profile, 4)
+    assert isinstance(together, ComposedProfile)
+    epsilon = together.epsilon(1e-30, 1.0)
+    assert together.delta(epsilon, 1.0) == together.basic(epsilon, 1.0) <= 1e-30
+    assert profile.composed_exactly(4, epsilon, 1) <= 1e-30
+
+
+@dataclass(frozen=True)
+class Leaky(PrivacyProfile):
+    """Randomized response that fails outright with probability `leak`."""
+
+    leak: float
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return self.leak + (1 - self.leak) * PureProfile(1.0).delta(epsilon, distance) if distance else 0.0
+
+
+@pytest.mark.parametrize("leak", [1e-6, 0.01])
+def test_what_never_falls_counts_as_infinite_loss(leak: float) -> None:
+    exact = 1 - (1 - leak) ** 10 * (1 - randomized_response(1.0, 10, 8.5))
+    assert exact * (1 - 1e-12) <= composed(Leaky(leak), 10).delta(8.5, 1.0) <= exact * 1.01
+
+
+def test_different_rounds_against_enumeration_and_in_any_order() -> None:
+    rates = [0.7, 0.2, 0.2, 1.3, 0.05]
+    costs = [PureProfile(rate).pure(1.0) for rate in rates]
+    for epsilon in (0.0, 0.5, 1.5, 2.3):
+        exact = 0.0
+        for signs in itertools.product((1, -1), repeat=5):
+            mass = math.prod(1 / (1 + math.exp(-s * c)) for s, c in zip(signs, costs, strict=True))
+            exact += mass * max(0.0, -math.expm1(epsilon - sum(s * c for s, c in zip(signs, costs, strict=True))))
+        forth = composed_of([PureProfile(rate) for rate in rates])
+        back = composed_of([PureProfile(rate) for rate in reversed(rates)])
+        assert exact * (1 - 1e-12) <= forth.delta(epsilon, 1.0) <= exact * (1 + 1e-3)
+        assert forth.delta(epsilon, 1.0) == pytest.approx(back.delta(epsilon, 1.0), rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rate=st.floats(0.01, 3.0), rounds=st.integers(2, 30), fraction=st.floats(0.0, 1.1), distance=st.floats(0.1, 4.0),
+)  # fmt: skip
+def test_between_one_round_and_basic_composition(rate: float, rounds: int, fraction: float, distance: float) -> None:
+    profile = PureProfile(rate)
+    together, more = composed(profile, rounds), composed(profile, rounds + 1)
+    epsilon = fraction * rounds * rate * distance
+    delta = together.delta(epsilon, distance)
+    assert profile.delta(epsilon, distance) <= delta <= min(1.0, rounds * profile.delta(epsilon / rounds, distance) * (1 + 1e-12) + 1e-14)
+    # Near the top of the range delta is a difference of nearly equal numbers, hence the absolute part.
+    assert delta <= more.delta(epsilon, distance) * (1 + 1e-8) + 1e-11
+    assert delta <= together.delta(epsilon, distance * 1.1) * (1 + 1e-8) + 1e-11
+
+
+def test_larger_moves_cost_more() -> None:
+    together = composed(DiscreteNoise(0.3), 5)
+    deltas = [together.delta(1.0, distance) for distance in (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)]
+    assert deltas[0] == 0.0
+    assert deltas == sorted(deltas)
+    assert together.pure(0.0) == together.epsilon(1e-6, 0.0) == 0.0
+
+
+def test_one_round_is_the_profile_itself_and_nested_compositions_are_flat() -> None:
+    one, other = PureProfile(1.0), PureProfile(0.5)
+    assert composed(one, 1) is one
+    assert composed_of([one]) is one
+    assert composed(composed(one, 3), 2) == composed(one, 6)
+    assert composed_of([composed(one, 2), other, one]) == ComposedProfile(((one, 3), (other, 1)))
+    assert composed(one, 2).bound == "composed"
+    assert composed(one, 3).pure(2.0) >= 3 * one.pure(2.0)
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5, True, 10**6])
+def test_rounds_must_make_sense(rounds: int) -> None:
+    with pytest.raises(InputError, match="rounds"):
+        composed(PureProfile(1.0), rounds)
+
+
+def test_what_cannot_be_composed() -> None:
+    with pytest.raises(InputError, match="nothing to compose"):
+        composed_of([])
+    with pytest.raises(InputError, match="PrivacyProfile"):
+        composed_of([PureProfile(1.0), "laplace"])  # type: ignore[list-item]
+    with pytest.raises(NotCertified, match=r"outside \[0, 1\]"):
+        dominating(lambda epsilon: math.nan if epsilon > 0.5 else 0.1, 0.25, 4)
+
+
+def test_the_missing_extra_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(errors, "import_module", absent)
+    with pytest.raises(MissingExtra, match=r"pip install 'metricshuffle\[compose\]'"):
+        composed(PureProfile(1.0), 2)

@@ -1,0 +1,201 @@
+"""Exact samplers against closed forms; every chi-squared test is shown to notice a law that is slightly wrong."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_value
+from tests.oracles.polya_mpmath import negative_binomial_masses, polya_masses
+
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.noise import _sampling_kernels as kernels
+from metricshuffle.noise import sampling
+from metricshuffle.noise.sampling import (
+    rational_rate,
+    sample_discrete_laplace,
+    sample_geometric,
+    sample_negative_binomial,
+    sample_polya,
+)  # fmt: skip
+from metricshuffle.randomness import Randomness
+
+TENTH, HALF = rational_rate(0.1), Fraction(1, 2)
+
+
+def laplace_masses(rate: float, radius: int) -> list[float]:
+    ratio = math.exp(-rate)
+    return [(1 - ratio) / (1 + ratio) * ratio**z for z in range(radius + 1)]
+
+
+@settings(deadline=None)
+@given(st.floats(min_value=2**-32, max_value=2**10))
+def test_rational_rate_rounds_down_to_something_that_is_its_own_float(rate: float) -> None:
+    rational = rational_rate(rate)
+    assert Fraction(float(rational)) == rational <= Fraction(rate)
+    assert Fraction(rate) - rational < Fraction(rate) / 2**29
+    assert rational.numerator <= sampling.LARGEST_NUMERATOR
+    assert rational.denominator <= sampling.LARGEST_DENOMINATOR
+    assert sampling._checked_rate(rational) == rational
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, 2.0**-33, 1025.0, math.inf, math.nan])
+def test_rates_outside_the_proved_range_are_refused(rate: float) -> None:
+    with pytest.raises(InputError, match="rate"):
+        rational_rate(rate)
+
+
+def test_parameters_that_are_not_exact_are_refused() -> None:
+    stream = Randomness.seeded(0)
+    wrong_rates: list[Any] = [0.1, Fraction(2**31 + 1, 2**31), Fraction(1, 2**63), Fraction(1, 2**33), Fraction(1025)]
+    for rate in wrong_rates:
+        with pytest.raises(InputError, match="rate"):
+            sample_discrete_laplace(rate, 1, stream)
+    wrong_shapes: list[Any] = [0.001, Fraction(0), Fraction(-1), Fraction(1, 2**63), Fraction(2**21)]
+    for shape in wrong_shapes:
+        with pytest.raises(InputError, match="shape"):
+            sample_polya(shape, TENTH, 1, stream)
+    with pytest.raises(InputError, match="count"):
+        sample_polya(HALF, TENTH, -1, stream)
+
+
+@pytest.mark.parametrize(("above", "under"), [(1, 3), (1, 1), (2**61 + 1, 2**62), (1, 1000)])
+def test_exponential_coins(above: int, under: int) -> None:
+    words, position, heads, tosses = Randomness.seeded("coin").words(200_000), 0, [], 20_000
+    for _ in range(tosses):
+        head, position = kernels.exp_bernoulli(words, position, np.uint64(above), np.uint64(under))
+        assert position >= 0
+        heads.append(int(head))
+    chance = math.exp(-above / under)
+    assert p_value(np.array(heads), [1 - chance, chance], least_expected=5) > TOO_UNLIKELY
+
+
+def test_a_certain_coin_reads_no_more_than_it_needs() -> None:
+    assert kernels.exp_bernoulli(np.full(1, 5, dtype=np.uint64), 0, np.uint64(0), np.uint64(7)) == (True, 1)
+
+
+@pytest.mark.parametrize("rate", [TENTH, Fraction(1), Fraction(3, 7), Fraction(5, 2)])
+def test_geometric_law(rate: Fraction) -> None:
+    draws, ratio = sample_geometric(rate, 300_000, Randomness.seeded("geometric")), math.exp(-rate)
+    assert p_value(draws, [(1 - ratio) * ratio**k for k in range(200)]) > TOO_UNLIKELY
+
+
+@pytest.mark.parametrize("rate", [TENTH, Fraction(1, 10), Fraction(1), Fraction(5, 2)])
+def test_discrete_laplace_law_and_a_rate_two_percent_off_is_noticed(rate: Fraction) -> None:
+    draws = sample_discrete_laplace(rate, 600_000, Randomness.seeded("laplace"))
+    assert symmetric_p_value(draws, laplace_masses(float(rate), 200)) > TOO_UNLIKELY
+    for wrong in (0.98, 1.02):
+        assert symmetric_p_value(draws, laplace_masses(wrong * float(rate), 200)) < TOO_UNLIKELY
+
+
+def test_discrete_laplace_at_a_tiny_rate_is_laplace() -> None:
+    rate = sampling.SMALLEST_RATE
+    draws = sample_discrete_laplace(rate, 100_000, Randomness.seeded("tiny"))
+    edges = np.linspace(0.05, 0.95, 19)  # of |Z| / 2^32, exponential to 2^-32 relative
+    cells = np.searchsorted(edges, -np.expm1(-np.abs(draws) * float(rate)))
+    assert p_value(cells, [0.05] * 20) > TOO_UNLIKELY
+    assert p_value((draws > 0).astype(np.int64), [0.5, 0.5]) > TOO_UNLIKELY
+    assert p_value(draws & 1, [0.5, 0.5]) > TOO_UNLIKELY  # the low bit is noise too: no float was rounded
+
+
+def test_discrete_laplace_at_the_largest_rate_is_zero() -> None:
+    assert not sample_discrete_laplace(sampling.LARGEST_RATE, 10_000, Randomness.seeded(1)).any()
+
+
+@pytest.mark.parametrize("shape", [HALF, Fraction(2, 3), Fraction(1, 50), Fraction(7, 3), Fraction(3)])
+def test_negative_binomial_law(shape: Fraction) -> None:
+    draws = sample_negative_binomial(shape, TENTH, 200_000, Randomness.seeded("binomial"))
+    assert p_value(draws, negative_binomial_masses(shape, TENTH, 200)) > TOO_UNLIKELY
+
+
+@pytest.mark.parametrize(("shape", "rate"), [(Fraction(1, 3), TENTH), (HALF, Fraction(1)), (Fraction(1), TENTH), (Fraction(9, 4), HALF)])
+def test_polya_law_and_a_rate_two_percent_off_is_noticed(shape: Fraction, rate: Fraction) -> None:
+    draws = sample_polya(shape, rate, 700_000, Randomness.seeded("polya"))
+    assert symmetric_p_value(draws, polya_masses(shape, rate, 120)) > TOO_UNLIKELY
+    assert symmetric_p_value(draws, polya_masses(shape, rate * Fraction(102, 100), 120)) < TOO_UNLIKELY
+    assert symmetric_p_value(draws, polya_masses(shape * Fraction(102, 100), rate, 120)) < TOO_UNLIKELY
+
+
+@pytest.mark.parametrize(("users", "rate"), [(1000, TENTH), (100, Fraction(1, 100))])
+def test_polya_shares_of_many_users(users: int, rate: Fraction) -> None:
+    shape = Fraction(1, users)
+    draws = sample_polya(shape, rate, 500_000 if rate == TENTH else 60_000, Randomness.seeded("shares"))
+    assert symmetric_p_value(draws, polya_masses(shape, rate, 60)) > TOO_UNLIKELY
+    assert symmetric_p_value(draws, polya_masses(shape * Fraction(125, 100), rate, 60)) < TOO_UNLIKELY
+
+
+def test_shares_of_all_users_add_up_to_discrete_laplace() -> None:
+    shares = sample_polya(Fraction(1, 20), HALF, 20 * 60_000, Randomness.seeded("sum")).reshape(20, -1)
+    assert symmetric_p_value(shares.sum(axis=0), laplace_masses(0.5, 60)) > TOO_UNLIKELY
+
+
+def test_oracle_agrees_with_known_values() -> None:
+    masses = polya_masses(Fraction(1, 100), Fraction(1, 10), 1)
+    assert masses == pytest.approx([0.954152992504, 0.00868719913624], rel=1e-11)
+
+
+def _laplace(words: Any, out: Any, state: Any) -> int:
+    return int(kernels.fill_discrete_laplace(words, np.uint64(1), np.uint64(10), out, state))
+
+
+def _binomial(words: Any, out: Any, state: Any) -> int:
+    rate, shape = (np.uint64(1), np.uint64(30)), (np.uint64(1), np.uint64(3))
+    quotient, remainder = (np.uint64(number) for number in divmod(2**64, 3))
+    return int(kernels.fill_negative_binomial(words, *rate, *shape, quotient, remainder, out, state))
+
+
+@pytest.mark.parametrize("kernel", [_laplace, _binomial])
+def test_draws_are_a_function_of_the_stream_whatever_the_buffer(kernel: Any) -> None:
+    # This is what makes refilling unbiased: with one word at a time nearly every step is interrupted.
+    reference = sampling._filled(kernel, 3000, Randomness.seeded("dry"), buffer_words=2**19)
+    assert np.abs(reference).max() > 30
+    for buffer_words in (1, 2, 13, 100, 8192):
+        np.testing.assert_array_equal(sampling._filled(kernel, 3000, Randomness.seeded("dry"), buffer_words=buffer_words), reference)
+
+
+@pytest.mark.parametrize("second", [5, 2**63])  # (second * 3) >> 64 is 0, below the remainder 1, or 1
+def test_a_word_that_does_not_decide_the_first_test_is_followed_by_another(second: int) -> None:
+    quotient, remainder = divmod(2**64, 3)
+    for length in (1, 2):  # one word is too few: nothing is used up, nothing is decided
+        words, out, state = np.array([quotient, second][:length], dtype=np.uint64), np.full(1, -1), np.array([0, kernels.SCAN, 1, 0, 0])
+        numbers = (np.uint64(number) for number in (1, 30, 1, 3, quotient, remainder))
+        position = kernels.fill_negative_binomial(words, *numbers, out, state)
+        if length == 1:
+            assert (position, state[1], state[2]) == (0, kernels.SCAN, 1)
+        elif second == 2**63:
+            assert (position, out[0]) == (2, 0)
+        else:
+            assert (position, state[1]) == (2, kernels.GROW)
+
+
+def test_a_broken_source_is_an_error_not_a_draw() -> None:
+    class Stuck(Randomness):
+        def fill(self, buffer: Any) -> None:
+            buffer[:] = 0  # every coin comes up heads for ever
+
+    with pytest.raises(NotCertified, match="broken"):
+        sample_discrete_laplace(TENTH, 1, Stuck.seeded(0))
+
+
+def test_edges() -> None:
+    stream = Randomness.seeded("edges")
+    for shape in (Fraction(1, 3), Fraction(1), Fraction(5, 2)):
+        assert sample_polya(shape, TENTH, 0, stream).shape == (0,)
+    assert sample_discrete_laplace(TENTH, 0, stream).dtype == np.int64
+    assert np.count_nonzero(sample_polya(Fraction(1, 10**9), TENTH, 20_000, stream)) <= 1  # expected 1e-4
+    many = sample_polya(Fraction(10**9 - 1, 10**9), TENTH, 200_000, stream)
+    assert symmetric_p_value(many, laplace_masses(float(TENTH), 200)) > TOO_UNLIKELY
+    large = sample_polya(Fraction(5000), Fraction(1), 200, stream)
+    ratio = math.exp(-1)
+    assert 0.6 < large.var() / (2 * 5000 * ratio / (1 - ratio) ** 2) < 1.5
+
+
+def test_seeded_draws_are_reproducible() -> None:
+    first, second = (sample_polya(HALF, TENTH, 50, Randomness.seeded(9)).tolist() for _ in range(2))
+    assert first == second
+    assert first != sample_polya(HALF, TENTH, 50, Randomness.seeded(10)).tolist()
