@@ -124,8 +124,8 @@ class Kinded(Declared):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
         field = cls.model_fields.get("kind")
-        if field is None:
-            return
+        if field is None or field.is_required():
+            return  # an abstract member of the family
         other = cls.kinds.setdefault(field.default, cls)
         if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InputError(f"kind {field.default!r} of {cls.__name__} is already taken by {other.__name__}; choose another kind.")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.declared import shown
+from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.spaces.matrix import open_triangle
 from metricshuffle.spaces.metrics import Metric
 

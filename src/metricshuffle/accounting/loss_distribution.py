@@ -41,7 +41,7 @@ class LossDistribution:
     def _exponents(self, theta: float) -> Floats:
         half = len(self.masses) // 2
         with np.errstate(divide="ignore"):
-            return np.log(self.masses) + theta * (np.arange(-half, half + 1) * self.step)
+            return np.asarray(np.log(self.masses) + theta * (np.arange(-half, half + 1) * self.step))
 
     def log_moment(self, theta: float) -> tuple[float, float]:
         """(ln sum of mass * e^(theta * loss) over finite losses, its derivative in theta)."""

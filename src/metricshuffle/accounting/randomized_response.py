@@ -200,6 +200,7 @@ def count_interval(count: int, bits: int, flip: float, level: float) -> tuple[in
 
     Statement: T is kept unless P_T(Y <= count) or P_T(Y >= count) is at most (1 - level)/2, Y = Bin(T, 1-flip) +
     Bin(bits-T, flip). Both tails are monotone in T, so the kept ones are an interval; its coverage is at least `level`.
+    If the count is so extreme that no T is kept, the nearest end alone is returned.
     Conditions: 0 <= count <= bits, 0 < level < 1. Numerics: tails are rounded up, so the interval can only grow.
     Reference: Clopper and Pearson 1934, with this law in place of the binomial.
     """
@@ -220,7 +221,7 @@ def count_interval(count: int, bits: int, flip: float, level: float) -> tuple[in
 
 
 def _last_kept(kept: Callable[[int, int], bool], low: int, high: int, side: int) -> int:
-    """The outermost T that is kept on one side: kept(T) falls from true to false outwards, and the far inner end is kept."""
+    """The outermost T that is kept on one side: kept(T) falls from true to false outwards; the inner end if none is."""
     inner, outer = (low, high) if side > 0 else (high, low)
     if kept(outer, side):
         return outer

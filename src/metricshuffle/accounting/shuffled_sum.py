@@ -48,7 +48,7 @@ def shift_delta(law: SymmetricLaw, epsilon: float, steps: int) -> float:
             law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilon, steps
         )
     else:
-        inside = _kernels.positive_part_delta(law.mass, law.log_error, epsilon, steps)
+        inside = _kernels.positive_part_delta(law.log_mass, law.log_error, law.mass, epsilon, steps)
     total = inside + law.outside
     return min(1.0, total) if total == total else 1.0
 

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="untyped-decorator"
 """Compiled loops for the sum of two binomials (imported lazily: numba costs 0.3 s)."""
 
 from __future__ import annotations

@@ -142,7 +142,26 @@ def _below(tail: Floats, z: int) -> float:
 
 
 @njit(cache=True)
-def _half_line(mass: Floats, log_error: Floats, tail: Floats, ratio_error: float, t: int, d: int, epsilon: float) -> float:
+def _log_below(log_mass: Floats, below: float, z: int) -> float:
+    """log P(Z <= z) of the tabulated law; rounded down, and from the log masses, where the masses themselves underflow."""
+    if below > 1e-250 or z >= 0:
+        return math.log(below)
+    start, stop = -z, len(log_mass)
+    total = 0.0
+    count = 0
+    for m in range(start, stop):
+        term = math.exp(log_mass[m] - log_mass[start])
+        total += term
+        count += 1
+        if term < 1e-18 * total:
+            break
+    return log_mass[start] + math.log(total) - 2.0 * U * count
+
+
+@njit(cache=True)
+def _half_line(
+    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, ratio_error: float, t: int, d: int, epsilon: float
+) -> float:
     """Upper bound on P(Z <= t) - e^epsilon P(Z <= t - d), plus the threshold's own uncertainty.
 
     Masses, tails and exponentials are good to 8 ulp each; differences of `_below` to 32 ulp of P(Z <= t).
@@ -162,12 +181,13 @@ def _half_line(mass: Floats, log_error: Floats, tail: Floats, ratio_error: float
     worst = math.exp(log_error[radius])
     if epsilon >= 0.0:
         paid = 0.0
-        if below > 0.0:
-            # expm1(epsilon) * below without overflow; the exponent is as wrong as its larger part
-            log_below = math.log(below)
-            paid = math.expm1(epsilon) * below if epsilon < 30.0 else math.exp(epsilon + log_below) - below
-            paid = paid * (1.0 - 1e-15 * (8.0 + epsilon - log_below)) / worst
-        value = window * worst - paid
+        if epsilon < 30.0:
+            paid = math.expm1(epsilon) * below * (1.0 - 1e-15 * (8.0 + epsilon))
+        elif t - d >= -radius:
+            # The same without overflow; the exponent is as wrong as its larger part.
+            log_below = _log_below(log_mass, below, t - d)
+            paid = (math.exp(epsilon + log_below) - below) * (1.0 - 1e-15 * (8.0 + epsilon - log_below))
+        value = window * worst - paid / worst
     else:
         value = (window - math.expm1(epsilon) * below) * worst
     return value + (math.expm1(2.0 * ratio_error) + 64.0 * U) * all_below * worst
@@ -195,22 +215,26 @@ def half_line_delta(
         else:
             high = middle
     error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
-    return max(0.0, _half_line(mass, log_error, tail, error, low, d, epsilon))
+    return max(0.0, _half_line(log_mass, log_error, mass, tail, error, low, d, epsilon))
 
 
 @njit(cache=True)
-def positive_part_delta(mass: Floats, log_error: Floats, epsilon: float, d: int) -> float:
+def positive_part_delta(log_mass: Floats, log_error: Floats, mass: Floats, epsilon: float, d: int) -> float:
     """Upper bound on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, any symmetric law."""
     if d == 0:
         return 0.0
     radius = len(mass) - 1
     total = 0.0
     lost = 0.0
-    factor = math.exp(min(epsilon, 700.0)) * (1.0 - 8.0 * U)
+    # Where f(z) >= e^epsilon f(z-d) can underflow, the product is taken in logarithms.
+    in_logs = epsilon > 300.0
+    factor = 0.0 if in_logs else math.exp(epsilon) * (1.0 - 8.0 * U)
     for z in range(-radius, radius + 1):
         i, j = abs(z), abs(z - d)
         value = mass[i] * math.exp(log_error[i]) * (1.0 + 16.0 * U)
-        if j <= radius:
+        if j <= radius and in_logs and value > 0.0 and log_mass[j] > -math.inf:
+            value -= math.exp(min(epsilon + log_mass[j] - log_error[j] - 4.0 * U * (epsilon + abs(log_mass[j])), 1.0)) * (1.0 - 16.0 * U)
+        elif j <= radius:
             value -= factor * mass[j] * math.exp(-log_error[j]) * (1.0 - 16.0 * U)
         if value > 0.0:
             new = total + value
@@ -245,7 +269,7 @@ def planar_delta(
             while t > -radius and _log_ratio_high(log_mass, log_error, cumulative, t, d2)[0] < remaining:
                 t -= 1
             error = _log_ratio_high(log_mass, log_error, cumulative, t, d2)[1]
-            inner = min(1.0, max(0.0, _half_line(mass, log_error, tail, error, t, d2, remaining)))
+            inner = min(1.0, max(0.0, _half_line(log_mass, log_error, mass, tail, error, t, d2, remaining)))
         value = mass[abs(z1)] * math.exp(log_error[abs(z1)]) * inner
         new = total + value
         lost += (total - new) + value if total >= value else (value - new) + total

@@ -194,3 +194,19 @@ def fill_negative_binomial(words, above, under, part, whole, quotient, remainder
                 state[0] += 1
             state[1] = FRESH
     return position
+
+
+@njit(cache=True, nogil=True)
+def flipped_counts(values, span, threshold, words):  # type: ignore[no-untyped-def]
+    """Number of ones after each of `span` bits (the first values[i] of them ones) is flipped if its 32 random bits < threshold."""
+    out = np.empty(len(values), dtype=np.int64)
+    low = np.uint64(0xFFFFFFFF)
+    for i in range(len(values)):
+        ones = 0
+        for bit in range(span):
+            word = words[i, bit // 2]
+            half = word & low if bit % 2 == 0 else word >> np.uint64(32)
+            flipped = half < threshold
+            ones += (bit < values[i]) != flipped
+        out[i] = ones
+    return out

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -175,6 +174,8 @@ def _off_pivot(part: Tilted, length: int) -> Floats:
 
 def _survivors(tilt: Tilt, length: int) -> Integers:
     """Every frequency j <= length/2 whose |phi|^n is not certified to be below e^DROPPED."""
+    from scipy import fft
+
     log_modulus = np.zeros(length // 2 + 1)
     for part in tilt.parts:
         law = _off_pivot(part, length)
@@ -208,6 +209,8 @@ def _log_phi_by_fft(part: Tilted, j: Integers, length: int) -> tuple[Floats, Flo
 
     The last number bounds the 2-norm, over all frequencies, of what the FFT adds to the error of log phi.
     """
+    from scipy import fft
+
     law = _off_pivot(part, length)
     spectrum = fft.rfft(law)[j]
     weight = float(np.sum(part.even))
@@ -232,6 +235,8 @@ def _logarithm(a: Floats, b: Floats, error: Floats) -> tuple[Floats, Floats, Flo
 
 def window(tilt: Tilt, centre: int, left: int, right: int, length: int, log_alias: float) -> tuple[Floats, float]:
     """f_s on centre-left..centre+right by an inverse FFT of the given length, and one absolute error for all of them."""
+    from scipy import fft
+
     j = _survivors(tilt, length)
     log_modulus, phase, error, extra = np.zeros(len(j)), np.zeros(len(j)), np.zeros(len(j)), 0.0
     for part in tilt.parts:

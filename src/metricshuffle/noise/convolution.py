@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
@@ -122,11 +121,11 @@ def covering_range(groups: Sequence[Group], log_tail: float = -80.0) -> tuple[in
     folded, offset = _folded(groups)
     if not folded:
         return offset, offset
-    ends = []
+    ends: list[int] = []
     for side in (-1, 1):
         furthest = support(folded)[(side + 1) // 2]
         inside, outside = 0.0, steepest(folded)
-        goal = log_tail - math.log(2.0)
+        goal = log_tail - math.log(2.0) - 1e-9
         for _ in range(60):
             middle = 0.5 * (inside + outside) if inside else outside * 0.25
             tilt = Tilt.at(folded, side * middle)
@@ -224,6 +223,8 @@ def _block(groups: list[Folded], tilt: Tilt, filled: int, centre: int, last: int
 
 def _length(groups: list[Folded], tilt: Tilt, centre: int, half: int) -> tuple[int, float]:
     """An FFT length whose aliasing is below 1e-13 of the mass at the edge of the window, and the log of that aliasing."""
+    from scipy import fft
+
     lowest, highest = support(groups)
     spread = tilt.deviation
     goal = -0.5 * HALF_WIDTH**2 - math.log(max(spread, 1.0)) - 31.0

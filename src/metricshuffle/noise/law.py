@@ -58,6 +58,8 @@ class SymmetricLaw:
     def __post_init__(self) -> None:
         if len(self.log_mass) != len(self.log_error) or len(self.log_mass) == 0:
             raise InputError("a law needs one log_error for each log_mass.")
+        if not np.max(self.log_error) <= self.log_error[-1]:
+            raise InputError("the log_error of a law must be largest at its radius.")
         if np.isnan(self.log_mass).any() or not np.isfinite(self.log_error).all() or not self.outside < 1.0:
             raise NotCertified("the noise law has a mass that is not a number; nothing can be certified from it.")
         from metricshuffle.noise import _kernels

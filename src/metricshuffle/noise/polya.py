@@ -110,7 +110,8 @@ class Polya:
         radius = self.tail_radius(log_tail)
         if radius + reach > LARGEST_RADIUS:
             raise too_many_cells(radius + reach, "use a larger rate (or epsilon), a smaller distance, or fewer users.")
-        return _tabulated(self.shape, self.rate, math.ceil(radius) + reach)
+        cells = math.ceil(radius) + reach
+        return (_narrow if cells < 1_000_000 else _wide)(self.shape, self.rate, cells)
 
 
 def Geometric(rate: float) -> Polya:
@@ -149,7 +150,6 @@ def _log_masses(shape: Fraction, rate: float, radius: int) -> tuple[Floats, Floa
     return log_mass, log_error
 
 
-@lru_cache(maxsize=16)
 def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
     """The normalised law on -radius..radius."""
     from metricshuffle.noise import _kernels
@@ -171,3 +171,8 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
         log_mass=log_mass - math.log(total), log_error=log_error + scale_error, outside=outside,
         log_concave=shape >= 1, cumulative_errors=True,
     )  # fmt: skip
+
+
+# A law holds 32 bytes a cell.
+_narrow = lru_cache(maxsize=16)(_tabulated)
+_wide = lru_cache(maxsize=2)(_tabulated)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from metricshuffle.accounting.calibration import largest_rate
-from metricshuffle.accounting.planar import PerAxis
-from metricshuffle.accounting.split_and_mix import FEWEST_USERS, SplitAndMix, messages_needed, security_bits
+from metricshuffle.accounting.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, SplitAndMix, messages_needed, security_bits
 from metricshuffle.encodings import modulus_for
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya
@@ -16,7 +15,7 @@ from metricshuffle.noise.sampling import LARGEST_RATE, rational_rate
 from metricshuffle.noise.table import LARGEST_RADIUS
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.setting import Setting
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, last_certified
 from metricshuffle.protocols.sums import SumProtocol
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 
@@ -50,7 +49,7 @@ def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
     promise = setting.promise
     mixed = setting.transport == "shuffler"
     if mixed and promise.delta == 0.0:
-        raise ConditionError("Sharing through a shuffler", "delta > 0 (mixing is statistical)", "delta = 0; an aggregator that only sums can")
+        raise ConditionError("Sharing through a shuffler", "delta > 0 (mixing is statistical)", "delta = 0 (use transport='aggregator')")
     if mixed and setting.honest < FEWEST_USERS:
         raise ConditionError("Sharing through a shuffler", f"at least {FEWEST_USERS} honest users", f"{setting.honest}")
     budget = promise.with_delta(promise.delta * (1.0 - SHARING_PART)) if mixed else promise
@@ -117,17 +116,22 @@ def randomized_response(setting: Setting) -> Candidate:
         # Fewer bits hide less, so the shorter axis stands for both.
         return setting.total_profile(min(at(flip), key=lambda one: one.span).summed_profile(setting.honest))
 
-    def kept(flip: float) -> bool:
-        return promise.kept_by(profile(_flip(flip)))
+    def near(flip: float) -> bool:
+        # A necessary check at the two distances that decide in practice; the rest is verified below.
+        ends = {promise.distance: promise.epsilon, 1.0: promise.slope if promise.shape == "linear" else promise.epsilon}
+        return all(profile(_flip(flip)).covers_at(epsilon, promise.delta, distance) for distance, epsilon in ends.items())
 
     noisiest = 0.5 - 2.0**-10
-    if not kept(noisiest):
-        raise ConditionError("RR-Shuffle", "enough honest people's bits for this epsilon", f"{setting.honest:,} people, too few at any flip probability")
-    failing, passing = 0.0, noisiest
-    while passing > 2.0**-30 and kept(0.25 * passing):
+    if not near(noisiest):
+        raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{setting.honest:,}, too few at any flip")
+    passing = noisiest
+    while passing > 2.0**-30 and near(0.25 * passing):
         passing *= 0.25
-    failing = 0.25 * passing
-    flip = _flip(last_certified(kept, failing, passing, relative=1e-3))
+    flip = _flip(last_certified(near, 0.25 * passing, passing, relative=1e-3))
+    while not promise.kept_by(profile(flip)):
+        flip = _flip(flip * 1.01)
+        if flip > noisiest:
+            raise NotCertified("no flip probability below one half could be verified at every distance.")
     protocol = SumProtocol(name="randomized-response-shuffle", transport="shuffler", randomizers=at(flip))
     return candidate(setting, protocol, profile(flip), rate=None, flip=flip)
 
@@ -214,7 +218,8 @@ def _modular(setting: Setting, name: str, noise: Polya, draws: int, *, transport
     randomizers = setting.randomizers(noise.shape, noise.rate, "none")
     radius = math.ceil(noise.summed(draws).tail_radius(WRAP_LOG_PROBABILITY - math.log(setting.axes)))
     modulus = modulus_for(setting.users, max(randomizer.top for randomizer in randomizers), radius)
-    return SumProtocol(name=name, transport=transport, randomizers=randomizers, modulus=modulus, messages=3 if transport == "shuffler" else 1)
+    messages = FEWEST_MESSAGES if transport == "shuffler" else 1
+    return SumProtocol(name=name, transport=transport, randomizers=randomizers, modulus=modulus, messages=messages)
 
 
 def _smallest(fits: Callable[[float], bool], enough: int, relative: float) -> int:

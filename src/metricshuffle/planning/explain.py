@@ -17,7 +17,7 @@ COLUMNS = ("", "protocol", "encoding", "trusts", "expected error", "epsilon if i
 def rows(plan: Plan) -> list[tuple[str, ...]]:
     """The candidates as text cells, in the order of COLUMNS."""
     unit = f" {plan.query.unit}" if plan.query.unit else ""
-    table = []
+    table: list[tuple[str, ...]] = []
     for index, one in enumerate(plan.candidates):
         mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
         table.append((

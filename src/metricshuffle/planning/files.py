@@ -103,7 +103,7 @@ def read_reports(plan: Plan, path: str | Path) -> Iterator[Reports]:
         while left:
             rows = min(together, left)
             flat = np.frombuffer(stream.read(rows * size), dtype=layout)
-            records: NDArray[Any] = flat.reshape(rows, width).astype(np.uint64 if layout.itemsize == 8 and plan.choice.encoding == "modular" else np.int64)
+            records: NDArray[Any] = flat.reshape(rows, width).astype(np.uint64 if plan.choice.encoding == "modular" else np.int64)
             left -= rows
             yield Reports(plan.digest, records, seeded)
 
@@ -151,7 +151,8 @@ def _header(line: bytes, path: str | Path, wanted: str, plan: Plan) -> dict[str,
         header = None
     if not isinstance(header, dict) or header.get("format") != wanted:
         kind = wanted.split("-")[1].split("/")[0]
-        raise PlanError(f"{path} is not a {kind} file; give the file that `metricshuffle {'randomize' if kind == 'reports' else 'shuffle'}` wrote.")
+        made_by = "randomize" if kind == "reports" else "shuffle"
+        raise PlanError(f"{path} is not a {kind} file; give the file that `metricshuffle {made_by}` wrote.")
     if header.get("plan") != plan.digest:
         raise PlanError(f"{path} was made for another plan (the digests differ); use the plan the clients used.")
     return header

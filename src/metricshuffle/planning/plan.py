@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-import numpy as np
 from pydantic import ValidationError, model_validator
 
 from metricshuffle.declared import Declared, Real, sentence
@@ -38,7 +37,7 @@ class NotOffered(Declared):
 class Plan(Declared):
     """A calibrated choice of protocol, with everything the three roles need."""
 
-    format: Literal["metricshuffle-plan/1"] = PLAN_FORMAT
+    format: Literal["metricshuffle-plan/1"] = "metricshuffle-plan/1"
     query: AnyQuery
     target: Target
     users: int
@@ -98,7 +97,7 @@ class Plan(Declared):
                 f"wait for more reports, or plan again with honest={reports}."
             )
         if reports > self.users and self.choice.mechanism.modulus is not None:
-            raise PlanError(f"the batch has {reports:,} reports, more than the {self.users:,} users this plan's modulus has room for; plan again.")
+            raise PlanError(f"the batch has {reports:,} reports, but this plan's modulus has room for {self.users:,}; plan again.")
 
     def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False) -> Release:
         """Analyst: the answer with its interval and both guarantees."""
@@ -125,7 +124,8 @@ class Plan(Declared):
         except json.JSONDecodeError as wrong:
             raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
         if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
-            raise PlanError(f"this is not a plan: its format is {data.get('format') if isinstance(data, dict) else None!r}, not {PLAN_FORMAT!r}.")
+            named = data.get("format") if isinstance(data, dict) else None
+            raise PlanError(f"this is not a plan: its format is {named!r}, not {PLAN_FORMAT!r}.")
         try:
             found = cls.model_validate(data)
         except ValidationError as wrong:
@@ -227,7 +227,8 @@ def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) 
     least = min(one.expected_error for _, one in allowed)
     near = [(index, one) for index, one in allowed if one.expected_error <= least * (1.0 + EQUAL_ERRORS)]
     index, best = min(near, key=lambda pair: (pair[1].bits_per_user, pair[1].expected_error))
-    if setting.trusted != "nobody" and best.protocol == "geometric-local" and setting.max_local_epsilon is None and setting.max_bits is None:
+    unlimited = setting.max_local_epsilon is None and setting.max_bits is None
+    if setting.trusted != "nobody" and best.protocol == "geometric-local" and unlimited:
         raise InputError(_too_few(setting, best))
     return index
 
@@ -235,15 +236,15 @@ def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) 
 def _too_few(setting: Setting, local: Candidate) -> str:
     """Nobody to hide among: say so, and what more people would do."""
     unit = f" {setting.query.unit}" if setting.query.unit else ""
-    scale = setting.query.error_scale(1, setting.granularity)
-    shapes = []
+    forecasts = []
     for users in (10, 100, 1000):
         if users > setting.honest:
-            alone = local.mechanism.mean_error(users) / (1 if setting.query.kind == "sum" else users) * scale
-            together = local.mechanism.mean_error(1) / (1 if setting.query.kind == "sum" else users) * scale
-            shapes.append(f"{users:,} users: {plain(float(np.float64(together)))}{unit} shuffled against {plain(float(np.float64(alone)))}{unit} alone")
+            scale = setting.query.error_scale(users, setting.granularity)
+            # Polya shares add up to the noise of a single local report.
+            together, alone = (plain(local.mechanism.mean_error(reports) * scale) for reports in (1, users))
+            forecasts.append(f"{users:,} users: {together}{unit} shuffled against {alone}{unit} alone")
     return (
-        f"{setting.honest:,} honest {'user is' if setting.honest == 1 else 'users are'} too few for any amplification: no shuffled protocol is more "
-        f"accurate than geometric-local (expected error {plain(local.expected_error)}{unit}). With more people: {'; '.join(shapes)}. "
-        f"Collect from more people, or plan with trusted='nobody'."
+        f"{setting.honest:,} honest {'user is' if setting.honest == 1 else 'users are'} too few for any amplification: no shuffled "
+        f"protocol is more accurate than geometric-local (expected error {plain(local.expected_error)}{unit}). "
+        f"With more people: {'; '.join(forecasts)}. Collect from more people, or plan with trusted='nobody'."
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from metricshuffle.declared import Declared, Real, sentence
@@ -16,8 +17,6 @@ from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import SumProtocol
 
-RELEASE_FORMAT = "metricshuffle-release/1"
-
 
 class Release(Declared):
     """An estimate that carries what it promises.
@@ -26,7 +25,7 @@ class Release(Declared):
     people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
     """
 
-    format: Literal["metricshuffle-release/1"] = RELEASE_FORMAT
+    format: Literal["metricshuffle-release/1"] = "metricshuffle-release/1"
     query: AnyQuery
     granularity: Real
     value: float | tuple[float, float]
@@ -52,7 +51,7 @@ class Release(Declared):
         counts = None
         if choice.flip is not None:
             counts = tuple(int(axis) for axis in shuffled.axes if isinstance(axis, int))
-        parts = {
+        parts: dict[str, Any] = {
             "query": query, "granularity": granularity, "reports": shuffled.reports, "mechanism": choice.mechanism, "counts": counts,
             "value": _shaped(query.answer(totals, shuffled.reports, granularity)),
         }  # fmt: skip
@@ -95,9 +94,13 @@ class Release(Declared):
 
     def __str__(self) -> str:
         unit = f" {self.query.unit}" if self.query.unit else ""
-        lines = [f"{self.query.kind} = {_told(self.value)}{unit}, 95 % interval {_told(self.interval_95)} from {self.reports:,} reports ({self.protocol})"]
-        lines.append(f"If the {self.guarantee.trust.trusted} is honest: {self.guarantee}" if self.guarantee.trust.trusted != "nobody" else str(self.guarantee))
-        lines.append(f"If it is not: {self.if_shuffler_colludes}" if self.guarantee.trust.trusted != "nobody" else "There is nobody to collude with.")
+        trusted = self.guarantee.trust.trusted
+        lines = [f"{self.query.kind} = {_told(self.value)}{unit}, 95 % interval {_told(self.interval_95)}"]
+        lines.append(f"from {self.reports:,} reports ({self.protocol})")
+        if trusted == "nobody":
+            lines.append(str(self.guarantee))
+        else:
+            lines += [f"If the {trusted} is honest: {self.guarantee}", f"If it is not: {self.if_shuffler_colludes}"]
         if self.raw_values_seen:
             lines.append("All roles ran on one machine: whoever ran it saw the raw values.")
         if self.unsafe_seeded:
@@ -105,11 +108,11 @@ class Release(Declared):
         return "\n".join(lines)
 
 
-def _shaped(values: np.ndarray) -> float | tuple[float, float]:  # type: ignore[type-arg]
+def _shaped(values: NDArray[np.float64]) -> float | tuple[float, float]:
     return float(values[0]) if len(values) == 1 else (float(values[0]), float(values[1]))
 
 
 def _told(value: object) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(_told(part) for part in value) + ")"
-    return plain(float(value))  # type: ignore[arg-type]
+    return plain(float(str(value)))

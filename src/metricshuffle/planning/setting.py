@@ -8,7 +8,7 @@ from typing import Literal
 
 from metricshuffle.accounting.calibration import Promise
 from metricshuffle.accounting.composition import composed
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise, outermost
+from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.target import Target
@@ -102,8 +102,11 @@ class Setting:
             if promise.shape == "linear":
                 diagonal = math.sqrt(2.0) if promise.distance >= math.sqrt(2.0) else 1.0
                 return epsilon / promise.distance / diagonal * (1.0 - 1e-15)
-            steps = max((i + j for i, j in outermost(promise.distance)), default=1) if promise.distance <= 50 else math.ceil(math.sqrt(2.0) * promise.distance)
-            return epsilon / steps * (1.0 - 1e-15)
+            if promise.distance <= JOINT_RADIUS:
+                across = max((i + j for i, j in outermost(promise.distance)), default=1)
+            else:
+                across = math.ceil(math.sqrt(2.0) * promise.distance)
+            return epsilon / across * (1.0 - 1e-15)
         if promise.shape == "linear":
             slope = epsilon / promise.distance * (1.0 - 1e-15)
             return slope if self.grain == 1 else coarse_slope(slope, self.grain)

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
+from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import InputError
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.privacy.profile import Shape
-from metricshuffle.declared import Declared, Real
 
 
 class Target(Declared):

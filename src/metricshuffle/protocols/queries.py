@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
+from metricshuffle.declared import Kinded
 from metricshuffle.errors import InputError
 from metricshuffle.spaces import AnyDomain, Domain, Grid, Integers, Interval, Space
-from metricshuffle.declared import Kinded
 
 # A real number is first rounded to this fraction of the granularity, so that everything after is exact integers.
 STEPS_PER_GRAIN = 4096
@@ -24,6 +24,7 @@ class Query(Kinded, ABC):
     """Base of the queries; a query says how values become whole steps and how totals become an answer."""
 
     kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kind: str
     domain: AnyDomain
 
     @property
@@ -74,6 +75,12 @@ class Query(Kinded, ABC):
 class _OnNumbers(Query):
     """Sum and mean: numbers from low to high."""
 
+    @property
+    def _ends(self) -> tuple[float, float]:
+        if not isinstance(self.domain, Integers | Interval):
+            raise InputError(f"{type(self).__name__} needs Integers or an Interval, got {type(self.domain).__name__}.")
+        return self.domain.low, self.domain.high
+
     def __init__(self, domain: Domain, **rest: Any) -> None:
         found = Domain.of_kind(domain)
         if not isinstance(found, Integers | Interval):
@@ -90,7 +97,8 @@ class _OnNumbers(Query):
     def grain(self, granularity: float) -> int:
         if isinstance(self.domain, Integers):
             return super().grain(granularity)
-        if not 0.0 < granularity <= self.domain.high - self.domain.low:  # type: ignore[attr-defined]
+        low, high = self._ends
+        if not 0.0 < granularity <= high - low:
             raise InputError(
                 f"real numbers are rounded at random before noise is added: give a granularity between 0 and the length of {self.domain}, "
                 f"got {granularity!r}."
@@ -98,16 +106,15 @@ class _OnNumbers(Query):
         return STEPS_PER_GRAIN
 
     def spans(self, granularity: float) -> tuple[int, ...]:
-        low, high = self.domain.low, self.domain.high  # type: ignore[attr-defined]
+        low, high = self._ends
         return (math.ceil((high - low) / self.step(granularity) - 1e-9),)
 
     def steps(self, values: Any, granularity: float, *, clamp: bool = False) -> Steps:
         checked = self.domain.clamped(values) if clamp else self.domain.validated(values)
-        low = self.domain.low  # type: ignore[attr-defined]
-        offset = checked - low
+        offset = checked - self._ends[0]
         if isinstance(self.domain, Interval):
             offset = np.clip(np.rint(offset / self.step(granularity)), 0, self.spans(granularity)[0])
-        return offset.astype(np.int64).reshape(-1, 1)
+        return np.asarray(offset, dtype=np.int64).reshape(-1, 1)
 
 
 class Sum(_OnNumbers):
@@ -116,7 +123,7 @@ class Sum(_OnNumbers):
     kind: Literal["sum"] = "sum"
 
     def answer(self, totals: NDArray[np.float64], reports: int, granularity: float) -> NDArray[np.float64]:
-        return totals * self.step(granularity) + reports * float(self.domain.low)  # type: ignore[attr-defined]
+        return totals * self.step(granularity) + reports * self._ends[0]
 
     def error_scale(self, reports: int, granularity: float) -> float:
         return self.step(granularity)
@@ -128,7 +135,7 @@ class Mean(_OnNumbers):
     kind: Literal["mean"] = "mean"
 
     def answer(self, totals: NDArray[np.float64], reports: int, granularity: float) -> NDArray[np.float64]:
-        return totals * (self.step(granularity) / reports) + float(self.domain.low)  # type: ignore[attr-defined]
+        return totals * (self.step(granularity) / reports) + self._ends[0]
 
     def error_scale(self, reports: int, granularity: float) -> float:
         return self.step(granularity) / reports
@@ -144,8 +151,15 @@ class Centroid(Query):
         if not isinstance(found, Grid):
             raise InputError(f"Centroid needs a Grid, got {type(found).__name__}.")
         if min(found.width, found.height) < 2:
-            raise InputError(f"Centroid needs at least 2 x 2 cells, got {found.width} x {found.height}; on one row ask for the Mean of Integers.")
+            size = f"{found.width} x {found.height}"
+            raise InputError(f"Centroid needs at least 2 x 2 cells, got {size}; on one row ask for the Mean of Integers.")
         super().__init__(domain=found, **rest)
+
+    @property
+    def _grid(self) -> Grid:
+        if not isinstance(self.domain, Grid):
+            raise InputError(f"Centroid needs a Grid, got {type(self.domain).__name__}.")
+        return self.domain
 
     @property
     def axes(self) -> int:
@@ -156,7 +170,7 @@ class Centroid(Query):
         return "cells"
 
     def step(self, granularity: float) -> float:
-        return float(self.domain.cell)  # type: ignore[attr-defined]
+        return self._grid.cell
 
     def grain(self, granularity: float) -> int:
         if granularity != 1:
@@ -164,7 +178,7 @@ class Centroid(Query):
         return 1
 
     def spans(self, granularity: float) -> tuple[int, ...]:
-        return (self.domain.width - 1, self.domain.height - 1)  # type: ignore[attr-defined]
+        return (self._grid.width - 1, self._grid.height - 1)
 
     def steps(self, values: Any, granularity: float, *, clamp: bool = False) -> Steps:
         checked = self.domain.clamped(values) if clamp else self.domain.validated(values)

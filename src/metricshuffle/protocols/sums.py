@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator
 
+from metricshuffle.declared import Declared
 from metricshuffle.encodings import Modular, Transport, Unary
 from metricshuffle.errors import PlanError
+from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
-from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.randomness import Randomness
-from metricshuffle.declared import Declared
 
 ProtocolName = Literal[
     "geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"

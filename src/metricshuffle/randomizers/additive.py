@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
+from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, truncated
 from metricshuffle.noise.law import Floats, SymmetricLaw
@@ -19,7 +20,6 @@ from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
-from metricshuffle.declared import Declared
 
 Padding = Literal["none", "clamp", "bounded"]
 Integers64 = NDArray[np.int64]
@@ -48,7 +48,8 @@ class AdditiveRandomizer(Declared):
 
     def model_post_init(self, context: Any) -> None:
         if self.span < 1 or self.granularity < 1 or self.radius < 0:
-            raise InputError(f"a randomizer needs span >= 1, granularity >= 1 and radius >= 0, got {self.span}, {self.granularity}, {self.radius}.")
+            given = f"{self.span}, {self.granularity}, {self.radius}"
+            raise InputError(f"a randomizer needs span >= 1, granularity >= 1 and radius >= 0, got {given}.")
 
     @property
     def noise(self) -> Polya:

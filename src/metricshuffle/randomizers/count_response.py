@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.accounting.randomized_response import RandomizedResponseProfile, count_interval
+from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import Floats
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
-from metricshuffle.declared import Declared
 
 # Flip probabilities are multiples of 2^-32, so that half a random word decides a bit exactly.
 FLIP_DENOMINATOR = 2**32
@@ -82,7 +82,7 @@ class CountResponse(Declared):
             math.lgamma(bits + 1) - math.lgamma(centre + 1) - math.lgamma(bits - centre + 1)
             + centre * math.log(self.flip) + (bits - centre + 1) * math.log1p(-self.flip)
         ) if centre <= bits else -math.inf  # fmt: skip
-        mean_deviation = 2.0 * centre * math.exp(log_mass) if math.isfinite(log_mass) else 2.0 * bits * self.flip * (1.0 - self.flip) ** bits
+        mean_deviation = 2.0 * centre * math.exp(log_mass)
         sizes, weights = np.abs(nodes[0]), nodes[1] / nodes[1].sum()
         scale = mean_deviation / (1.0 - 2.0 * self.flip) / float(sizes @ weights)
         return sizes * scale, weights

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
-from metricshuffle.errors import DomainError, InputError
 from metricshuffle.declared import LARGEST_WHOLE, Declared, Kinded, Real, Whole, shown
+from metricshuffle.errors import DomainError, InputError
 from metricshuffle.spaces.rows import Floats, Mask, Source, Whole64, as_floats, as_source, clipped, indices, refuse
 
 CORRECT = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."

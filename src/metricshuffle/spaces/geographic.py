@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.errors import InputError, require
 from metricshuffle.declared import Declared, Real
+from metricshuffle.errors import InputError, require
 from metricshuffle.spaces.rows import Floats, as_floats, as_source, refuse
 
 # The longest side of a box, in metres. Up to it, and up to 85 degrees of latitude, a distance in the plane is the

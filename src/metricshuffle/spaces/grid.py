@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.errors import InputError
 from metricshuffle.declared import LARGEST_WHOLE, Declared, Positive, Whole, shown
+from metricshuffle.errors import InputError
 from metricshuffle.spaces.domains import CORRECT, Domain, not_whole
 from metricshuffle.spaces.geographic import Box
 from metricshuffle.spaces.rows import Floats, Source, Whole64, as_floats, as_source, clipped, refuse

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
-from metricshuffle.errors import InputError
 from metricshuffle.declared import Declared
+from metricshuffle.errors import InputError
 from metricshuffle.spaces.metrics import Metric
 from metricshuffle.spaces.rows import Floats, as_floats, indices
 

@@ -22,8 +22,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.errors import InputError
 from metricshuffle.declared import Declared, Kinded
+from metricshuffle.errors import InputError
 from metricshuffle.spaces.rows import Floats, as_source, finite_points, refuse, width_of
 
 # What the points of a space are: numbers on a line, pairs in a plane, codes of labels, or (latitude, longitude).

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.errors import DomainError, InputError
 from metricshuffle.declared import LARGEST_WHOLE, shown
+from metricshuffle.errors import DomainError, InputError
 
 Floats = NDArray[np.float64]
 Whole64 = NDArray[np.int64]

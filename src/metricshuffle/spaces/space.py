@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.declared import Declared
+from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.spaces.domains import AnyDomain, Categories, Domain
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Metric

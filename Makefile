@@ -1,0 +1,55 @@
+# Everything runs from a fresh clone on a machine that has only python3 (>= 3.11, with venv) and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: demo test test-all check lint types docs docs-check bench picture clean help
+
+help:
+	@echo "make demo      plan, randomize, shuffle and estimate on built-in data; writes demo-output/report.html"
+	@echo "make test      the tests (about a minute)"
+	@echo "make test-all  the tests, the slow ones included"
+	@echo "make check     ruff, mypy --strict, tests, generated documents up to date"
+	@echo "make bench     benchmarks: a table and benchmarks/results.json"
+	@echo "make docs      regenerate the generated documents and the picture"
+
+demo: $(STAMP)
+	$(BIN)/metricshuffle demo --output demo-output
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or not slow"
+
+check: lint types test docs-check
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python -m metricshuffle.cli.documents --write docs
+
+docs-check: $(STAMP)
+	$(BIN)/python -m metricshuffle.cli.documents --check docs
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks --output benchmarks/results.json
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("metricshuffle needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; install its venv module (on Debian: apt-get install python3-venv)."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
