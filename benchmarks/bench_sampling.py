@@ -1,40 +1,20 @@
 """How fast noise is drawn, on one core, beside OpenDP's discrete Laplace in the same run.
 
-    python benchmarks/bench_sampling.py --output sampling.json
+    python -m benchmarks sampling
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import time
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.measuring import draws_per_second, measurement
 from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
 from metricshuffle.noise.table import Table
 from metricshuffle.randomness import Randomness
-
-
-def draws_per_second(draw: Callable[[], object], count: int, repeats: int = 5) -> float:
-    """The best of several runs (the others were disturbed); the first call, which compiles, is not counted."""
-    draw()
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        draw()
-        best = min(best, time.perf_counter() - start)
-    return count / best
-
-
-def measurement(name: str, value: float, unit: str, target: float | None) -> dict[str, Any]:
-    """One row; target None means there is nothing to reach."""
-    return {"name": name, "value": value, "unit": unit, "target": target, "reached": None if target is None else value >= target}
 
 
 def opendp_discrete_laplace(rate: float, count: int) -> Callable[[], object]:
@@ -82,20 +62,3 @@ def measurements() -> list[dict[str, Any]]:
     # Not the same task: the table is cut off at +-160 and drawn in bulk, OpenDP's law is not cut off.
     rows.append(measurement("table (bounded law), rate 0.1 / OpenDP", fastest / theirs, "times", None))
     return rows
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, help="write the rows as JSON here")
-    arguments = parser.parse_args()
-    rows = measurements()
-    for row in rows:
-        goal = "" if row["target"] is None else f"  target {row['target']:.3g}: {'reached' if row['reached'] else 'MISSED'}"
-        print(f"{row['name']:<46} {row['value']:>12.4g} {row['unit']}{goal}")
-    if arguments.output:
-        record = {"benchmark": "sampling", "python": platform.python_version(), "machine": platform.machine(), "measurements": rows}
-        arguments.output.write_text(json.dumps(record, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

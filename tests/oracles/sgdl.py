@@ -69,8 +69,3 @@ def planar_delta(law: Sequence[mpf], epsilon: float, first: int, second: int) ->
             one, other = law[abs(z1)], factor * law[abs(z1 - first)]
             total += mpmath.fsum(value for f, g in here if (value := one * f - other * g) > 0)
         return total
-
-
-def epsilon_bracket(law: Sequence[mpf], epsilon: float, allowed: float, steps: int, relative: float) -> bool:
-    """Whether the smallest epsilon with delta <= allowed lies within `relative` of the one given."""
-    return delta(law, epsilon * (1 - relative), steps) > allowed >= delta(law, epsilon * (1 + relative), steps)

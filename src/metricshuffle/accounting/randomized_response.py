@@ -72,6 +72,8 @@ class RandomizedResponseProfile(PrivacyProfile):
     bits: int
     flip: float
     bound: str = "worst data set"
+    most_blocks: int = 600
+    """More blocks of data sets make the bound tighter and slower: k of them give away 1/k of the bits."""
     _laws: dict[tuple[int, int, int], _Pair] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,15 +147,15 @@ class RandomizedResponseProfile(PrivacyProfile):
         return high - low + 1 + steps
 
     def _blocks(self, steps: int, passes: int) -> int:
-        """How many blocks a fifth of a second allows; 16 give away 3% of the variance."""
-        return int(min(max(16.0, 1e8 / (self._cells(steps) * (30.0 + passes))), 600.0))
+        """How many blocks a third of a second allows; 16 give away 3% of the variance."""
+        return int(min(max(16.0, 2e8 / (self._cells(steps) * (30.0 + passes))), float(self.most_blocks)))
 
     def _pair(self, steps: int, first: int, last: int) -> _Pair:
         """The two counts when T0 = first ones and m - d - last zeros of the unchanged bits stay hidden."""
         key = (steps, first, last)
         if key in self._laws:
             return self._laws[key]
-        if self._laws and (next(iter(self._laws))[0] != steps or sum(len(pair.p) for pair in self._laws.values()) > REMEMBERED):
+        if self._laws and (next(iter(self._laws))[0] != steps or len(self._laws) * self._cells(steps) > REMEMBERED):
             self._laws.clear()
         pair = self._laws[key] = self._near(steps, first, last) if steps <= ONE_BY_ONE else self._far(steps, first, last)
         return pair

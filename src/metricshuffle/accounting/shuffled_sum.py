@@ -44,9 +44,7 @@ def shift_delta(law: SymmetricLaw, epsilon: float, steps: int) -> float:
     from metricshuffle.noise import _kernels
 
     if law.log_concave:
-        inside = _kernels.half_line_delta(
-            law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilon, steps
-        )
+        inside = _kernels.half_line_delta(law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilon, steps)
     else:
         inside = _kernels.positive_part_delta(law.log_mass, law.log_error, law.mass, epsilon, steps)
     total = inside + law.outside

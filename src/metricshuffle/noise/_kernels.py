@@ -194,9 +194,7 @@ def _half_line(
 
 
 @njit(cache=True)
-def half_line_delta(
-    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d: int
-) -> float:
+def half_line_delta(log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d: int) -> float:
     """Upper bound on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
 
     f(z)/f(z-d) is nonincreasing, so the sum is over z <= z*. Bisection ends with neighbours

@@ -29,9 +29,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 def too_many_cells(radius: float, remedy: str) -> NotCertified:
     """The one sentence for a law that is too wide to be held exactly."""
-    return NotCertified(
-        f"this noise law would need {radius:.3g} cells on each side, more than {LARGEST_RADIUS:.0e}; {remedy}"
-    )
+    return NotCertified(f"this noise law would need {radius:.3g} cells on each side, more than {LARGEST_RADIUS:.0e}; {remedy}")
 
 
 @dataclass(frozen=True, eq=False)

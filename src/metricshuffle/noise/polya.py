@@ -20,6 +20,8 @@ from metricshuffle.noise.law import LARGEST_RADIUS, UNIT_ROUNDOFF, Floats, Symme
 
 # Beyond this e^-rate is no longer a normal double (and the noise is 0 except once in 1e304 draws).
 LARGEST_RATE = 700.0
+# Values x = 1 - e^(-K(s)/b) of the tilts that Chernoff's bound is tried at.
+_TILT_GRID = np.concatenate([np.geomspace(1e-18, 0.5, 240), -np.expm1(-np.geomspace(0.7, 30.0, 80))])
 
 
 def _ratio(rate: float) -> float:
@@ -89,15 +91,12 @@ class Polya:
         K(s) = -b log(1 - x) with x = 4 p sinh^2(s/2) / (1-p)^2, which stays accurate for tiny s.
         """
         p, q = _ratio(self.rate), -math.expm1(-self.rate)
-        x = np.concatenate([np.geomspace(1e-18, 0.5, 240), -np.expm1(-np.geomspace(0.7, 30.0, 80))])
-        s = 2.0 * np.arcsinh(q * np.sqrt(x) / (2.0 * math.sqrt(p)))
-        return s * (1.0 - 1e-12), -float(self.shape) * np.log1p(-x) * (1.0 + 1e-12)
+        s = 2.0 * np.arcsinh(q * np.sqrt(_TILT_GRID) / (2.0 * math.sqrt(p)))
+        return s * (1.0 - 1e-12), -float(self.shape) * np.log1p(-_TILT_GRID) * (1.0 + 1e-12)
 
     def tail_radius(self, log_tail: float) -> float:
         """A radius with P(|Z| > radius) <= e^log_tail (Chernoff; any tilt is valid, the best of a grid is taken)."""
-        s, cumulant = self._tilts()
-        radius = (cumulant - log_tail + math.log(2.0)) / s
-        return float(np.min(radius)) * (1.0 + 1e-9) + 1.0
+        return _tail_radius(self, log_tail)
 
     def mass_beyond(self, radius: int) -> float:
         """Chernoff upper bound on P(|Z| > radius)."""
@@ -160,7 +159,7 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
     total = 2.0 * float(_kernels.tail_sums(relative)[0]) - 1.0
     # 1 = f(0) (1 + 2 sum f(m)/f(0)) + tail, so the error of log f(0) is the mass-weighted error of the ratios,
     # and that of `total` and of subtracting its logarithm.
-    weighted = 2.0 * float(np.dot(relative, np.expm1(log_error))) / total
+    weighted = 2.0 * float(np.sum(relative * np.expm1(log_error))) / total  # not np.dot, whose threads stall a busy machine
     scale_error = 1.01 * weighted + (16.0 + 4.0 * math.log(total)) * UNIT_ROUNDOFF - math.log1p(-min(outside, 0.5))
     if not scale_error < 0.1:
         raise NotCertified(
@@ -171,6 +170,13 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
         log_mass=log_mass - math.log(total), log_error=log_error + scale_error, outside=outside,
         log_concave=shape >= 1, cumulative_errors=True,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _tail_radius(noise: Polya, log_tail: float) -> float:
+    s, cumulant = noise._tilts()
+    radius = (cumulant - log_tail + math.log(2.0)) / s
+    return float(np.min(radius)) * (1.0 + 1e-9) + 1.0
 
 
 # A law holds 32 bytes a cell.

@@ -87,7 +87,7 @@ class PrivacyProfile(ABC):
             return ceiling
 
         def certified(epsilon: float) -> bool:
-            return self.delta(epsilon, distance) <= delta
+            return self.covers_at(epsilon, delta, distance)
 
         if certified(0.0):
             return 0.0

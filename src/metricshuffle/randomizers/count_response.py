@@ -17,6 +17,8 @@ from metricshuffle.randomness import Randomness
 
 # Flip probabilities are multiples of 2^-32, so that half a random word decides a bit exactly.
 FLIP_DENOMINATOR = 2**32
+# Data sets are covered in this many blocks: one per cent more noise than the worst data set needs, for a plan in seconds.
+PLANNING_BLOCKS = 40
 
 
 class CountResponse(Declared):
@@ -61,7 +63,7 @@ class CountResponse(Declared):
 
     def summed_profile(self, honest: int) -> PrivacyProfile:
         """What the number of ones among honest people's bits hides, over every data set."""
-        return RandomizedResponseProfile(bits=honest * self.span, flip=self.flip)
+        return RandomizedResponseProfile(bits=honest * self.span, flip=self.flip, most_blocks=PLANNING_BLOCKS)
 
     def local_profile(self) -> PrivacyProfile:
         """What one report (a count) hides from everybody."""

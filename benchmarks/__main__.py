@@ -1,0 +1,32 @@
+"""Run the benchmarks and print one table: `python -m benchmarks [sampling accounting release] [--output results.json]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from importlib import import_module
+from pathlib import Path
+
+SUBJECTS = ("sampling", "accounting", "release")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("subjects", nargs="*", choices=[*SUBJECTS, []], help="which benchmarks (all if none is named)")
+    parser.add_argument("--output", type=Path, help="write the rows as JSON here")
+    arguments = parser.parse_args()
+    record: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
+    for subject in arguments.subjects or SUBJECTS:
+        rows = import_module(f"benchmarks.bench_{subject}").measurements()
+        record[subject] = rows
+        print(f"\n{subject}")
+        for row in rows:
+            goal = "" if row["target"] is None else f"  target {row['target']:.3g}: {'reached' if row['reached'] else 'MISSED'}"
+            print(f"  {row['name']:<58} {row['value']:>12.4g} {row['unit']}{goal}", flush=True)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""How a row of the table is measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def seconds(job: Callable[[], object], repeats: int = 5, warm: bool = True) -> float:
+    """The best of several runs (the others were disturbed); a first call, which may compile, is not counted."""
+    if warm:
+        job()
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        job()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def draws_per_second(draw: Callable[[], object], count: int, repeats: int = 5) -> float:
+    return count / seconds(draw, repeats)
+
+
+def measurement(name: str, value: float, unit: str, target: float | None, *, at_most: bool = False) -> dict[str, Any]:
+    """One row; target None means there is nothing to reach."""
+    reached = None if target is None else (value <= target if at_most else value >= target)
+    return {"name": name, "value": value, "unit": unit, "target": target, "reached": reached}

@@ -1,0 +1,77 @@
+"""Invented people for the demo: what they ate and where they live. Nobody real, and the same on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.planning.simulate import uniforms
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Grid, Integers
+
+Floats = NDArray[np.float64]
+Cells = NDArray[np.int64]
+
+SNACKS = Integers(0, 1000, "kcal")
+CITY = Grid(60, 40, 100, "m")
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Where a share of the people live: a centre and a spread in metres."""
+
+    name: str
+    x: float
+    y: float
+    spread: float
+    share: float
+
+
+NEIGHBOURHOODS = (
+    Neighbourhood("Old Town", 2300.0, 2950.0, 330.0, 0.34),
+    Neighbourhood("Harbour", 4550.0, 3050.0, 380.0, 0.26),
+    Neighbourhood("Campus", 1150.0, 1050.0, 300.0, 0.18),
+    Neighbourhood("Southfield", 3700.0, 850.0, 420.0, 0.22),
+)
+BANK = 170.0
+"""Nobody lives within so many metres of the middle of the river."""
+
+
+def river(x: Floats) -> Floats:
+    """The middle of the river, in metres from the southern edge."""
+    return 1950.0 + 330.0 * np.sin(x / 1050.0 + 0.6) + 0.05 * x
+
+
+def snacks(people: int) -> Cells:
+    """Energy of yesterday's snacks: some ate none, most a little, a few a lot."""
+    source = Randomness.seeded("demo snacks")
+    ate = uniforms(people, source) > 0.12
+    energy = 230.0 * np.exp(0.62 * _normals(people, source))
+    return np.clip(np.rint(np.where(ate, energy, 0.0)), SNACKS.low, SNACKS.high).astype(np.int64)
+
+
+def homes(people: int) -> Floats:
+    """(x, y) in metres of people in a few neighbourhoods on both banks of a river."""
+    source = Randomness.seeded("demo city")
+    edges = np.cumsum([place.share for place in NEIGHBOURHOODS])
+    chosen = np.minimum(np.searchsorted(edges, uniforms(people, source), side="right"), len(NEIGHBOURHOODS) - 1)
+    table = np.array([(place.x, place.y, place.spread) for place in NEIGHBOURHOODS])[chosen]
+    x = np.clip(table[:, 0] + 1.15 * table[:, 2] * _normals(people, source), 0.0, CITY.width * CITY.cell)
+    y = table[:, 1] + 0.85 * table[:, 2] * _normals(people, source)
+    middle, north = river(x), table[:, 1] > river(table[:, 0])
+    y = np.where(north, np.maximum(y, middle + BANK), np.minimum(y, middle - BANK))
+    return np.column_stack([x, np.clip(y, 0.0, CITY.height * CITY.cell)])
+
+
+def jittered(cells: Cells) -> Floats:
+    """Points for a map, spread evenly within their cells, because cells are all a report is about."""
+    spread = uniforms(2 * len(cells), Randomness.seeded("demo map")).reshape(-1, 2)
+    return (cells + spread) * CITY.cell
+
+
+def _normals(count: int, source: Randomness) -> Floats:
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(uniforms(count, source)))
