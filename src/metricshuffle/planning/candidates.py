@@ -153,6 +153,8 @@ def all_candidates(
     if "unary" in wanted:
         jobs.append(("randomized-response-shuffle", "unary", lambda: randomized_response(setting)))
     for name, encoding, job in jobs:
+        if setting.protocols is not None and name not in setting.protocols:
+            continue
         if progress is not None:
             progress(f"{name} ({encoding})")
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self, get_args
 
 from pydantic import ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
+from metricshuffle.protocols.sums import ProtocolName
 from metricshuffle.randomness import Randomness
 
 PLAN_FORMAT = "metricshuffle-plan/1"
@@ -161,12 +162,13 @@ def plan(
     query: Query, target: Target, users: int, honest: int | float | str | None = None, *, rounds: int = 1,
     encoding: EncodingChoice = "auto", padding: Literal["clamp", "bounded"] = "clamp", granularity: float = 1.0,
     transport: ShareTransport = "shuffler", trusted: Trusted = "shuffler", max_local_epsilon: float | None = None,
-    max_bits: int | None = None, progress: Callable[[str], None] | None = None,
+    max_bits: int | None = None, protocols: Sequence[str] | None = None, progress: Callable[[str], None] | None = None,
 ) -> Plan:  # fmt: skip
-    """Calibrate every applicable protocol and choose the least expected error among those that need no more trust than allowed."""
+    """Calibrate every applicable protocol (or only `protocols`); choose the least expected error for the trust that is allowed."""
     setting = checked_setting(
         query, target, users, honest, rounds=rounds, encoding=encoding, padding=padding, granularity=granularity,
         transport=transport, trusted=trusted, max_local_epsilon=max_local_epsilon, max_bits=max_bits,
+        protocols=None if protocols is None else tuple(protocols),
     )  # fmt: skip
     found: list[Candidate] = []
     missing: list[NotOffered] = []
@@ -203,6 +205,9 @@ def checked_setting(query: Query, target: Target, users: int, honest: int | floa
             f"distance {plain(target.distance)} is less than one step ({plain(setting.step)} {query.unit}); "
             f"values closer than a step are the same value, so nothing would be promised."
         )
+    unknown = set(setting.protocols or ()) - set(get_args(ProtocolName))
+    if unknown:
+        raise InputError(f"there is no protocol {sorted(unknown)[0]!r}; choose among {', '.join(get_args(ProtocolName))}.")
     if setting.max_bits is not None and setting.max_bits < 1:
         raise InputError(f"max_bits must be >= 1, got {setting.max_bits}.")
     if setting.max_local_epsilon is not None and not setting.max_local_epsilon > 0:

@@ -37,6 +37,8 @@ class Setting:
     trusted: Trusted = "shuffler"
     max_local_epsilon: float | None = None
     max_bits: int | None = None
+    protocols: tuple[str, ...] | None = None
+    """Only these protocols are calibrated (all if None)."""
 
     @property
     def grain(self) -> int:

@@ -123,4 +123,5 @@ class Guarantee(BaseModel):
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
         probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
-        return f"Hidden at epsilon {plain(rounded_up(self.epsilon, 4))}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."
+        epsilon = plain(rounded_up(self.epsilon, 4))
+        return f"Hidden at epsilon {epsilon}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."
