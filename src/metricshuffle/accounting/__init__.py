@@ -1,0 +1,1 @@
+"""Theorems: numbers in, certified numbers out. Profiles here are upper bounds."""

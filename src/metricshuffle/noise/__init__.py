@@ -1,0 +1,1 @@
+"""Integer noise: exact laws with certificates, and exact samplers on a CSPRNG."""
