@@ -14,6 +14,7 @@ Every message is a sentence: what is wrong, where, and what to do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
@@ -27,7 +28,21 @@ class InputError(MetricShuffleError, ValueError):
 
 
 class DomainError(InputError):
-    """A value lies outside the declared space."""
+    """A value lies outside the declared space; `where` tells which rows, if a whole column was looked at."""
+
+    where: WrongRows | None = None
+
+
+@dataclass(frozen=True)
+class WrongRows:
+    """Which rows of a column are wrong: how many, the first (counting from 0), and what is wrong with it."""
+
+    count: int
+    first: int
+    inside: str
+    reason: str
+    can_clamp: bool
+    """The first one is a finite number outside, which clamping would move."""
 
 
 class PlanError(InputError):

@@ -26,7 +26,9 @@ def by_hand(rate: float, delta: float, distance: float) -> float:
     return best
 
 
-@pytest.mark.parametrize(("rate", "delta", "distance"), [(0.1, 1e-4, 1000.0), (0.02, 0.01, 300.0), (0.5, 0.2, 7.0), (0.1, 0.0, 25.0), (0.3, 0.0, 1.0)])
+@pytest.mark.parametrize(
+    ("rate", "delta", "distance"), [(0.1, 1e-4, 1000.0), (0.02, 0.01, 300.0), (0.5, 0.2, 7.0), (0.1, 0.0, 25.0), (0.3, 0.0, 1.0)]
+)
 def test_is_the_statement(rate: float, delta: float, distance: float) -> None:
     assert packing_bound(rate, delta, distance) == pytest.approx(by_hand(rate, delta, distance), rel=1e-10, abs=1e-12)
     assert packing_bound(rate, delta, distance) <= by_hand(rate, delta, distance)
@@ -60,7 +62,7 @@ def test_geometric_noise_is_not_below_it(rate: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "distance", "delta", "users"), [(1.0, 10, 1e-6, 100), (3.0, 30, 1e-2, 30), (20.0, 40, 0.2, 20)])
 def test_nothing_calibrated_beats_it(epsilon: float, distance: int, delta: float, users: int) -> None:
-    setting = Setting(Sum(Integers(0, 200)), Target(epsilon, delta, distance), users, users)
+    setting = Setting(Sum(domain=Integers(0, 200)), Target(epsilon, delta, distance), users, users)
     bound = packing_bound(epsilon / distance, delta, min(distance, users * 200 / 2))
     found = [central(setting), local(setting)]
     found += [build(setting, shape) for build in (shuffled_modular, shuffled_unary) for shape in (1, users)]
@@ -73,6 +75,6 @@ def test_nothing_calibrated_beats_it(epsilon: float, distance: int, delta: float
 @pytest.mark.parametrize("distance", [2, 10, 100])
 def test_nothing_calibrated_beats_it_with_randomized_response(distance: int) -> None:
     for users in (30, 100):
-        setting = Setting(Sum(Integers(0, 1000)), Target(0.1 * distance, 1e-4, distance), users, users)
+        setting = Setting(Sum(domain=Integers(0, 1000)), Target(0.1 * distance, 1e-4, distance), users, users)
         found = [randomized_response(setting), *(shuffled_unary(setting, shape) for shape in (1, 5, users))]
         assert min(one.expected_error for one in found) >= packing_bound(0.1, 1e-4, distance)

@@ -10,14 +10,16 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metricshuffle.cli.report_numbers import EpsilonCurves, ErrorCurve, FrontierPoint
 from metricshuffle.errors import require
-from metricshuffle.planning import Plan
-from metricshuffle.planning.explain import name_of
+from metricshuffle.planning import Plan, Release
 from metricshuffle.privacy.guarantee import plain
+from metricshuffle.spaces import Grid
 
 Spec = dict[str, Any]
+Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette, told apart with every kind of colour vision; the style sheet knows each of these by value.
 INK, MUTED, GRID = "#1b2330", "#5a6473", "#e2e6ec"
@@ -57,7 +59,7 @@ def line(points: Sequence[tuple[float, float]], colour: str, dash: Sequence[int]
     mark: Spec = {"type": "line", "color": colour, "strokeWidth": width, "clip": True}
     if dash:
         mark |= {"strokeDash": list(dash), "strokeCap": "butt"}
-    return {"data": rows(points), "mark": mark, "encoding": {"x": x(), "y": y(), "order": {"field": "x"}}}
+    return {"data": rows(points), "mark": mark, "encoding": {"x": x(), "y": y(), "order": {"field": "i"}}}
 
 
 def note(at: tuple[float, float], words: str | list[str], colour: str, **mark: Any) -> Spec:
@@ -67,7 +69,7 @@ def note(at: tuple[float, float], words: str | list[str], colour: str, **mark: A
 
 
 def rows(points: Sequence[tuple[float, float]]) -> Spec:
-    return {"values": [{"x": a, "y": b} for a, b in points]}
+    return {"values": [{"x": a, "y": b, "i": index} for index, (a, b) in enumerate(points)]}
 
 
 def x(**more: Any) -> Spec:
@@ -96,16 +98,22 @@ def epsilon_panel(curves: EpsilonCurves, reach: float, top: float, unit: str, *,
     ]
     if promise is not None:
         layers.append(line([(0.0, 0.0), promise], INK, (1, 0), width=1.5))
-        layers.append({
-            "data": rows([promise]), "mark": {"type": "point", "filled": True, "size": 46, "color": INK, "opacity": 1},
-            "encoding": {"x": x(), "y": y()},
-        })  # fmt: skip
+        layers.append(dots([promise], INK, 46))
     named = f"distance ({unit})" if unit else "distance"
     base = {
         "x": x(title=named, scale={"domain": [0, reach], "nice": False}, axis={"tickCount": 5, "grid": False, "format": ",d"}),
         "y": y(title="total epsilon", scale={"domain": [0, top], "nice": False}, axis={"tickCount": 5}),
     }
-    return {"title": title, "width": width, "height": height, "layer": layers, "encoding": base}
+    return panel(title, layers, base, width, height)
+
+
+def panel(title: str, layers: list[Spec], encoding: Spec, width: int, height: int) -> Spec:
+    """A chart whose title sits at the same height whatever its axes are."""
+    heading = {
+        "data": rows([(0.0, 0.0)]), "mark": {"type": "text", "text": title, "align": "left", "fontWeight": "bold", "fontSize": 13, "color": INK},
+        "encoding": {"x": {"value": 0}, "y": {"value": -18}},
+    }  # fmt: skip
+    return {"width": width, "height": height, "layer": [*([heading] if title else []), *layers], "encoding": encoding}
 
 
 def epsilon_chart(curves: EpsilonCurves, plan: Plan) -> Spec:
@@ -129,96 +137,135 @@ def curves_near(curves: EpsilonCurves, reach: float) -> EpsilonCurves:
 def claim_chart(curves: EpsilonCurves, width: int = 560, height: int = 330, unit: str = "") -> Spec:
     """One panel with its labels on the lines: the story of a claim that is false far away."""
     reach, end = float(curves.reach), curves.exact[-1]
-    panel = epsilon_panel(curves, reach, 1.03 * curves.alone(reach), unit, title="", width=width, height=height)
-    panel.pop("title")
+    chart = epsilon_panel(curves, reach, 1.03 * curves.alone(reach), unit, title="", width=width, height=height)
     beside = {"dx": 10}
-    panel["layer"] += [
+    chart["layer"] += [
         note((reach, curves.alone(reach)), ["One report alone", f"\u03b5 = {plain(curves.alone(reach))}"], MUTED, lineBreak="\n", **beside),
         note((reach, end), ["Exact, shuffled", f"\u03b5 = {end:.0f}"], BLUE, fontWeight="bold", **beside),
         note((reach, curves.claimed(reach)), ["Published claim", f"\u03b5 = {curves.claimed(reach):.0f}"], VERMILLION, fontWeight="bold", **beside),
     ]
     if curves.false_from is not None:
-        panel["layer"].append(note((0.62 * reach, 0.5 * (curves.claimed(0.62 * reach) + float(np.interp(0.62 * reach, curves.distances, curves.exact)))),
+        chart["layer"].append(note((0.62 * reach, 0.5 * (curves.claimed(0.62 * reach) + float(np.interp(0.62 * reach, curves.distances, curves.exact)))),
                                    [f"false beyond a move of {curves.false_from - 1}"], VERMILLION, align="center"))  # fmt: skip
-    return panel
+    return chart
 
 
 def error_chart(curves: Sequence[ErrorCurve], plan: Plan) -> Spec:
     """Expected error against users, both on logarithmic axes."""
-    unit = plan.query.unit
-    layers = [
-        line(list(zip(map(float, curve.users), curve.errors, strict=True)), PROTOCOL_COLOURS[curve.protocol], DASHES.get(curve.protocol))
-        for curve in curves
-    ]
+    layers: list[Spec] = []
+    for curve in curves:
+        colour, points = PROTOCOL_COLOURS[curve.protocol], list(zip(map(float, curve.users), curve.errors, strict=True))
+        below = curve.protocol == "geometric-central"
+        layers.append(line(points, colour, DASHES.get(curve.protocol)))
+        layers.append(note(points[-1], curve.protocol, colour, dx=10, dy=10 if below else (-6 if curve.protocol == "polya-shuffle" else 0)))
     seen: set[str] = set()
     for one in plan.candidates:
-        if one.protocol in seen or (one.protocol == "polya-shuffle" and one.shape != 1):
-            continue
-        seen.add(one.protocol)
-        layers.append({
-            "data": rows([(float(plan.users), one.expected_error)]),
-            "mark": {"type": "point", "filled": True, "size": 62, "color": PROTOCOL_COLOURS[one.protocol], "opacity": 1},
-            "encoding": {"x": x(), "y": y()},
-        })  # fmt: skip
-    errors = [error for curve in curves for error in curve.errors]
-    reach = [curves[0].users[0], curves[0].users[-1]]
-    named = f"expected error ({unit})" if unit else "expected error"
+        if one.protocol not in seen and (one.protocol != "polya-shuffle" or one.shape == 1):
+            seen.add(one.protocol)
+            layers.append(dots([(float(plan.users), one.expected_error)], PROTOCOL_COLOURS[one.protocol], 62))
+            if one.protocol == "randomized-response-shuffle":
+                layers.append(note((float(plan.users), one.expected_error), one.protocol, PROTOCOL_COLOURS[one.protocol], dx=10, dy=-10))
+    errors, reach = [error for curve in curves for error in curve.errors], (curves[0].users[0], curves[0].users[-1])
     base = {
-        "x": x(title="people who report", scale={"type": "log", "domain": reach, "nice": False},
-               axis={"values": powers(*reach), "format": ",d", "grid": False}),
-        "y": y(title=named, scale={"type": "log", "domain": [0.8 * min(errors), 1.4 * max(errors)], "nice": False},
-               axis={"values": powers(min(errors), max(errors)), "labelExpr": "datum.value < 1 ? format(datum.value, '~r') : format(datum.value, ',d')"}),
+        "x": x(title="people who report", scale=log_scale(*reach), axis={"values": powers(*reach), "format": ",d", "grid": False}),
+        "y": y(title=with_unit("expected error", plan), scale=log_scale(0.45 * min(errors), 1.4 * max(errors)),
+               axis={"values": powers(min(errors), max(errors)), "format": "~r"}),
     }  # fmt: skip
-    return {"width": 780, "height": 320, "layer": layers, "encoding": base}
+    return panel("", layers, base, 640, 320)
+
+
+def frontier_chart(points: Sequence[FrontierPoint], plan: Plan) -> Spec:
+    """Expected error against the epsilon of one report, at the target's distance and at one step; labels say the total shape."""
+    local = next((one for one in plan.candidates if one.protocol == "geometric-local"), None)
+    far, near = [(point.local_epsilon, point.error) for point in points], [(point.local_epsilon_per_step, point.error) for point in points]
+    first, last = f"B = {points[0].shape}, polya-shuffle", f"B = {points[-1].shape:,}, geometric-shuffle"
+    layers: list[Spec] = [
+        line(near, BLUE, (5, 3), width=1.75), dots(near, BLUE, 40), line(far, GREEN), dots(far, GREEN, 54),
+        note(far[0], first, GREEN, dx=-14, dy=10, align="right"), note(far[-1], last, GREEN, dx=10, dy=-14),
+        note(near[-1], f"B = {points[-1].shape:,}", BLUE, dx=12, dy=-10), note(near[0], f"B = {points[0].shape}", BLUE, dx=-12, dy=10, align="right"),
+        dots([(plan.choice.local_epsilon, plan.choice.expected_error)], VERMILLION, 260, filled=False, strokeWidth=2),
+    ]  # fmt: skip
+    errors = [point.error for point in points]
+    if local is not None:
+        errors.append(local.expected_error)
+        layers += [dots([(local.local_epsilon, local.expected_error)], MUTED, 70), note((local.local_epsilon, local.expected_error), "geometric-local, trusts nobody", MUTED, dx=12)]
+    low, high = 0.6 * min(errors), 1.6 * max(errors)
+    base = {
+        "x": x(title="epsilon of one report, if the shuffler colludes", scale={"domain": [0, 1.08 * far[0][0]], "nice": False}, axis={"tickCount": 7, "grid": False}),
+        "y": y(title=with_unit("expected error", plan), scale=log_scale(low, high), axis={"values": ticks(low, high), "format": "~r"}),
+    }  # fmt: skip
+    return panel("", layers, base, 790, 320)
+
+
+def map_chart(points: Floats, river: Floats, places: Sequence[tuple[str, float, float]], truth: tuple[float, float], release: Release) -> Spec:
+    """The people with both centroids, and beside it the few metres around them."""
+    grid = release.query.domain
+    assert isinstance(grid, Grid)  # noqa: S101 - a centroid is over a grid
+    across, up = grid.width * grid.cell, grid.height * grid.cell
+    estimate, box = pair(release.value), release.interval_95
+    (left, right), (bottom, top) = (pair(side) for side in box)  # type: ignore[union-attr]
+    holes = [part for place in points for part in ({"x": round(float(place[0]), 1), "y": round(float(place[1]), 1)}, {"x": None, "y": None})]
+    people = {
+        "data": {"values": [{**one, "i": index} for index, one in enumerate(holes)]},
+        # one path of dots instead of thousands of marks: a line of single points with round caps
+        "mark": {"type": "line", "color": BLUE, "opacity": 0.4, "strokeWidth": 2.8, "invalid": "break-paths-show-path-domains"},
+        "encoding": {"x": x(), "y": y(), "order": {"field": "i"}},
+    }  # fmt: skip
+    both = [dots([truth], INK, 150, shape="cross"), dots([estimate], VERMILLION, 170, filled=False, strokeWidth=2.25)]
+    names = [note((place[1], place[2]), place[0], INK, align="center", fontSize=12, fontStyle="italic") for place in places]
+    whole = panel(
+        "The city", [line([(float(a), float(b)) for a, b in river], WATER, width=15.0), people, *names, *both,
+                     note(estimate, "both centroids", INK, dx=14, fontWeight="bold")],
+        metres("x", 0.0, across, "east", grid) | metres("y", 0.0, up, "north", grid), 480, round(480 * up / across),
+    )  # fmt: skip
+    half = 1.35 * max(right - left, top - bottom, 2.0 * abs(truth[0] - estimate[0]), 2.0 * abs(truth[1] - estimate[1])) / 2.0
+    side = 2.0 * half
+    interval = {
+        "data": {"values": [{"x": left, "x2": right, "y": bottom, "y2": top}]}, "mark": {"type": "rect", "color": VERMILLION, "opacity": 0.14},
+        "encoding": {"x": x(), "x2": {"field": "x2"}, "y": y(), "y2": {"field": "y2"}},
+    }  # fmt: skip
+    lower = estimate[1] < truth[1]
+    zoom = panel(
+        f"{plain(round(side, 1))} {grid.unit} around them",
+        [interval, *both, note(truth, "true", INK, dx=12, dy=-10 if lower else 10), note(estimate, "private", VERMILLION, dx=12, dy=10 if lower else -10),
+         note((left, top), "95 % interval", VERMILLION, dx=6, dy=10, fontSize=11)],
+        metres("x", estimate[0] - half, estimate[0] + half, "east", grid) | metres("y", estimate[1] - half, estimate[1] + half, "", grid), 250, 250,
+    )  # fmt: skip
+    return {"hconcat": [whole, zoom]}
+
+
+def metres(axis: str, low: float, high: float, named: str, grid: Grid) -> Spec:
+    title = f"{named} ({grid.unit})" if named and grid.unit else named or None
+    narrow = high - low < 20.0
+    return {axis: {"field": axis, "type": "quantitative", "title": title, "scale": {"domain": [low, high], "nice": False, "zero": False},
+                   "axis": {"tickCount": 4 if narrow else 6, "format": ",.1f" if narrow else ",d", "grid": narrow}}}  # fmt: skip
+
+
+def pair(value: object) -> tuple[float, float]:
+    """Two numbers, where a release of a plane has them."""
+    first, second = value  # type: ignore[misc]
+    return float(first), float(second)
+
+
+def with_unit(words: str, plan: Plan) -> str:
+    return f"{words} ({plan.query.unit})" if plan.query.unit else words
+
+
+def log_scale(low: float, high: float) -> Spec:
+    return {"type": "log", "domain": [low, high], "nice": False}
 
 
 def powers(low: float, high: float) -> list[float]:
     """The powers of ten within a range."""
-    first, last = int(np.ceil(np.log10(low) - 1e-9)), int(np.floor(np.log10(high) + 1e-9))
-    return [float(f"1e{power}") for power in range(first, last + 1)]
-
-
-def frontier_chart(points: Sequence[FrontierPoint], plan: Plan) -> Spec:
-    """Expected error against the epsilon of one report; a label says the total shape."""
-    family = [(point.local_epsilon, point.error) for point in points]
-    ends = [points[0], points[-1]]
-    layers: list[Spec] = [
-        line(family, GREEN, width=2.0),
-        dots(family, GREEN, 54),
-        note(family[0], [f"polya-shuffle: B = {ends[0].shape}"], INK, dx=-12, dy=12, align="right"),
-        note(family[-1], [f"geometric-shuffle: B = {ends[1].shape:,}"], INK, dx=10, dy=-14, align="left"),
-    ]
-    for point in points[1:-1:2]:
-        if point.local_epsilon > 1.06 * points[-1].local_epsilon:
-            layers.append(note((point.local_epsilon, point.error), f"{point.shape}", MUTED, dx=8, dy=-8, fontSize=11))
-    for one in plan.candidates:
-        if one.protocol == "geometric-local":
-            layers += [dots([(one.local_epsilon, one.expected_error)], MUTED, 70), note((one.local_epsilon, one.expected_error), ["geometric-local: trusts nobody"], INK, dx=12)]
-    chosen = plan.choice
-    layers.append({
-        "data": rows([(chosen.local_epsilon, chosen.expected_error)]),
-        "mark": {"type": "point", "filled": False, "size": 260, "color": VERMILLION, "strokeWidth": 2, "opacity": 1}, "encoding": {"x": x(), "y": y()},
-    })  # fmt: skip
-    errors = [error for _, error in family] + [one.expected_error for one in plan.candidates if one.protocol == "geometric-local"]
-    unit, far = plan.query.unit, f"{plain(plan.target.distance)} {plan.query.unit}".strip()
-    base = {
-        "x": x(title=f"epsilon of one report at {far}, if the shuffler colludes", scale={"domain": [0, 1.08 * max(e for e, _ in family)], "nice": False}, axis={"tickCount": 7, "grid": False}),
-        "y": y(title=f"expected error ({unit})" if unit else "expected error", scale={"type": "log", "domain": [0.6 * min(errors), 1.6 * max(errors)], "nice": False},
-               axis={"values": ticks(0.6 * min(errors), 1.6 * max(errors)), "format": "~r"}),
-    }  # fmt: skip
-    return {"width": 780, "height": 320, "layer": layers, "encoding": base}
+    return [value for value in ticks(low, high) if f"{value:e}".startswith("1.0")]
 
 
 def ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times the powers of ten within a range."""
-    found = [float(f"{digit}e{power}") for power in range(-8, 9) for digit in (1, 2, 5)]
-    return [value for value in found if low <= value <= high]
+    found = [float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5)]
+    return [value for value in found if low * (1.0 - 1e-9) <= value <= high * (1.0 + 1e-9)]
 
 
 def dots(points: Sequence[tuple[float, float]], colour: str, size: int, **mark: Any) -> Spec:
     style = {"type": "point", "filled": True, "size": size, "color": colour, "opacity": 1, **mark}
     return {"data": rows(points), "mark": style, "encoding": {"x": x(), "y": y()}}
-
-
-def chosen_label(plan: Plan) -> str:
-    return name_of(plan.choice)

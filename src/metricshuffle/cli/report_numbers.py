@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -106,6 +105,8 @@ class FrontierPoint:
     rate: float
     error: float
     local_epsilon: float
+    """Of one report at the target's distance."""
+    local_epsilon_per_step: float
 
 
 def frontier(plan: Plan, points: int = 10) -> list[FrontierPoint]:
@@ -117,8 +118,8 @@ def frontier(plan: Plan, points: int = 10) -> list[FrontierPoint]:
         rate = noise_rate(setting, shape)
         share = Fraction(shape, plan.honest)
         error = Polya(share * plan.users, rate).law(UTILITY_LOG_TAIL).mean_absolute() * scale
-        local = AdditiveNoise(Polya(share, rate)).epsilon(0.0, plan.target.distance / setting.step)
-        found.append(FrontierPoint(shape, rate, error, local))
+        report = AdditiveNoise(Polya(share, rate))
+        found.append(FrontierPoint(shape, rate, error, report.pure(plan.target.distance / setting.step), report.pure(1)))
     return found
 
 
@@ -131,7 +132,3 @@ def noise_rate(setting: Setting, shape: int) -> float:
         lambda rate: setting.noise_profile(Polya(Fraction(shape), rate)), setting.promise, start=pure, relative=CHART_PRECISION
     )
 
-
-def odds(epsilon: float) -> float:
-    """How much anybody's odds between two inputs can shift."""
-    return math.exp(epsilon) if epsilon < 700.0 else math.inf

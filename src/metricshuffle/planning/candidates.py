@@ -165,6 +165,8 @@ def all_candidates(
 
 def shapes(setting: Setting) -> list[int]:
     """Total shapes B to offer: 1 (Polya), two in between, honest (geometric), and the one that meets a cap on local epsilon."""
+    if setting.shapes is not None:
+        return sorted(setting.shapes)
     found = {1, setting.honest}
     if setting.honest >= 27 and setting.target.delta > 0.0:
         found |= {round(setting.honest ** (1.0 / 3.0)), round(setting.honest ** (2.0 / 3.0))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self, get_args
 
 from pydantic import ValidationError, model_validator
@@ -78,17 +78,17 @@ class Plan(Declared):
         steps = self.query.steps(values, self.granularity, clamp=clamp)
         return Reports(self.digest, self.choice.mechanism.records(steps, source), source.unsafe_seeded)
 
-    def shuffle(self, reports: Reports, randomness: Randomness | None = None) -> Shuffled:
-        """Shuffler (aggregator, curator): what the analyst may see; refuses a batch below the plan's minimum."""
-        if not isinstance(reports, Reports):
+    def shuffle(self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None) -> Shuffled:
+        """Shuffler (aggregator, curator): what the analyst may see; refuses a batch below the plan's minimum.
+
+        Reports may come in parts; counts and sums are added up as they come, so memory stays bounded for those.
+        """
+        if not isinstance(reports, Reports | Iterable):
             raise InputError(f"shuffle needs Reports, got {type(reports).__name__}.")
-        if reports.plan != self.digest:
-            raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
-        self.check_batch(len(reports))
         source = Randomness.system() if randomness is None else randomness
-        return self.choice.mechanism.shuffled(
-            self.digest, reports.records, source, unsafe_seeded=reports.unsafe_seeded or source.unsafe_seeded
-        )
+        shuffled = self.choice.mechanism.shuffled(self.digest, [reports] if isinstance(reports, Reports) else reports, source)
+        self.check_batch(shuffled.reports)
+        return shuffled
 
     def check_batch(self, reports: int) -> None:
         """Raise unless the guarantee and the encoding cover a batch of that size."""
@@ -170,6 +170,11 @@ def plan(
         transport=transport, trusted=trusted, max_local_epsilon=max_local_epsilon, max_bits=max_bits,
         protocols=None if protocols is None else tuple(protocols),
     )  # fmt: skip
+    return planned(setting, progress)
+
+
+def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> Plan:
+    """The plan for a checked setting."""
     found: list[Candidate] = []
     missing: list[NotOffered] = []
     for outcome in all_candidates(setting, progress):
@@ -180,8 +185,8 @@ def plan(
     found.sort(key=lambda one: (one.baseline, one.expected_error))
     chosen = choose(setting, found, missing)
     return Plan(
-        query=query, target=target, users=setting.users, honest=setting.honest, rounds=rounds, granularity=granularity,
-        trusted=trusted, chosen=chosen, candidates=tuple(found), not_offered=tuple(missing),
+        query=setting.query, target=setting.target, users=setting.users, honest=setting.honest, rounds=setting.rounds,
+        granularity=setting.granularity, trusted=setting.trusted, chosen=chosen, candidates=tuple(found), not_offered=tuple(missing),
     )  # fmt: skip
 
 

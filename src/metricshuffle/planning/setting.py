@@ -39,6 +39,8 @@ class Setting:
     max_bits: int | None = None
     protocols: tuple[str, ...] | None = None
     """Only these protocols are calibrated (all if None)."""
+    shapes: tuple[int, ...] | None = None
+    """Only these total shapes of shuffled noise are calibrated (a few between 1 and honest if None)."""
 
     @property
     def grain(self) -> int:

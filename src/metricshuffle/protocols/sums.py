@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from metricshuffle.declared import Declared
 from metricshuffle.encodings import Modular, Transport, Unary
 from metricshuffle.errors import PlanError
 from metricshuffle.noise.sampling import sample_polya
-from metricshuffle.protocols.base import Shuffled
+from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
@@ -60,24 +61,40 @@ class SumProtocol(Declared):
                 columns.append(encoding.shares(reports, randomness))
         return np.concatenate(columns, axis=1)
 
-    def shuffled(self, plan: str, records: NDArray[Any], randomness: Randomness, *, unsafe_seeded: bool = False) -> Shuffled:
-        """Shuffler: forget who sent what. Counts become a number of ones, residues a sorted multiset."""
+    def shuffled(self, plan: str, batches: Iterable[Reports], randomness: Randomness) -> Shuffled:
+        """Shuffler: forget who sent what. Counts become a number of ones, residues a sorted multiset or their sum."""
         width = self.messages if self.modulus is not None else 1
-        if records.ndim != 2 or records.shape[1] != width * len(self.randomizers):
-            raise PlanError(f"a record of this plan has {width * len(self.randomizers)} numbers, got an array of shape {records.shape}.")
+        sums = [0] * len(self.randomizers)
+        kept: list[list[NDArray[np.uint64]]] = [[] for _ in self.randomizers]
+        reports, unsafe_seeded = 0, randomness.unsafe_seeded
+        for batch in batches:
+            records = batch.records
+            if batch.plan != plan:
+                raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
+            if records.ndim != 2 or records.shape[1] != width * len(self.randomizers):
+                raise PlanError(f"a record of this plan has {width * len(self.randomizers)} numbers, got an array of shape {records.shape}.")
+            reports, unsafe_seeded = reports + len(records), unsafe_seeded or batch.unsafe_seeded
+            for axis, encoding in enumerate(self.encodings):
+                mine = records[:, axis * width : (axis + 1) * width]
+                if isinstance(encoding, Unary):
+                    sums[axis] += encoding.shuffled_counts(mine[:, 0]).ones
+                elif self.transport in ("aggregator", "curator"):
+                    sums[axis] += encoding.total(mine)
+                else:
+                    kept[axis].append(mine)
         axes: list[int | NDArray[np.uint64]] = []
         for axis, encoding in enumerate(self.encodings):
-            mine = records[:, axis * width : (axis + 1) * width]
             if isinstance(encoding, Unary):
-                axes.append(encoding.shuffled_counts(mine[:, 0]).ones)
+                axes.append(sums[axis])
             elif self.transport in ("aggregator", "curator"):
-                axes.append(self._published_total(axis, encoding, mine, randomness))
+                axes.append(self._published_total(axis, encoding, sums[axis], randomness))
             else:
-                axes.append(encoding.shuffled(mine))
-        return Shuffled(plan, len(records), tuple(axes), unsafe_seeded)
+                together = np.concatenate(kept[axis]) if kept[axis] else np.empty((0, width), dtype=np.uint64)
+                kept[axis].clear()
+                axes.append(encoding.shuffled(together))
+        return Shuffled(plan, reports, tuple(axes), unsafe_seeded)
 
-    def _published_total(self, axis: int, encoding: Modular, residues: NDArray[np.uint64], randomness: Randomness) -> int:
-        total = encoding.total(residues)
+    def _published_total(self, axis: int, encoding: Modular, total: int, randomness: Randomness) -> int:
         randomizer = self.randomizers[axis]
         if self.transport == "curator" and isinstance(randomizer, AdditiveRandomizer):
             total += int(sample_polya(randomizer.shape, randomizer.exact_rate, 1, randomness)[0])

@@ -128,7 +128,7 @@ class AdditiveRandomizer(Declared):
         return self.summed_noise(count).law(UTILITY_LOG_TAIL)
 
     def error_points(self, count: int) -> tuple[Floats, Floats]:
-        """Sizes of the error of a total in steps, about 400 of them, with weights (for expected errors).
+        """Sizes of the error of a total in steps, about 1,000 of them, with weights (for expected errors).
 
         Rounding errors are taken as normal with the variance of uniform remainders, (Q^2 - 1)/6 a person.
         """
@@ -137,7 +137,7 @@ class AdditiveRandomizer(Declared):
         both_signs = 2.0 * law.mass
         both_signs[0] = law.mass[0]
         # Blocks of equal length, each at its own mean: exact for E|error|, and the law is symmetric.
-        edges = np.arange(0, law.radius + 1, max(1, law.radius // 400))
+        edges = np.arange(0, law.radius + 1, max(1, law.radius // 1000))
         masses = np.add.reduceat(both_signs, edges)
         values = np.add.reduceat(both_signs * sizes, edges) / np.maximum(masses, 1e-300) * self.granularity
         if self.granularity > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.declared import LARGEST_WHOLE, shown
-from metricshuffle.errors import DomainError, InputError
+from metricshuffle.errors import DomainError, InputError, WrongRows
 
 Floats = NDArray[np.float64]
 Whole64 = NDArray[np.int64]
@@ -111,11 +111,13 @@ def refuse(source: Source, wrong: Mask, inside: str, reason: Callable[[int], str
         return
     row = int(np.argmax(rows))
     no_number = not_a_number(source[row])
-    why = f"{no_number}. Correct or leave out such rows." if no_number else f"{reason(row)}. {remedy}"
-    raise DomainError(
-        f"{count:,} of {len(rows):,} values {'is' if count == 1 else 'are'} not in {inside}; "
-        f"the first is row {row} (counting from 0): {shown(source[row])} {why}"
+    told = no_number or reason(row)
+    error = DomainError(
+        f"{count:,} of {len(rows):,} values {'is' if count == 1 else 'are'} not in {inside}; the first is row {row} (counting from 0): "
+        f"{shown(source[row])} {told}. {'Correct or leave out such rows.' if no_number else remedy}"
     )
+    error.where = WrongRows(count, row, inside, told, can_clamp=no_number is None and "whole number" not in told)
+    raise error
 
 
 def clipped(source: Source, low: Any, high: Any) -> Floats:
