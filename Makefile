@@ -34,10 +34,10 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m metricshuffle.cli.documents --write docs
+	$(BIN)/python -m metricshuffle.cli.documents --write .
 
 docs-check: $(STAMP)
-	$(BIN)/python -m metricshuffle.cli.documents --check docs
+	$(BIN)/python -m metricshuffle.cli.documents --check .
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --output benchmarks/results.json

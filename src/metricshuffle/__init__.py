@@ -1,5 +1,8 @@
 """Metric differential privacy in the shuffle model, with guarantees that are true."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metricshuffle.errors import (
     BatchTooSmall,
     ConditionError,
@@ -10,11 +13,18 @@ from metricshuffle.errors import (
     NotCertified,
     PlanError,
 )
-from metricshuffle.planning import Candidate, Plan, Release, Simulation, Target, plan, simulate
-from metricshuffle.privacy import Band, Guarantee, LowerProfile, PrivacyProfile, Trust
-from metricshuffle.protocols import Centroid, Mean, Reports, Shuffled, Sum
-from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.candidate import Candidate
+    from metricshuffle.planning.inverse import plan_for_error
+    from metricshuffle.planning.plan import Plan, plan
+    from metricshuffle.planning.release import Release
+    from metricshuffle.planning.simulate import Simulation, simulate
+    from metricshuffle.planning.target import Target
+    from metricshuffle.privacy import Band, Guarantee, LowerProfile, PrivacyProfile, Trust
+    from metricshuffle.protocols import Centroid, Mean, Reports, Shuffled, Sum
+    from metricshuffle.randomness import Randomness
+    from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space
 
 __version__ = "0.1.0"
 
@@ -22,5 +32,27 @@ __all__ = [
     "Band", "BatchTooSmall", "Candidate", "Categories", "Centroid", "ConditionError", "DomainError", "Grid", "Guarantee",
     "InputError", "Integers", "Interval", "LowerProfile", "Mean", "MetricShuffleError", "MissingExtra", "NotCertified",
     "Plan", "PlanError", "PrivacyProfile", "Randomness", "Release", "Reports", "Shuffled", "Simulation", "Space", "Sum",
-    "Target", "Trust", "plan", "simulate",
+    "Target", "Trust", "plan", "plan_for_error", "simulate",
 ]  # fmt: skip
+
+# Where a name lives; imported when first asked for, so that `metricshuffle --help` does not wait for numpy.
+_HOMES = {
+    "metricshuffle.planning": ("Candidate", "Plan", "Release", "Simulation", "Target", "plan", "plan_for_error", "simulate"),
+    "metricshuffle.privacy": ("Band", "Guarantee", "LowerProfile", "PrivacyProfile", "Trust"),
+    "metricshuffle.protocols": ("Centroid", "Mean", "Reports", "Shuffled", "Sum"),
+    "metricshuffle.randomness": ("Randomness",),
+    "metricshuffle.spaces": ("Categories", "Grid", "Integers", "Interval", "Space"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -75,6 +75,5 @@ def require(module: str, extra: str) -> ModuleType:
         return import_module(module)
     except ImportError as missing:
         raise MissingExtra(
-            f"This needs the optional package {module.split('.')[0]!r}; "
-            f"install it with: pip install 'metricshuffle[{extra}]'"
+            f"This needs the optional package {module.split('.')[0]!r}; install it with: pip install 'metricshuffle[{extra}]'"
         ) from missing

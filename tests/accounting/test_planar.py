@@ -93,6 +93,15 @@ def test_a_linear_promise_is_checked_at_every_lattice_point() -> None:
             assert PlanarNoise(axis).covers(epsilon, delta, 5.5) == (delta > worst)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_the_worst_direction_may_be_far_inside(delta: float) -> None:
+    """Within 2.5 cells (2, 1) dominates every move, but |i| + |j| is largest for its length on the diagonal (1, 1)."""
+    assert outermost(2.5) == ((2, 1),)
+    noise = PlanarNoise(AdditiveNoise(Geometric(0.3)))
+    assert not noise.covers(0.3 * 2.5 * 1.38, delta, 2.5)
+    assert noise.covers(0.3 * 2.5 * 1.4143, delta, 2.5)
+
+
 def test_a_flat_promise_is_checked_at_the_outermost_points() -> None:
     axis = polya(60, 0.8)
     level = PlanarNoise(axis).delta(1.0, 4.3)

@@ -18,7 +18,8 @@ import pytest
 from mpmath import mpf
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope
+from metricshuffle.accounting.planar import planar_shift_delta
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope, shift_delta
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Geometric, Polya
@@ -269,6 +270,21 @@ def clamped_law(inputs: tuple[int, ...], rate: float, top: int, radius: int) -> 
     return total
 
 
+@pytest.mark.parametrize("log_concave", [True, False])
+def test_the_mass_outside_of_a_table_is_added(log_concave: bool) -> None:
+    rate, radius = 0.5, 6
+    p = math.exp(-rate)
+    beyond = 2 * p ** (radius + 1) / (1 + p)
+    log_mass = math.log((1 - p) / (1 + p)) - rate * np.arange(radius + 1, dtype=np.float64)
+    law = SymmetricLaw(log_mass, np.full(radius + 1, 1e-14), beyond, log_concave, False)
+    for epsilon, steps in [(0.0, 1), (0.4, 1), (0.0, 40), (3.0, 40)]:
+        truth = sgdl.delta([mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(200)], epsilon, steps)
+        assert truth <= shift_delta(law, epsilon, steps) <= truth + 2 * beyond
+    if log_concave:
+        truth = sgdl.planar_delta([mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(60)], 0.0, 20, 20)
+        assert truth <= planar_shift_delta(law, 0.0, 20, 20)
+
+
 def test_clamping_never_leaks_more_than_stated() -> None:
     rate, top, radius = 0.6, 2, 3
     p = math.exp(-rate)
@@ -363,6 +379,10 @@ def test_rounding_first_protects_one_person_not_ten() -> None:
 
 def test_quantised_corners() -> None:
     assert Quantised(AdditiveNoise(Geometric(1000.0)), 10).pure(13) >= 2000.0
+    bounded = Quantised(AdditiveNoise(BoundedNoise(truncated_geometric(0.7, 4), 3, True)), 10)
+    for distance in (3, 13):
+        assert 0.0 < bounded.delta(math.inf, distance) == bounded.delta(800.0, distance) <= bounded.delta(690.0, distance)
+    assert Quantised(AdditiveNoise(Geometric(90.0)), 10).delta(800.0, 3) == 0.0
     plain = polya(10, 0.5)
     assert Quantised(plain, 1).delta(0.2, 3) == pytest.approx(plain.delta(0.2, 3), rel=1e-14)
     for wrong in (0, -1, 2.5):

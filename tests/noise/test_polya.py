@@ -16,7 +16,7 @@ from tests.oracles import sgdl
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.noise.law import UNDERFLOW, SymmetricLaw
-from metricshuffle.noise.polya import Geometric, Polya, rounded_down
+from metricshuffle.noise.polya import Geometric, Polya, _log_masses, rounded_down
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "sums.json").read_text(encoding="utf-8"))
 UNIT = 2.0**-53
@@ -62,6 +62,15 @@ def assert_enclosed(shape: float, rate: float, radius: int) -> None:
 )  # fmt: skip
 def test_every_mass_is_enclosed(shape: float, rate: float, radius: int) -> None:
     assert_enclosed(shape, rate, radius)
+
+
+@pytest.mark.parametrize(("shape", "rate", "radius"), [(5000.0, 3.0, 60), (20000.0, 6.0, 40), (800.5, 0.8, 80)])
+def test_ratios_are_enclosed_below_the_shape_where_the_recurrence_turns(shape: float, rate: float, radius: int) -> None:
+    truth = sgdl.masses(shape, rate, radius)
+    found, error = _log_masses(Fraction(shape), rate, radius)
+    with mpmath.workdps(40):
+        assert all(abs(mpmath.log(truth[m] / truth[0]) - mpmath.mpf(float(found[m]))) <= error[m] for m in range(radius + 1))
+    assert error[radius] < 1e-12
 
 
 @pytest.mark.slow

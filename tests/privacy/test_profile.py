@@ -64,6 +64,23 @@ def test_covers_is_exactly_every_whole_distance(power: float, distance: float) -
         assert not profile.covers(epsilon, flat * (1 - 1e-9), distance, "flat")
 
 
+@dataclass(frozen=True)
+class Step(PrivacyProfile):
+    """Kept at slope 1 except from distance `at` on, where 2 more is needed: a linear promise is hardest to keep exactly there."""
+
+    at: int
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return 0.5 if epsilon < math.floor(distance) + 2 * (distance >= self.at) else 1e-9
+
+
+@pytest.mark.parametrize("at", [1, 2, 13, 16, 17, 37, 39, 40])
+def test_covers_finds_the_one_distance_that_fails(at: int) -> None:
+    enough = 40 * (at + 2) / at
+    assert Step(at).covers(enough * (1 + 1e-12), 1e-6, 40)
+    assert not Step(at).covers(enough * (1 - 1e-12), 1e-6, 40)
+
+
 def test_covers_rounds_its_epsilons_down() -> None:
     profile = Gaussianlike()
     profile.covers(0.7, 0.9999, 11.3)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost, planar_shift_delta
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, last_certified
 
 # Rates above this are no noise at all: P(Z != 0) < e^-30.
 LARGEST_RATE = 32.0
 RELATIVE = 1e-11
+# To this much where every step of the search needs the full verification.
+VERIFIED_RELATIVE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,21 @@ class Promise:
         except NotCertified:
             return False
 
+    def nearly_kept_by(self, profile: PrivacyProfile) -> bool:
+        """Necessary for `kept_by`, and cheap: the promise at its own distance and at a single step (two axes: the farthest cells)."""
+        first = self.epsilon if self.shape == "flat" else self.slope
+        if isinstance(profile, PerAxis) and self.shape == "linear":
+            return Promise(self.epsilon / math.sqrt(2.0), 0.5 * self.delta, self.distance).nearly_kept_by(profile.axis)
+        try:
+            if isinstance(profile, PlanarNoise) and self.delta > 0.0 and self.shape == "linear" and self.distance <= JOINT_RADIUS:
+                law = profile.axis.law_for(self.delta, self.distance)
+                return all(
+                    planar_shift_delta(law, self.slope * math.hypot(i, j), i, j) <= self.delta for i, j in outermost(self.distance)
+                )
+            return profile.covers_at(self.epsilon, self.delta, self.distance) and profile.covers_at(first, self.delta, 1.0)
+        except NotCertified:
+            return False
+
     def with_delta(self, delta: float) -> Promise:
         return Promise(self.epsilon, delta, self.distance, self.shape)
 
@@ -43,7 +62,6 @@ def largest_rate(
     promise: Promise,
     *,
     start: float | None = None,
-    probe: Callable[[PrivacyProfile], bool] | None = None,
     relative: float = RELATIVE,
 ) -> float:
     """The largest noise rate found whose profile keeps the promise (less noise the larger the rate).
@@ -52,31 +70,26 @@ def largest_rate(
     profile, only used to steer the search.
     Conditions: `start` (default: just below the pure slope) or a smaller rate passes.
     Numerics: rates are tried downwards from one that is no noise at all, because wide laws (small rates) are the
-    expensive ones; then bisection. `probe`, a cheaper NECESSARY check, steers the search if given, and the result is
-    verified in full; if that fails the search is repeated with full verification.
+    expensive ones; then bisection. `promise.nearly_kept_by`, cheap and necessary, steers the search, and the result is
+    verified in full at every distance; if that fails, more noise is tried until it passes, and full checks bisect.
     """
 
     def certified(rate: float) -> bool:
         return promise.kept_by(profile_at(rate))
 
     def steered(rate: float) -> bool:
-        return certified(rate) if probe is None else probe(profile_at(rate))
+        return promise.nearly_kept_by(profile_at(rate))
 
     floor = promise.slope * (1.0 - 1e-12) if start is None else start
     failing, passing = 2.0 * LARGEST_RATE, LARGEST_RATE
     while passing > floor and not steered(passing):
         failing, passing = passing, 0.5 * passing
-    if passing <= floor:
-        passing = floor
-        while not certified(passing):
-            passing *= 0.5
-            if passing < 1e-3 * floor:
-                raise ConditionError("Calibration", "a noise rate that keeps the promise", "none down to a thousandth of the pure slope")
-    found = last_certified(steered, failing, passing, relative=relative)
-    if probe is None or certified(found):
+    found = last_certified(steered, failing, max(passing, floor), relative=relative)
+    if certified(found):
         return found
-    while passing > floor and not certified(passing):
-        passing = max(0.5 * passing, floor)
-    if not certified(passing):
-        raise ConditionError("Calibration", "a noise rate that keeps the promise", f"none that could be verified above rate {floor:g}")
-    return last_certified(certified, found, passing, relative=relative)
+    less = max(relative, 1e-9)
+    while not certified(found):
+        failing, found, less = found, found * (1.0 - less), min(4.0 * less, 0.5)
+        if found < 1e-3 * floor:
+            raise ConditionError("Calibration", "a noise rate that keeps the promise", "none down to a thousandth of the pure slope")
+    return last_certified(certified, failing, found, relative=max(relative, VERIFIED_RELATIVE))

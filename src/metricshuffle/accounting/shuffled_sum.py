@@ -124,11 +124,15 @@ class Clamped(PrivacyProfile):
 class Quantised(PrivacyProfile):
     """Values are rounded at random to multiples of `granularity` steps first; noise is in those units.
 
-    Statement: one person moving by d = jQ + r steps: delta_Q(e; d) <= (1-w) delta(e; j) + w delta(e; j+1), w = r/Q,
-    and, for pure noise of slope e1, epsilon = j e1 + log(1 + w (e^e1 - 1)).
+    Statement: one person moving by d = jQ + r steps, w = r/Q: for every s >= 0 with (1-w) e^(js) + w e^((j+1)s) <= e^e,
+    delta_Q(e; d) <= max( (1-w) D_j + w D_{j+1}, e^e ((1-w) e^(-js) D_j + w e^(-(j+1)s) D_{j+1}) ), D_i = delta(i s; i);
+    also delta_Q(e; d) <= (1-w) delta(e; j) + w delta(e; j+1); for pure noise of slope e1, epsilon = j e1 + log(1 + w (e^e1 - 1)).
     Conditions: x is a whole number of steps; ONE person moves (for several people moving together the formula is false).
-    Reference: both roundings floor(x/Q + U) use the same U, so the cells differ by j or j+1 with probabilities 1-w, w;
-    the hockey-stick divergence is jointly convex.
+    Numerics: s solves the condition with equality and is rounded down.
+    Reference: the pair of mixtures is piecewise affine in the offset of x within its cell, and the hockey-stick divergence is
+    jointly convex, so an x on the edge of a cell is worst, in one direction or the other: M = (1-w) f_j + w f_{j+1} against f_0.
+    M - e^e f_0 <= (1-w) (f_j - e^(js) f_0) + w (f_{j+1} - e^((j+1)s) f_0); f_0 - e^e M is split alike, f_0 into parts
+    (1-w) e^(e-js) and w e^(e-(j+1)s), whose sum is at least 1 (Jensen). j = 0 is advanced joint convexity (Balle18, Theorem 2).
     """
 
     coarse: PrivacyProfile
@@ -140,12 +144,23 @@ class Quantised(PrivacyProfile):
             raise InputError(f"granularity must be a whole number >= 1, got {self.granularity!r}.")
 
     def delta(self, epsilon: float, distance: float) -> float:
+        epsilon = checked_epsilon(epsilon)
         cells, rest = divmod(math.floor(checked_distance(distance)), self.granularity)
+        if rest == 0:
+            return self.coarse.delta(epsilon, cells) if cells else 0.0
         weight = rest / self.granularity
-        value = (1.0 - weight) * self.coarse.delta(epsilon, cells) if cells else 0.0
-        if rest:
-            value += weight * self.coarse.delta(epsilon, cells + 1)
-        return min(1.0, value * (1.0 + 1e-15))
+        if epsilon > 700.0:  # where e^epsilon overflows the simpler bound is as good
+            near = self.coarse.delta(epsilon, cells) if cells else 0.0
+            return min(1.0, ((1.0 - weight) * near + weight * self.coarse.delta(epsilon, cells + 1)) * (1.0 + 1e-15))
+        slope = _mixed_slope(epsilon, cells, weight)
+        near = self.coarse.delta(cells * slope, cells) if cells else 0.0
+        far = self.coarse.delta((cells + 1) * slope, cells + 1)
+        up = (1.0 - weight) * near + weight * far
+        down = (1.0 - weight) * math.exp(epsilon - cells * slope) * near + weight * math.exp(epsilon - (cells + 1) * slope) * far
+        value = max(up, down)
+        if cells and value > 0.0:
+            value = min(value, (1.0 - weight) * self.coarse.delta(epsilon, cells) + weight * self.coarse.delta(epsilon, cells + 1))
+        return min(1.0, value * (1.0 + 1e-14 + 1e-15 * epsilon))
 
     def pure(self, distance: float) -> float:
         cells, rest = divmod(math.floor(checked_distance(distance)), self.granularity)
@@ -156,6 +171,28 @@ class Quantised(PrivacyProfile):
         if one > 700.0:
             return up
         return min(up, (one * cells + math.log1p(rest / self.granularity * math.expm1(one))) * (1.0 + 1e-15))
+
+
+def _mixed_slope(epsilon: float, cells: int, weight: float) -> float:
+    """Largest s found with (1-w) e^(js) + w e^((j+1)s) <= e^epsilon, that is j s + log(1 + w (e^s - 1)) <= epsilon, rounded down."""
+
+    def total(slope: float) -> float:
+        if slope > 30.0:
+            return cells * slope + slope + math.log(weight + (1.0 - weight) * math.exp(-slope))
+        return cells * slope + math.log1p(weight * math.expm1(slope))
+
+    # The left side is convex in s and at least (j + w) s, so Newton's steps from there come down to the solution.
+    slope = epsilon / (cells + weight)
+    for _ in range(60):
+        ratio = weight / (weight + (1.0 - weight) * math.exp(-slope))
+        step = (total(slope) - epsilon) / (cells + ratio)
+        slope -= step
+        if abs(step) <= 1e-16 * slope:
+            break
+    slope = max(slope, 0.0)
+    while slope > 0.0 and total(slope) > epsilon:
+        slope *= 1.0 - 1e-15
+    return slope * (1.0 - 1e-15)
 
 
 @theorem("metricshuffle", "Slope of coarse noise that hides fine steps")

@@ -100,7 +100,7 @@ def messages_needed(users: int, modulus: int, bits: float) -> int:
     n, q = _checked_users(users), _checked_modulus(modulus)
     messages = FEWEST_MESSAGES
     # the first term alone already limits sigma; it is cheap, and falls geometrically, so the loops end
-    while -0.5 * _log2_first(n, messages - 1, q) < bits:
+    while bits > 0.0 and -0.5 * _log2_first(n, messages - 1, q) < bits:
         messages += 1
     while security_bits(n, messages, q) < bits:
         messages += 1

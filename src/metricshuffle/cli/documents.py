@@ -1,11 +1,11 @@
-"""The generated documents: `python -m metricshuffle.cli.documents --write docs` (or `--check docs`)."""
+"""The generated documents: `python -m metricshuffle.cli.documents --write .` (or `--check .`) in the repository."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -42,27 +42,60 @@ def command_line() -> str:
 
 
 def picture() -> str:
-    from metricshuffle.cli.picture import picture_svg
+    from metricshuffle.cli import picture as drawn
 
-    return picture_svg()
+    return drawn.picture()
 
 
-DOCUMENTS: dict[str, Callable[[], str]] = {"theorems.md": theorems, "cli.md": command_line, "picture.svg": picture}
+def what_if() -> str:
+    """The README's table: its own plan, with the assumptions failing one by one."""
+    from metricshuffle.cli.report_what_if import consequences
+    from metricshuffle.privacy.guarantee import promised
+
+    query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
+    target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)
+    plan = metricshuffle.plan(query, target, users=1000, honest=0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
+    shown = tuple(one for one in plan.candidates if one.protocol == "geometric-shuffle" or one.shape == 1)
+    lines = [f"| | situation | {' | '.join(one.protocol for one in shown)} |", f"|---|---|{'---|' * len(shown)}"]
+    for row in consequences(plan, shown):
+        cells = [
+            f"epsilon {promised(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {promised(noise)})"
+            for epsilon, noise in zip(row.epsilons, row.noise_alone, strict=True)
+        ]
+        lines.append(f"| {row.group} | {row.situation} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with what stands between the markers `name` replaced."""
+    before, rest = text.split(f"<!-- {name} -->", 1)
+    after = rest.split(f"<!-- /{name} -->", 1)[1]
+    return f"{before}<!-- {name} -->\n{part}\n<!-- /{name} -->{after}"
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """What each generated file should say now."""
+    readme = root / "README.md"
+    return {
+        root / "docs" / "theorems.md": theorems(),
+        root / "docs" / "cli.md": command_line(),
+        root / "docs" / "picture.svg": picture(),
+        readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", type=Path, metavar="FOLDER", help="write the documents there")
+    action.add_argument("--write", type=Path, metavar="FOLDER", help="write the documents of the repository there")
     action.add_argument("--check", type=Path, metavar="FOLDER", help="fail if one there is not what the code says now")
     arguments = parser.parse_args()
     stale = []
-    for name, make in DOCUMENTS.items():
-        text = make()
+    for path, text in documents(arguments.write or arguments.check).items():
         if arguments.write:
-            (arguments.write / name).write_text(text, encoding="utf-8")
-        elif not (arguments.check / name).is_file() or (arguments.check / name).read_text(encoding="utf-8") != text:
-            stale.append(name)
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
     if stale:
         print(f"not up to date: {', '.join(stale)}; run `make docs` and commit the result.", file=sys.stderr)
         return 2

@@ -1,83 +1,42 @@
-"""The charts of the report as inline SVG: Vega-Lite drawn when the page is built, so the page needs no script.
-
-Colours are written as plain values that the style sheet of the page replaces in dark mode (see report_style).
-"""
+"""The charts of the report, as Vega-Lite specifications."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.cli.report_numbers import EpsilonCurves, ErrorCurve, FrontierPoint
-from metricshuffle.errors import require
+from metricshuffle.cli.report_marks import (
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    PURPLE,
+    VERMILLION,
+    WATER,
+    Spec,
+    dots,
+    line,
+    log_scale,
+    note,
+    panel,
+    powers,
+    ticks,
+    x,
+    y,
+)  # fmt: skip
+from metricshuffle.cli.report_numbers import EpsilonCurves, ErrorCurve, FrontierPoint, epsilon_curves
 from metricshuffle.planning import Plan, Release
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.spaces import Grid
 
-Spec = dict[str, Any]
 Floats = NDArray[np.float64]
-
-# Okabe and Ito's palette, told apart with every kind of colour vision; the style sheet knows each of these by value.
-INK, MUTED, GRID = "#1b2330", "#5a6473", "#e2e6ec"
-BLUE, VERMILLION, GREEN, PURPLE, WATER = "#0072b2", "#d55e00", "#00805d", "#a2518a", "#bcdcf2"
 PROTOCOL_COLOURS = {
     "geometric-local": MUTED, "geometric-shuffle": BLUE, "polya-shuffle": GREEN, "geometric-central": INK,
     "randomized-response-shuffle": PURPLE,
 }  # fmt: skip
 DASHES = {"geometric-central": [2, 3], "geometric-local": [7, 3]}
-VEGA_LITE = "5.20"
-# Metric-compatible with each other, so that text is measured alike on every machine.
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-
-CONFIG: Spec = {
-    "font": FONT, "background": None, "aria": False, "view": {"stroke": None},
-    "axis": {
-        "labelColor": MUTED, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 9,
-        "gridColor": GRID, "domain": False, "ticks": False, "labelPadding": 6, "labelFlush": False,
-    },
-    "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 12, "frame": "group"},
-    "text": {"font": FONT, "fontSize": 12},
-    "line": {"strokeWidth": 2.25, "strokeCap": "round", "strokeJoin": "round"},
-    "concat": {"spacing": 34},
-}  # fmt: skip
-
-
-def svg(spec: Spec, name: str, title: str, description: str) -> str:
-    """The chart as an accessible inline SVG that scales with the page."""
-    converter = require("vl_convert", "report")
-    drawn: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
-    head, _, rest = drawn.partition(">")
-    head = head.replace('class="marks"', f'class="chart" role="img" aria-labelledby="{name}-title {name}-desc"')
-    return f'{head}><title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>{rest}'
-
-
-def line(points: Sequence[tuple[float, float]], colour: str, dash: Sequence[int] | None = None, width: float = 2.25) -> Spec:
-    mark: Spec = {"type": "line", "color": colour, "strokeWidth": width, "clip": True}
-    if dash:
-        mark |= {"strokeDash": list(dash), "strokeCap": "butt"}
-    return {"data": rows(points), "mark": mark, "encoding": {"x": x(), "y": y(), "order": {"field": "i"}}}
-
-
-def note(at: tuple[float, float], words: str | list[str], colour: str, **mark: Any) -> Spec:
-    """A label written at a point of the chart."""
-    style = {"type": "text", "color": colour, "align": "left", "baseline": "middle", **mark, "text": words}
-    return {"data": rows([at]), "mark": style, "encoding": {"x": x(), "y": y()}}
-
-
-def rows(points: Sequence[tuple[float, float]]) -> Spec:
-    return {"values": [{"x": a, "y": b, "i": index} for index, (a, b) in enumerate(points)]}
-
-
-def x(**more: Any) -> Spec:
-    return {"field": "x", "type": "quantitative", **more}
-
-
-def y(**more: Any) -> Spec:
-    return {"field": "y", "type": "quantitative", **more}
 
 
 def epsilon_panel(curves: EpsilonCurves, reach: float, top: float, unit: str, *, title: str, promise: tuple[float, float] | None = None,
@@ -107,15 +66,6 @@ def epsilon_panel(curves: EpsilonCurves, reach: float, top: float, unit: str, *,
     return panel(title, layers, base, width, height)
 
 
-def panel(title: str, layers: list[Spec], encoding: Spec, width: int, height: int) -> Spec:
-    """A chart whose title sits at the same height whatever its axes are."""
-    heading = {
-        "data": rows([(0.0, 0.0)]), "mark": {"type": "text", "text": title, "align": "left", "fontWeight": "bold", "fontSize": 13, "color": INK},
-        "encoding": {"x": {"value": 0}, "y": {"value": -18}},
-    }  # fmt: skip
-    return {"width": width, "height": height, "layer": [*([heading] if title else []), *layers], "encoding": encoding}
-
-
 def epsilon_chart(curves: EpsilonCurves, plan: Plan) -> Spec:
     """Two looks at the same curves: where the promise is made, and all the way across."""
     target, unit, across = plan.target, plan.query.unit, plan.query.diameter
@@ -129,8 +79,6 @@ def epsilon_chart(curves: EpsilonCurves, plan: Plan) -> Spec:
 
 def curves_near(curves: EpsilonCurves, reach: float) -> EpsilonCurves:
     """The same curves, worked out again on a fine mesh up to a short distance."""
-    from metricshuffle.cli.report_numbers import epsilon_curves
-
     return epsilon_curves(curves.rate, curves.honest, curves.delta, max(1, round(reach)))
 
 
@@ -142,11 +90,20 @@ def claim_chart(curves: EpsilonCurves, width: int = 560, height: int = 330, unit
     chart["layer"] += [
         note((reach, curves.alone(reach)), ["One report alone", f"\u03b5 = {plain(curves.alone(reach))}"], MUTED, lineBreak="\n", **beside),
         note((reach, end), ["Exact, shuffled", f"\u03b5 = {end:.0f}"], BLUE, fontWeight="bold", **beside),
-        note((reach, curves.claimed(reach)), ["Published claim", f"\u03b5 = {curves.claimed(reach):.0f}"], VERMILLION, fontWeight="bold", **beside),
+        note(
+            (reach, curves.claimed(reach)),
+            ["Published claim", f"\u03b5 = {curves.claimed(reach):.0f}"],
+            VERMILLION,
+            fontWeight="bold",
+            **beside,
+        ),
     ]
     if curves.false_from is not None:
-        chart["layer"].append(note((0.62 * reach, 0.5 * (curves.claimed(0.62 * reach) + float(np.interp(0.62 * reach, curves.distances, curves.exact)))),
-                                   [f"false beyond a move of {curves.false_from - 1}"], VERMILLION, align="center"))  # fmt: skip
+        inside = 0.8 * reach
+        middle = 0.5 * (curves.claimed(inside) + float(np.interp(inside, curves.distances, curves.exact)))
+        chart["layer"].append(
+            note((inside, middle), ["The claim is false", f"beyond a move of {curves.false_from - 1}"], VERMILLION, align="center")
+        )
     return chart
 
 
@@ -182,33 +139,42 @@ def frontier_chart(points: Sequence[FrontierPoint], plan: Plan) -> Spec:
     layers: list[Spec] = [
         line(near, BLUE, (5, 3), width=1.75), dots(near, BLUE, 40), line(far, GREEN), dots(far, GREEN, 54),
         note(far[0], first, GREEN, dx=-14, dy=10, align="right"), note(far[-1], last, GREEN, dx=10, dy=-14),
-        note(near[-1], f"B = {points[-1].shape:,}", BLUE, dx=12, dy=-10), note(near[0], f"B = {points[0].shape}", BLUE, dx=-12, dy=10, align="right"),
+        note(near[-1], f"B = {points[-1].shape:,}", BLUE, dx=12, dy=-10), note(near[0], f"B = {points[0].shape}", BLUE, dx=-12, dy=10,
+        align="right"),
         dots([(plan.choice.local_epsilon, plan.choice.expected_error)], VERMILLION, 260, filled=False, strokeWidth=2),
     ]  # fmt: skip
     errors = [point.error for point in points]
     if local is not None:
         errors.append(local.expected_error)
-        layers += [dots([(local.local_epsilon, local.expected_error)], MUTED, 70), note((local.local_epsilon, local.expected_error), "geometric-local, trusts nobody", MUTED, dx=12)]
+        layers += [
+            dots([(local.local_epsilon, local.expected_error)], MUTED, 70),
+            note((local.local_epsilon, local.expected_error), "geometric-local, trusts nobody", MUTED, dx=12),
+        ]
     low, high = 0.6 * min(errors), 1.6 * max(errors)
     base = {
-        "x": x(title="epsilon of one report, if the shuffler colludes", scale={"domain": [0, 1.08 * far[0][0]], "nice": False}, axis={"tickCount": 7, "grid": False}),
+        "x": x(title="epsilon of one report, if the shuffler colludes", scale={"domain": [0, 1.08 * far[0][0]], "nice": False},
+        axis={"tickCount": 7, "grid": False}),
         "y": y(title=with_unit("expected error", plan), scale=log_scale(low, high), axis={"values": ticks(low, high), "format": "~r"}),
     }  # fmt: skip
     return panel("", layers, base, 790, 320)
 
 
-def map_chart(points: Floats, river: Floats, places: Sequence[tuple[str, float, float]], truth: tuple[float, float], release: Release) -> Spec:
+def map_chart(
+    points: Floats, river: Floats, places: Sequence[tuple[str, float, float]], truth: tuple[float, float], release: Release
+) -> Spec:
     """The people with both centroids, and beside it the few metres around them."""
     grid = release.query.domain
     assert isinstance(grid, Grid)  # noqa: S101 - a centroid is over a grid
     across, up = grid.width * grid.cell, grid.height * grid.cell
     estimate, box = pair(release.value), release.interval_95
-    (left, right), (bottom, top) = (pair(side) for side in box)  # type: ignore[union-attr]
-    holes = [part for place in points for part in ({"x": round(float(place[0]), 1), "y": round(float(place[1]), 1)}, {"x": None, "y": None})]
+    (left, right), (bottom, top) = (pair(side) for side in box)
+    holes = [
+        part for place in points for part in ({"x": round(float(place[0]), 1), "y": round(float(place[1]), 1)}, {"x": None, "y": None})
+    ]
     people = {
         "data": {"values": [{**one, "i": index} for index, one in enumerate(holes)]},
         # one path of dots instead of thousands of marks: a line of single points with round caps
-        "mark": {"type": "line", "color": BLUE, "opacity": 0.4, "strokeWidth": 2.8, "invalid": "break-paths-show-path-domains"},
+        "mark": {"type": "line", "color": BLUE, "opacity": 0.5, "strokeWidth": 2.8, "invalid": "break-paths-show-path-domains"},
         "encoding": {"x": x(), "y": y(), "order": {"field": "i"}},
     }  # fmt: skip
     both = [dots([truth], INK, 150, shape="cross"), dots([estimate], VERMILLION, 170, filled=False, strokeWidth=2.25)]
@@ -221,15 +187,18 @@ def map_chart(points: Floats, river: Floats, places: Sequence[tuple[str, float, 
     half = 1.35 * max(right - left, top - bottom, 2.0 * abs(truth[0] - estimate[0]), 2.0 * abs(truth[1] - estimate[1])) / 2.0
     side = 2.0 * half
     interval = {
-        "data": {"values": [{"x": left, "x2": right, "y": bottom, "y2": top}]}, "mark": {"type": "rect", "color": VERMILLION, "opacity": 0.14},
+        "data": {"values": [{"x": left, "x2": right, "y": bottom, "y2": top}]}, "mark": {"type": "rect", "color": VERMILLION,
+        "opacity": 0.14},
         "encoding": {"x": x(), "x2": {"field": "x2"}, "y": y(), "y2": {"field": "y2"}},
     }  # fmt: skip
     lower = estimate[1] < truth[1]
     zoom = panel(
         f"{plain(round(side, 1))} {grid.unit} around them",
-        [interval, *both, note(truth, "true", INK, dx=12, dy=-10 if lower else 10), note(estimate, "private", VERMILLION, dx=12, dy=10 if lower else -10),
+        [interval, *both, note(truth, "true", INK, dx=12, dy=-10 if lower else 10), note(estimate, "private", VERMILLION, dx=12,
+        dy=10 if lower else -10),
          note((left, top), "95 % interval", VERMILLION, dx=6, dy=10, fontSize=11)],
-        metres("x", estimate[0] - half, estimate[0] + half, "east", grid) | metres("y", estimate[1] - half, estimate[1] + half, "", grid), 250, 250,
+        metres("x", estimate[0] - half, estimate[0] + half, "east", grid) | metres("y", estimate[1] - half, estimate[1] + half, "",
+        grid), 250, 250,
     )  # fmt: skip
     return {"hconcat": [whole, zoom]}
 
@@ -243,29 +212,9 @@ def metres(axis: str, low: float, high: float, named: str, grid: Grid) -> Spec:
 
 def pair(value: object) -> tuple[float, float]:
     """Two numbers, where a release of a plane has them."""
-    first, second = value  # type: ignore[misc]
+    first, second = np.asarray(value, dtype=np.float64)
     return float(first), float(second)
 
 
 def with_unit(words: str, plan: Plan) -> str:
     return f"{words} ({plan.query.unit})" if plan.query.unit else words
-
-
-def log_scale(low: float, high: float) -> Spec:
-    return {"type": "log", "domain": [low, high], "nice": False}
-
-
-def powers(low: float, high: float) -> list[float]:
-    """The powers of ten within a range."""
-    return [value for value in ticks(low, high) if f"{value:e}".startswith("1.0")]
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten within a range."""
-    found = [float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5)]
-    return [value for value in found if low * (1.0 - 1e-9) <= value <= high * (1.0 + 1e-9)]
-
-
-def dots(points: Sequence[tuple[float, float]], colour: str, size: int, **mark: Any) -> Spec:
-    style = {"type": "point", "filled": True, "size": size, "color": colour, "opacity": 1, **mark}
-    return {"data": rows(points), "mark": style, "encoding": {"x": x(), "y": y()}}

@@ -18,6 +18,8 @@ from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL
 
 USERS = (10, 32, 100, 316, 1_000, 10_000, 100_000)
 """Sizes of the crowd for which the errors of all protocols are worked out."""
+# Range and delta of the published experiments, which one chart looks at: users, noise rate per unit, delta, largest move.
+PUBLISHED_SETTING = (100, 1.0, 1e-4, 1000)
 # A chart shows three digits: its rates need not be the last ones that pass.
 CHART_PRECISION = 1e-4
 
@@ -131,4 +133,3 @@ def noise_rate(setting: Setting, shape: int) -> float:
     return largest_rate(
         lambda rate: setting.noise_profile(Polya(Fraction(shape), rate)), setting.promise, start=pure, relative=CHART_PRECISION
     )
-

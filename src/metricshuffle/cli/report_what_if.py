@@ -34,13 +34,24 @@ def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Conseque
     unit = f" {query.unit}" if query.unit else ""
 
     def row(group: str, situation: str, honest: int, distance: float, planned: bool = False) -> Consequence:
-        mixed = tuple(_epsilon(honest_profile(plan, one, honest), target.delta, distance / query.step(plan.granularity)) for one in candidates)
+        mixed = tuple(
+            _epsilon(honest_profile(plan, one, honest), target.delta, distance / query.step(plan.granularity)) for one in candidates
+        )
         noise = tuple(
-            _epsilon(honest_profile(plan, one, honest, mixing=False), target.delta, distance / query.step(plan.granularity)) for one in candidates
+            _epsilon(honest_profile(plan, one, honest, mixing=False), target.delta, distance / query.step(plan.granularity))
+            for one in candidates
         )
         return Consequence(group, situation, mixed, noise, planned)
 
-    rows = [row("As planned", f"{plan.honest:,} of {plan.users:,} reports honest, a move of {plain(target.distance)}{unit}", plan.honest, target.distance, True)]
+    rows = [
+        row(
+            "As planned",
+            f"{plan.honest / plan.users:.0%} honest, a move of {plain(target.distance)}{unit}",
+            plan.honest,
+            target.distance,
+            True,
+        )
+    ]
     alone = tuple(one.local_epsilon for one in candidates)
     rows.append(Consequence("The shuffler colludes", "with the analyst: every report is seen by itself", alone, alone))
     for share in HONEST_SHARES:

@@ -27,13 +27,15 @@ class Neighbourhood:
     y: float
     spread: float
     share: float
+    label: tuple[float, float]
+    """Where a map writes the name."""
 
 
 NEIGHBOURHOODS = (
-    Neighbourhood("Old Town", 2300.0, 2950.0, 330.0, 0.34),
-    Neighbourhood("Harbour", 4550.0, 3050.0, 380.0, 0.26),
-    Neighbourhood("Campus", 1150.0, 1050.0, 300.0, 0.18),
-    Neighbourhood("Southfield", 3700.0, 850.0, 420.0, 0.22),
+    Neighbourhood("Old Town", 2300.0, 2950.0, 330.0, 0.34, (1050.0, 3450.0)),
+    Neighbourhood("Harbour", 4550.0, 3050.0, 380.0, 0.26, (5600.0, 2550.0)),
+    Neighbourhood("Campus", 1150.0, 1050.0, 300.0, 0.18, (2200.0, 650.0)),
+    Neighbourhood("Southfield", 3700.0, 850.0, 420.0, 0.22, (5150.0, 500.0)),
 )
 BANK = 170.0
 """Nobody lives within so many metres of the middle of the river."""

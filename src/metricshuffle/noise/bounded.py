@@ -90,6 +90,12 @@ def shared_table(noise: Polya, radius: int) -> Table:
 
 
 @lru_cache(maxsize=32)
+def tabulated(noise: Polya, radius: int, count: int) -> BoundedSum:
+    """The sum of `count` draws of the share's table."""
+    return BoundedSum.of_table(shared_table(noise, radius), count)
+
+
+@lru_cache(maxsize=32)
 def truncated(noise: Polya, radius: int, count: int) -> BoundedSum:
     """The sum of `count` shares, each conditioned on |z| <= radius (log-concave if the share is)."""
     masses, error = _conditional_masses(noise, radius)

@@ -1,9 +1,10 @@
 """From a target to a plan, a release and a simulation."""
 
 from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.inverse import plan_for_error
 from metricshuffle.planning.plan import Plan, plan
 from metricshuffle.planning.release import Release
 from metricshuffle.planning.simulate import Simulation, simulate
 from metricshuffle.planning.target import Target
 
-__all__ = ["Candidate", "Plan", "Release", "Simulation", "Target", "plan", "simulate"]
+__all__ = ["Candidate", "Plan", "Release", "Simulation", "Target", "plan", "plan_for_error", "simulate"]

@@ -70,10 +70,11 @@ def candidate(
         per_unit = math.inf
         local_delta = 0.0
     else:
-        steps = target.distance / setting.step
+        steps = setting.promise.distance
         local_delta = 0.0 if math.isfinite(local.pure(steps)) else target.delta
         one = local.epsilon(local_delta, steps)
-        per_unit = local.epsilon(local_delta, max(1.0 / setting.step, 1.0))
+        # One unit may be less than a step, and is then a step at most; like the distance it may be off by a rounding.
+        per_unit = local.epsilon(local_delta, max(1.0 / setting.step * (1.0 + 1e-12), 1.0))
     fallback = Guarantee(
         epsilon=one, delta=local_delta, distance=target.distance, unit=query.unit, shape="flat", protects="one person",
         trust=Trust(trusted="nobody"), bound="raw values seen" if trusted == "curator" else local.bound,
@@ -91,11 +92,14 @@ def candidate(
 
 
 def _report_profile(setting: Setting, protocol: SumProtocol) -> PrivacyProfile:
-    """What one person's report hides if everybody else colludes, over all rounds (the worse axis stands for both)."""
-    reports = [randomizer.local_profile() for randomizer in protocol.randomizers]
-    if len(reports) == 1:
-        return setting.over_rounds(reports[0])
-    axis = min(zip(protocol.randomizers, reports, strict=True), key=lambda pair: pair[0].span)[1]
+    """What one person's report hides if everybody else colludes, over all rounds (the worse axis stands for both).
+
+    Additive noise is the same on both axes. Counts of randomized bits have a finite pure epsilon, which is all that is
+    asked for here, and the longer axis has the larger one: more of its bits can move.
+    """
+    axis = max(protocol.randomizers, key=lambda randomizer: randomizer.span).local_profile()
+    if len(protocol.randomizers) == 1:
+        return setting.over_rounds(axis)
     if isinstance(axis, AdditiveNoise) and setting.rounds == 1 and math.isfinite(axis.pure(1)):
         return PlanarNoise(axis)
     return PerAxis(setting.over_rounds(axis))

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from metricshuffle.accounting.calibration import largest_rate
+from metricshuffle.accounting.padded import RarelyClamped, clamping_penalty
+from metricshuffle.accounting.planar import PerAxis
+from metricshuffle.accounting.shuffled_sum import TAIL_MARGIN, AdditiveNoise
 from metricshuffle.accounting.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, SplitAndMix, messages_needed, security_bits
 from metricshuffle.encodings import modulus_for
 from metricshuffle.errors import ConditionError, InputError, NotCertified
@@ -17,15 +20,17 @@ from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.profile import PrivacyProfile, last_certified
 from metricshuffle.protocols.sums import SumProtocol
+from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 
 # Of delta: to the statistical term of shares through a shuffler, and kept free for padding when noise is calibrated.
 SHARING_PART, PADDING_PART = 1e-3, 0.1
 # A modular sum wraps around with at most this probability (e^-46 = 1e-20): an error of the estimate, never of privacy.
 WRAP_LOG_PROBABILITY = -46.0
-# Up to this many users the smallest padding is searched exactly, beyond to within 2 %.
-EXACT_PADDING_USERS = 10_000
-CALIBRATION = 1e-9
+# Sums of padded noise over up to this many cells are accounted exactly, wider ones by the chance of clamping.
+EXACT_CELLS = 10_000
+# Rates are found to this much (relative): so much more noise than needed nobody notices.
+CALIBRATION = 1e-7
 
 
 def local(setting: Setting) -> Candidate:
@@ -40,7 +45,7 @@ def central(setting: Setting) -> Candidate:
     """geometric-central: a curator sees the raw values and adds noise once."""
     rate = _sampled(setting.pure_rate())
     protocol = _modular(setting, "geometric-central", Polya(Fraction(1), rate), 1, transport="curator")
-    return candidate(setting, protocol, setting.noise_profile(Polya(Fraction(1), rate)), rate=rate, delta=0.0)
+    return candidate(setting, protocol, setting.pure_profile(rate), rate=rate, delta=0.0)
 
 
 def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
@@ -55,11 +60,12 @@ def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
     budget = promise.with_delta(promise.delta * (1.0 - SHARING_PART)) if mixed else promise
     rate = _noise_rate(setting, total_shape, budget.delta)
     noise = Polya(share, rate)
-    ideal = setting.noise_profile(Polya(Fraction(total_shape), rate))
+    pure = rate <= setting.pure_rate()
+    ideal = setting.pure_profile(rate) if pure else setting.noise_profile(Polya(Fraction(total_shape), rate))
     protocol = _modular(setting, name, noise, setting.users, transport=setting.transport)
     if not mixed:
         _verified(setting, ideal)
-        return candidate(setting, protocol, ideal, rate=rate, shape=total_shape, delta=0.0 if _is_pure(setting, ideal) else None)
+        return candidate(setting, protocol, ideal, rate=rate, shape=total_shape, delta=0.0 if pure else None)
     sharings = setting.axes * setting.rounds
     bits = math.log2(sharings / (SHARING_PART * promise.delta)) + math.log2(math.e) * max(promise.epsilon, 0.0) + 1.0
     messages = messages_needed(setting.honest, protocol.modulus or 2, bits)
@@ -70,34 +76,45 @@ def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
 
 
 def shuffled_unary(setting: Setting, total_shape: int) -> Candidate:
-    """Padded noise in one-bit messages; the padding is the smallest that keeps the target at every distance."""
+    """Padded noise in one-bit messages, with the smallest padding found that keeps the target at every distance."""
     name, share = _share(setting, total_shape)
     promise = setting.promise
     if promise.delta == 0.0:
         raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
-    pure = total_shape == 1
-    rate = _noise_rate(setting, total_shape, promise.delta if pure else promise.delta * (1.0 - PADDING_PART))
-    noise = Polya(share, rate)
-
-    def profile(radius: int) -> PrivacyProfile:
-        return setting.total_profile(setting.randomizers(share, rate, setting.padding, radius)[0].summed_profile(setting.honest))
-
-    def fits(radius: float) -> bool:
-        return promise.kept_by(profile(int(radius)))
-
-    enough = math.ceil(noise.tail_radius(math.log(0.05 * promise.delta / (setting.honest * setting.axes)) - promise.epsilon))
+    bounded, certain = setting.padding == "bounded", total_shape == 1 and setting.rounds == 1
+    budget = promise.delta if certain else promise.delta * (1.0 - PADDING_PART)
+    rate = _noise_rate(setting, total_shape, budget, joint=setting.axes == 1 or not bounded)
+    noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
+    # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
+    reports = setting.honest * setting.axes * setting.rounds
+    room = promise.delta if certain else promise.delta * PADDING_PART
+    enough = math.ceil(noise.tail_radius(math.log(room / reports) - promise.epsilon - 1.0))
     if enough > LARGEST_RADIUS:
         raise NotCertified(f"unary messages would need a padding of {enough:,}, that is more than {2 * enough:,} messages a person.")
-    for _ in range(4):
-        if fits(enough):
-            break
-        enough = min(math.ceil(1.5 * enough), LARGEST_RADIUS)
+    law = noise.law(UTILITY_LOG_TAIL, enough)
+    ideal = setting.pure_profile(rate) if certain else setting.noise_profile(total)
+    narrow = total.tail_radius(math.log(promise.delta) - TAIL_MARGIN) + promise.distance / setting.grain <= EXACT_CELLS
+    if bounded and not narrow:
+        raise ConditionError("Bounded padding", f"a sum of at most {EXACT_CELLS:,} cells", "more (use padding='clamp' or a granularity)")
+
+    def exactly(radius: int) -> PrivacyProfile:
+        return setting.total_profile(setting.randomizers(share, rate, setting.padding, radius)[0].summed_profile(setting.honest))
+
+    radius = _smallest(lambda c: clamping_penalty(promise.epsilon, min(1.0, reports * law.beyond(c))) <= 0.99 * room, -1, enough)
+    profile: PrivacyProfile = RarelyClamped(ideal, min(1.0, reports * law.beyond(radius)))
+    if bounded or (narrow and setting.axes == setting.rounds == setting.grain == 1):
+        # A report that is clamped with this chance breaks the promise, so less padding need not be tried.
+        least = -1 if bounded else _smallest(lambda c: reports * law.beyond(c) < promise.delta, -1, radius) - 1
+        radius = _smallest(lambda c: promise.nearly_kept_by(exactly(c)), least, radius)
+        while not promise.kept_by(exactly(radius)):
+            radius += max(1, radius // 50)
+            if radius > 2 * enough:
+                raise NotCertified("no padding up to twice the tail of one share could be verified at every distance.")
+        profile = exactly(radius)
     else:
-        raise NotCertified("no padding up to five times the tail of one share keeps the target.")
-    few = setting.honest <= EXACT_PADDING_USERS
-    radius = int(_smallest(fits, enough, 0.0 if few else 0.02))
+        _verified(setting, profile)
     protocol = SumProtocol(name=name, transport="shuffler", randomizers=setting.randomizers(share, rate, setting.padding, radius))
-    return candidate(setting, protocol, profile(radius), rate=rate, shape=total_shape, padding=setting.padding, radius=radius)
+    return candidate(setting, protocol, profile, rate=rate, shape=total_shape, padding=setting.padding, radius=radius)
 
 
 def randomized_response(setting: Setting) -> Candidate:
@@ -108,6 +125,10 @@ def randomized_response(setting: Setting) -> Candidate:
     if setting.grain != 1:
         raise ConditionError("RR-Shuffle", "granularity 1", f"granularity {setting.granularity:g}")
     spans = setting.query.spans(setting.granularity)
+    if setting.axes == 2 and setting.honest * min(spans) < promise.distance:
+        # The shorter axis stands for both below, so it must be able to move as far.
+        bits = f"{setting.honest * min(spans):,}"
+        raise ConditionError("RR-Shuffle on two axes", "at least as many honest bits on the shorter axis as the distance has cells", bits)
 
     def at(flip: float) -> tuple[CountResponse, ...]:
         return tuple(CountResponse(span=span, flip=flip) for span in spans)
@@ -183,7 +204,8 @@ def _shape_under(setting: Setting, cap: float) -> int:
         middle = (low + high) // 2
         rate = _noise_rate(setting, middle, setting.target.delta, relative=1e-4)
         report = setting.noise_profile(Polya(Fraction(middle, setting.honest), rate)).pure(setting.promise.distance)
-        if report <= cap:
+        # The candidate's own rate is calibrated more closely, so it may be a little larger.
+        if report <= cap * (1.0 - 1e-3):
             high = middle
         else:
             low = middle + 1
@@ -197,15 +219,19 @@ def _share(setting: Setting, total_shape: int) -> tuple[str, Fraction]:
     return "polya-shuffle", Fraction(total_shape, setting.honest)
 
 
-def _noise_rate(setting: Setting, total_shape: int, delta: float, relative: float = CALIBRATION) -> float:
-    """Largest sampled rate whose exact noise keeps the target with that much of delta."""
+def _noise_rate(setting: Setting, total_shape: int, delta: float, relative: float = CALIBRATION, *, joint: bool = True) -> float:
+    """Largest sampled rate whose exact noise keeps the target with that much of delta (both axes jointly, or one at a time)."""
     pure = setting.pure_rate()
     if delta == 0.0 or (total_shape == 1 and setting.rounds == 1):
         return _sampled(pure)
     promise = setting.promise.with_delta(delta)
     precise = relative if setting.rounds == 1 and setting.axes == 1 else max(relative, 1e-5)
-    found = largest_rate(lambda rate: setting.noise_profile(Polya(Fraction(total_shape), rate)), promise, start=pure, relative=precise)
-    return _sampled(found)
+
+    def profile(rate: float) -> PrivacyProfile:
+        noise = Polya(Fraction(total_shape), rate)
+        return setting.noise_profile(noise) if joint else PerAxis(setting.over_rounds(AdditiveNoise(noise)))
+
+    return _sampled(largest_rate(profile, promise, start=pure, relative=precise))
 
 
 def _sampled(rate: float) -> float:
@@ -226,23 +252,14 @@ def _modular(setting: Setting, name: str, noise: Polya, draws: int, *, transport
     return SumProtocol(name=name, transport=transport, randomizers=randomizers, modulus=modulus, messages=messages)
 
 
-def _smallest(fits: Callable[[float], bool], enough: int, relative: float) -> int:
-    """The smallest padding found that fits; `enough` is known to."""
-    low, high = -1, enough
-    while high - low > max(1, int(relative * high)):
-        middle = (low + high) // 2
-        if middle >= 0 and fits(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+def _smallest(fits: Callable[[int], bool], failing: int, fitting: int) -> int:
+    """The smallest padding found above `failing` that fits; `fitting` is known to (or is verified later)."""
+    while fitting - failing > 1:
+        middle = (failing + fitting) // 2
+        failing, fitting = (failing, middle) if fits(middle) else (middle, fitting)
+    return fitting
 
 
 def _verified(setting: Setting, profile: PrivacyProfile) -> None:
     if not setting.promise.kept_by(profile):
         raise NotCertified("the calibrated noise did not pass the final verification; please report this as a bug.")
-
-
-def _is_pure(setting: Setting, profile: PrivacyProfile) -> bool:
-    promise = setting.promise
-    return profile.covers(promise.epsilon, 0.0, promise.distance, promise.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from metricshuffle.privacy.guarantee import plain
+from metricshuffle.privacy.guarantee import plain, promised
 
 if TYPE_CHECKING:
     from metricshuffle.planning.candidate import Candidate
@@ -22,7 +22,7 @@ def rows(plan: Plan) -> list[tuple[str, ...]]:
         mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
         table.append((
             mark, name_of(one), one.encoding, one.trusted, f"{plain(one.expected_error)}{unit}",
-            "raw values" if math.isinf(one.local_epsilon) else plain(one.local_epsilon), f"{one.bits_per_user:,}",
+            "raw values" if math.isinf(one.local_epsilon) else promised(one.local_epsilon), f"{one.bits_per_user:,}",
         ))  # fmt: skip
     return table
 
@@ -53,12 +53,12 @@ def explanation(plan: Plan) -> list[str]:
         lines.append(
             f"A change of {plain(half)}{unit} is hidden at epsilon {plain(target.epsilon / 2)}, "
             f"one of {plain(target.distance)}{unit} at epsilon {plain(target.epsilon)}: nobody's odds of one against the other "
-            f"shift by more than a factor {plain(math.exp(target.epsilon))}, up to a failure probability of {target.delta:g}."
+            f"shift by more than a factor {promised(math.exp(target.epsilon))}, up to a failure probability of {target.delta:g}."
         )
     else:
         lines.append(
             f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {plain(target.epsilon)} "
-            f"(odds shift by at most a factor {plain(math.exp(target.epsilon))}), up to a failure probability of {target.delta:g}."
+            f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), up to a failure probability of {target.delta:g}."
         )
     if diameter > target.distance * 1.001:
         lines.append(f"A change of {plain(diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden.")
@@ -68,7 +68,7 @@ def explanation(plan: Plan) -> list[str]:
         else:
             lines.append(
                 f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report "
-                f"is hidden at epsilon {plain(one.local_epsilon)} only."
+                f"is hidden at epsilon {promised(one.local_epsilon)} only."
             )
     if one.trusted in ("shuffler", "aggregator"):
         lines.append(
@@ -77,7 +77,7 @@ def explanation(plan: Plan) -> list[str]:
         )
     if plan.query.between == "cells":
         lines.append("Distances are between grid cells: two places less than a cell apart can fall into neighbouring cells.")
-    if one.guarantee.protects == "one person" and plan.query.axes == 1 and plan.granularity != 1:
+    if one.guarantee.protects == "one person" and plan.query.grain(plan.granularity) != 1:
         lines.append("Values are rounded at random first, so the promise is about one person moving, not several together.")
     lines.append("Not hidden: that somebody took part, how many did, and anything a lying client sends to move the answer.")
     return lines
@@ -89,6 +89,8 @@ def plan_text(plan: Plan) -> str:
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(0, f"{plan.query.kind} over {plan.query.domain}, {plan.users:,} users ({plan.honest:,} honest), {plan.target}")
-    lines += ["", why_chosen(plan), str(plan.choice.guarantee), f"If it is not: {plan.choice.fallback}"]
+    lines += ["", why_chosen(plan), str(plan.choice.guarantee)]
+    if plan.choice.trusted != "nobody":
+        lines.append(f"If it is not: {plan.choice.fallback}")
     lines += [f"Not offered: {one.protocol} ({one.encoding}): {one.reason}" for one in plan.not_offered]
     return "\n".join(lines)

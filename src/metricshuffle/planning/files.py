@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from metricshuffle.protocols.base import Reports, Shuffled
 REPORTS_FORMAT = "metricshuffle-reports/1"
 SHUFFLED_FORMAT = "metricshuffle-shuffled/1"
 _CHUNK_BYTES = 1 << 24
+# What a file of reports ends in: how many there are, and whether they are seeded. Only a whole file has it.
+_END = struct.Struct("<QB")
 
 
 @contextmanager
@@ -31,7 +34,7 @@ def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     except OSError as wrong:
         raise InputError(f"cannot write {target}: {wrong.strerror or wrong}.") from None
     try:
-        with os.fdopen(handle, mode) as stream:
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -71,12 +74,14 @@ def write_reports(plan: Plan, path: str | Path, batches: Iterator[Reports]) -> i
         header = {"format": REPORTS_FORMAT, "plan": plan.digest, "type": layout.str, "width": width}
         stream.write(json.dumps(header).encode() + b"\n")
         for batch in batches:
+            if batch.plan != plan.digest:
+                raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
             stream.write(np.ascontiguousarray(batch.records, dtype=layout).tobytes())
             count += len(batch)
             seeded = seeded or batch.unsafe_seeded
         if count == 0:
             raise InputError("there are no values, so there is nothing to report.")
-        stream.write(b"\x01" if seeded else b"\x00")
+        stream.write(_END.pack(count, seeded))
     return count
 
 
@@ -92,14 +97,16 @@ def read_reports(plan: Plan, path: str | Path) -> Iterator[Reports]:
         header = _header(stream.readline(10_000), path, REPORTS_FORMAT, plan)
         if header.get("type") != layout.str or header.get("width") != width:
             raise PlanError(f"{path} has records of another layout than this plan's.")
-        body = os.fstat(stream.fileno()).st_size - stream.tell() - 1
-        if body < 0 or body % size:
-            raise PlanError(f"{path} is cut short: its records do not end where they should; ask for it again.")
-        stream.seek(-1, os.SEEK_END)
-        seeded = stream.read(1) == b"\x01"
-        stream.seek(-1 - body, os.SEEK_END)
+        start = stream.tell()
+        left, rest = divmod(os.fstat(stream.fileno()).st_size - start - _END.size, size)
+        if left >= 0 and rest == 0:
+            stream.seek(-_END.size, os.SEEK_END)
+            count, flag = _END.unpack(stream.read(_END.size))
+        if left < 0 or rest or count != left or flag > 1:
+            raise PlanError(f"{path} is cut short or damaged: its records do not end where they should; ask for it again.")
+        seeded = flag == 1
+        stream.seek(start)
         together = max(1, _CHUNK_BYTES // size)
-        left = body // size
         while left:
             rows = min(together, left)
             flat = np.frombuffer(stream.read(rows * size), dtype=layout)
@@ -130,18 +137,28 @@ def read_shuffled(plan: Plan, path: str | Path) -> Shuffled:
     line, _, body = content.partition(b"\n")
     header = _header(line, path, SHUFFLED_FORMAT, plan)
     axes: list[int | NDArray[np.uint64]] = []
-    for axis in header.get("axes", []):
-        if isinstance(axis, int):
+    listed, reports, seeded = header.get("axes"), header.get("reports"), header.get("unsafe_seeded")
+    strange = PlanError(f"{path} does not hold what this plan's shuffler writes; it is damaged or belongs to another plan.")
+    if not (isinstance(listed, list) and _is_count(reports) and isinstance(seeded, bool)):
+        raise strange
+    for axis in listed:
+        if _is_count(axis):
             axes.append(axis)
+        elif not (isinstance(axis, dict) and _is_count(axis.get("residues"))):
+            raise strange
         else:
-            size = 8 * int(axis["residues"])
+            size = 8 * axis["residues"]
             if len(body) < size:
                 raise PlanError(f"{path} is cut short; ask for it again.")
             axes.append(np.frombuffer(body[:size], dtype="<u8").astype(np.uint64))
             body = body[size:]
-    if body or len(axes) != len(plan.choice.mechanism.randomizers) or not isinstance(header.get("reports"), int):
-        raise PlanError(f"{path} does not hold what this plan's shuffler writes; it is damaged or belongs to another plan.")
-    return Shuffled(plan.digest, header["reports"], tuple(axes), bool(header.get("unsafe_seeded")))
+    if body or len(axes) != len(plan.choice.mechanism.randomizers):
+        raise strange
+    return Shuffled(plan.digest, reports, tuple(axes), seeded)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _header(line: bytes, path: str | Path, wanted: str, plan: Plan) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError, model_validator
 
 from metricshuffle.declared import Declared, Real, sentence
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
-from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.candidates import all_candidates
 from metricshuffle.planning.release import Release
 from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
@@ -23,7 +23,7 @@ from metricshuffle.protocols.sums import ProtocolName
 from metricshuffle.randomness import Randomness
 
 PLAN_FORMAT = "metricshuffle-plan/1"
-# Candidates whose expected errors differ by less than this are equal; the one with fewer bits wins.
+# Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.
 EQUAL_ERRORS = 1e-3
 
 
@@ -220,25 +220,31 @@ def checked_setting(query: Query, target: Target, users: int, honest: int | floa
     return setting
 
 
-def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) -> int:
-    """Index of the candidate with the least expected error among those allowed (fewest bits among equals)."""
-    allowed = [
+def allowed(setting: Setting, found: list[Candidate]) -> list[tuple[int, Candidate]]:
+    """The candidates that may be chosen, with their indices: no more trust, bits or local epsilon than allowed."""
+    return [
         (index, one) for index, one in enumerate(found)
         if not one.baseline
         and (setting.max_local_epsilon is None or one.local_epsilon <= setting.max_local_epsilon)
         and (setting.max_bits is None or one.bits_per_user <= setting.max_bits)
     ]  # fmt: skip
-    if not allowed:
+
+
+def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) -> int:
+    """Index of the candidate with the least expected error among those allowed (among equals least trust, then fewest bits)."""
+    usable = allowed(setting, found)
+    if not usable:
         reasons = "; ".join(f"{one.protocol} ({one.encoding}): {one.reason}" for one in missing[:3])
         caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
         caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
         why = f"under {' and '.join(caps)}" if caps else "here"
         raise InputError(f"no protocol keeps this target {why}. {reasons}".strip())
-    least = min(one.expected_error for _, one in allowed)
-    near = [(index, one) for index, one in allowed if one.expected_error <= least * (1.0 + EQUAL_ERRORS)]
-    index, best = min(near, key=lambda pair: (pair[1].bits_per_user, pair[1].expected_error))
-    unlimited = setting.max_local_epsilon is None and setting.max_bits is None
-    if setting.trusted != "nobody" and best.protocol == "geometric-local" and unlimited:
+    least = min(one.expected_error for _, one in usable)
+    near = [(index, one) for index, one in usable if one.expected_error <= least * (1.0 + EQUAL_ERRORS)]
+    index, best = min(near, key=lambda pair: (TRUST_ORDER[pair[1].trusted], pair[1].bits_per_user, pair[1].expected_error))
+    unlimited = setting.max_local_epsilon is None and setting.max_bits is None and setting.protocols is None
+    # With delta = 0 the pure protocols are all there is: that is an answer and not a lack of people.
+    if setting.trusted != "nobody" and best.protocol == "geometric-local" and unlimited and setting.target.delta > 0.0:
         raise InputError(_too_few(setting, best))
     return index
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from metricshuffle.declared import Declared, Real, sentence
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.privacy.guarantee import Guarantee, plain
+from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import SumProtocol
@@ -69,11 +70,19 @@ class Release(Declared):
             rows = self.mechanism.count_intervals(self.counts, self.reports, level)
             ends = [self.query.answer(rows[:, side], self.reports, self.granularity) for side in (0, 1)]
         else:
-            halves = self.mechanism.half_widths(self.reports, level) * self.query.error_scale(self.reports, self.granularity)
+            # Real numbers are counted in fine steps, each off by half a step at most, all perhaps to the same side.
+            steps = self.mechanism.half_widths(self.reports, level) + self.reports * self.query.snapping(self.granularity)
+            halves = steps * self.query.error_scale(self.reports, self.granularity)
             middle = np.atleast_1d(np.asarray(self.value, dtype=np.float64))
             ends = [middle - halves, middle + halves]
         pairs = [(float(low), float(high)) for low, high in zip(*ends, strict=True)]
         return pairs[0] if len(pairs) == 1 else (pairs[0], pairs[1])
+
+    @property
+    def decimals(self) -> int:
+        """Enough decimals to see two digits of the error."""
+        error = max(np.atleast_1d(np.asarray(self.standard_error, dtype=np.float64)))
+        return max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 0
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)
@@ -95,7 +104,8 @@ class Release(Declared):
     def __str__(self) -> str:
         unit = f" {self.query.unit}" if self.query.unit else ""
         trusted = self.guarantee.trust.trusted
-        lines = [f"{self.query.kind} = {_told(self.value)}{unit}, 95 % interval {_told(self.interval_95)}"]
+        value, interval = measured(self.value, self.decimals), measured(self.interval_95, self.decimals)
+        lines = [f"{self.query.kind} = {value}{unit}, 95 % interval {interval}"]
         lines.append(f"from {self.reports:,} reports ({self.protocol})")
         if trusted == "nobody":
             lines.append(str(self.guarantee))
@@ -112,7 +122,8 @@ def _shaped(values: NDArray[np.float64]) -> float | tuple[float, float]:
     return float(values[0]) if len(values) == 1 else (float(values[0]), float(values[1]))
 
 
-def _told(value: object) -> str:
+def measured(value: object, decimals: int) -> str:
+    """A number, a pair or an interval with so many decimals."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(_told(part) for part in value) + ")"
-    return plain(float(str(value)))
+        return "(" + ", ".join(measured(part, decimals) for part in value) + ")"
+    return f"{float(str(value)):,.{decimals}f}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 from metricshuffle.accounting.calibration import Promise
 from metricshuffle.accounting.composition import composed
 from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Quantised, coarse_slope
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.target import Target
-from metricshuffle.privacy.profile import PrivacyProfile, last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
 from metricshuffle.protocols.queries import Query
 from metricshuffle.randomizers.additive import AdditiveRandomizer, Padding
 
@@ -56,8 +57,9 @@ class Setting:
 
     @property
     def promise(self) -> Promise:
-        """The target in steps."""
-        return Promise(self.target.epsilon, self.target.delta, self.target.distance / self.step, self.target.shape)
+        """The target in steps; a distance that is a whole number of steps up to rounding (0.3 units of 0.1) counts as that many."""
+        steps = self.target.distance if self.step == 1.0 else self.target.distance / self.step * (1.0 + 1e-12)
+        return Promise(self.target.epsilon, self.target.delta, steps, self.target.shape)
 
     def at_epsilon(self, epsilon: float) -> Setting:
         return replace(self, target=Target(epsilon, self.target.delta, self.target.distance, self.target.shape))
@@ -77,15 +79,13 @@ class Setting:
     def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
         """What a profile of one axis makes of the whole query, over all rounds.
 
-        Two axes are accounted jointly where the noise is log-concave, and one at a time otherwise or over several rounds.
+        Two axes are accounted jointly where the noise is known to be log-concave, and one at a time otherwise or over
+        several rounds.
         """
         if self.axes == 1:
             return self.over_rounds(axis)
-        if self.rounds == 1:
-            if isinstance(axis, AdditiveNoise) and _log_concave(axis):
-                return PlanarNoise(axis)
-            if isinstance(axis, Clamped) and isinstance(axis.truncated, AdditiveNoise) and _log_concave(axis.truncated):
-                return Clamped(PlanarNoise(axis.truncated), 2.0 * axis.clamp_probability)
+        if self.rounds == 1 and isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False):
+            return PlanarNoise(axis)
         return PerAxis(self.over_rounds(axis))
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
@@ -119,11 +119,20 @@ class Setting:
             return epsilon / steps * (1.0 - 1e-15)
 
         def kept(rate: float) -> bool:
-            return Quantised(AdditiveNoise(Polya(1, rate)), self.grain).pure(steps) <= epsilon  # type: ignore[arg-type]
+            return Quantised(AdditiveNoise(Polya(Fraction(1), rate)), self.grain).pure(steps) <= epsilon
 
         smallest = epsilon / (steps // self.grain + 1)
         return last_certified(kept, max(2.0 * smallest, coarse_slope(epsilon, self.grain)), smallest * (1.0 - 1e-12))
 
+    def pure_profile(self, rate: float) -> PrivacyProfile:
+        """The whole query's profile for noise of total shape >= 1, by its slope alone (a linear promise is then checked at once).
 
-def _log_concave(axis: AdditiveNoise) -> bool:
-    return bool(getattr(axis.noise, "log_concave", False))
+        Statement: delta = 0 at epsilon = slope * distance, slope = rate on one axis, sqrt(2) rate on two (|i| + |j| <= sqrt(2)
+        |(i, j)|), log(1 + (e^rate - 1)/Q) if values are rounded to Q steps first ((1 + x)^r >= 1 + r x), times the rounds.
+        """
+        if self.target.shape == "flat":
+            return self.noise_profile(Polya(Fraction(1), rate))
+        slope = rate if self.grain == 1 else math.log1p(math.expm1(rate) / self.grain)
+        if self.axes == 2 and self.promise.distance >= math.sqrt(2.0):
+            slope *= math.sqrt(2.0)
+        return PureProfile(self.rounds * slope * (1.0 + 1e-15))

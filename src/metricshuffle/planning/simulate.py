@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
 from metricshuffle.planning.plan import Plan
+from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 
@@ -44,7 +45,7 @@ def simulate(plan: Plan, runs: int = 1000, randomness: Randomness | None = None,
     scale = plan.query.error_scale(people, plan.granularity)
     halves = mechanism.half_widths(people, 0.95)
     errors = np.stack(
-        [_errors(randomizer, mechanism.noise_draws(people), runs, source) for randomizer in mechanism.randomizers], axis=1
+        [_errors(randomizer, mechanism.noise_draws(people), people, runs, source) for randomizer in mechanism.randomizers], axis=1
     )
     sizes = np.sqrt((errors**2).sum(axis=1)) * scale
     return Simulation(
@@ -61,23 +62,24 @@ def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     return (np.asarray(randomness.words(count) >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
 
 
-def _errors(randomizer: object, draws: int, runs: int, randomness: Randomness) -> NDArray[np.float64]:
+def _errors(
+    randomizer: AdditiveRandomizer | CountResponse, draws: int, people: int, runs: int, randomness: Randomness
+) -> NDArray[np.float64]:
     """Errors of one axis' total, in steps."""
-    from metricshuffle.randomizers.additive import AdditiveRandomizer
-
     if isinstance(randomizer, CountResponse):
-        # Half of the bits are ones: the variance is the same for every data set, and the law is close to normal.
-        from scipy.special import ndtri
-
-        return np.asarray(ndtri(uniforms(runs, randomness)) * math.sqrt(randomizer.total_variance(draws)))
-    assert isinstance(randomizer, AdditiveRandomizer)  # noqa: S101 - the two kinds there are
-    law = randomizer.error_law(draws)
-    size = np.searchsorted(-law.tail[1:], -0.5 * (1.0 - uniforms(runs, randomness)), side="left").astype(np.float64)
+        # Half of the bits are ones (the variance is the same for every data set); the stream of the simulation seeds numpy's.
+        source = np.random.default_rng(randomness.words(4))
+        bits = people * randomizer.span
+        ones = bits // 2
+        seen = source.binomial(ones, 1.0 - randomizer.flip, runs) + source.binomial(bits - ones, randomizer.flip, runs)
+        return np.asarray((seen - bits * randomizer.flip) / (1.0 - 2.0 * randomizer.flip) - ones)
+    law, scale = randomizer.scaled_error_law(draws)
     # P(|Z| > m) = 2 tail[m+1]: |Z| is the first m where that falls below a uniform number.
+    size = np.searchsorted(-law.tail[1:], -0.5 * (1.0 - uniforms(runs, randomness)), side="left").astype(np.float64)
     sign = np.where(randomness.words(runs) & np.uint64(1), 1.0, -1.0)
-    noise = size * sign * randomizer.granularity
+    noise = size * sign * (randomizer.granularity * scale)
     if randomizer.granularity > 1:
         from scipy.special import ndtri
 
-        noise = noise + ndtri(uniforms(runs, randomness)) * math.sqrt(draws * (randomizer.granularity**2 - 1) / 6.0)
+        noise = noise + ndtri(uniforms(runs, randomness)) * math.sqrt(people * (randomizer.granularity**2 - 1) / 6.0)
     return np.asarray(noise)

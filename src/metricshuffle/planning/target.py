@@ -60,7 +60,7 @@ def honest_count(honest: int | float | str | None, users: int) -> int:
     if isinstance(honest, int):
         count = honest
     elif 0.0 < honest <= 1.0:
-        count = math.floor(honest * users * (1.0 + 1e-12))
+        count = min(math.floor(honest * users * (1.0 + 1e-12)), users)
     else:
         raise InputError(f"honest as a fraction must lie in (0, 1], got {honest!r}; write a count without a decimal point.")
     if count > users:

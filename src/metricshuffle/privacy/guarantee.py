@@ -30,6 +30,11 @@ def rounded_up(number: float, digits: int) -> float:
     return float(f"{math.ceil(number / unit * (1.0 - 1e-9)) * unit:.{digits}g}") if unit > 0.0 else number
 
 
+def promised(epsilon: float) -> str:
+    """An epsilon in a table or a sentence: four digits, never less than the truth."""
+    return plain(rounded_up(epsilon, 4)) if math.isfinite(epsilon) else "no promise"
+
+
 class Trust(BaseModel):
     """Whom the guarantee relies on."""
 
@@ -111,7 +116,7 @@ class Guarantee(BaseModel):
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        far = f"{plain(self.distance)}{unit}"
+        far = f"{plain(self.distance) if self.distance == int(self.distance) else format(self.distance, '.6g')}{unit}"
         movers = {
             "one person": f"one person's value moving by up to {far}",
             "people together": f"values moving by up to {far} in total, over any number of people,",

@@ -55,6 +55,10 @@ class Query(Kinded, ABC):
             raise InputError(f"granularity must be a whole number >= 1 for {self.domain}, got {granularity!r}.")
         return int(granularity)
 
+    def snapping(self, granularity: float) -> float:
+        """How far, in steps, a value may lie from the step it is counted as."""
+        return 0.0
+
     @abstractmethod
     def spans(self, granularity: float) -> tuple[int, ...]:
         """Largest step on each axis (steps run from 0)."""
@@ -94,6 +98,9 @@ class _OnNumbers(Query):
     def step(self, granularity: float) -> float:
         return 1.0 if isinstance(self.domain, Integers) else granularity / STEPS_PER_GRAIN
 
+    def snapping(self, granularity: float) -> float:
+        return 0.0 if isinstance(self.domain, Integers) else 0.5
+
     def grain(self, granularity: float) -> int:
         if isinstance(self.domain, Integers):
             return super().grain(granularity)
@@ -122,6 +129,9 @@ class Sum(_OnNumbers):
 
     kind: Literal["sum"] = "sum"
 
+    def __init__(self, domain: Domain, **rest: Any) -> None:  # again, because type checkers do not see pydantic inherit it
+        super().__init__(domain, **rest)
+
     def answer(self, totals: NDArray[np.float64], reports: int, granularity: float) -> NDArray[np.float64]:
         return totals * self.step(granularity) + reports * self._ends[0]
 
@@ -133,6 +143,9 @@ class Mean(_OnNumbers):
     """The mean of everybody's number (the number of reports is public)."""
 
     kind: Literal["mean"] = "mean"
+
+    def __init__(self, domain: Domain, **rest: Any) -> None:  # again, because type checkers do not see pydantic inherit it
+        super().__init__(domain, **rest)
 
     def answer(self, totals: NDArray[np.float64], reports: int, granularity: float) -> NDArray[np.float64]:
         return totals * (self.step(granularity) / reports) + self._ends[0]

@@ -12,16 +12,14 @@ from pydantic import Discriminator
 
 from metricshuffle.declared import Declared
 from metricshuffle.encodings import Modular, Transport, Unary
-from metricshuffle.errors import PlanError
+from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive import AdditiveRandomizer, rounded
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 
-ProtocolName = Literal[
-    "geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"
-]
+ProtocolName = Literal["geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"]
 Randomizer = Annotated[AdditiveRandomizer | CountResponse, Discriminator("kind")]
 
 
@@ -53,8 +51,9 @@ class SumProtocol(Declared):
         columns: list[NDArray[Any]] = []
         for axis, (randomizer, encoding) in enumerate(zip(self.randomizers, self.encodings, strict=True)):
             values = np.ascontiguousarray(steps[:, axis])
-            # The curator is the one who adds noise: what reaches him is the value itself.
-            reports = values if self.transport == "curator" else randomizer.reports(values, randomness)
+            # The curator is the one who adds noise: what reaches him is the value itself, in cells of the noise.
+            curated = self.transport == "curator"
+            reports = rounded(values, randomizer.granularity, randomness) if curated else randomizer.reports(values, randomness)
             if isinstance(encoding, Unary):
                 columns.append(reports.reshape(-1, 1))
             else:
@@ -68,11 +67,14 @@ class SumProtocol(Declared):
         kept: list[list[NDArray[np.uint64]]] = [[] for _ in self.randomizers]
         reports, unsafe_seeded = 0, randomness.unsafe_seeded
         for batch in batches:
+            if not isinstance(batch, Reports):
+                raise InputError(f"only Reports can be shuffled, got {type(batch).__name__}.")
             records = batch.records
             if batch.plan != plan:
                 raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
             if records.ndim != 2 or records.shape[1] != width * len(self.randomizers):
-                raise PlanError(f"a record of this plan has {width * len(self.randomizers)} numbers, got an array of shape {records.shape}.")
+                numbers = width * len(self.randomizers)
+                raise PlanError(f"a record of this plan has {numbers} numbers, got an array of shape {records.shape}.")
             reports, unsafe_seeded = reports + len(records), unsafe_seeded or batch.unsafe_seeded
             for axis, encoding in enumerate(self.encodings):
                 mine = records[:, axis * width : (axis + 1) * width]
@@ -105,14 +107,28 @@ class SumProtocol(Declared):
         estimates = []
         for randomizer, encoding, content in zip(self.randomizers, self.encodings, shuffled.axes, strict=True):
             if isinstance(encoding, Unary):
-                if not isinstance(content, int):
-                    raise PlanError("a unary plan needs a number of ones per axis; this file belongs to another plan.")
+                if not isinstance(content, int) or not 0 <= content <= shuffled.reports * encoding.length:
+                    raise PlanError(
+                        f"{shuffled.reports:,} reports of this plan make up to {encoding.length:,} ones each; this batch does not."
+                    )
                 estimates.append(randomizer.total_from_count(content, shuffled.reports))
             else:
-                residue = content if isinstance(content, int) else encoding.total(content)
+                residue = self._residue(encoding, content, shuffled.reports)
                 top = shuffled.reports * randomizer.top
                 estimates.append(float(encoding.centred(residue, 0, top) * randomizer.granularity))
         return np.array(estimates, dtype=np.float64)
+
+    def _residue(self, encoding: Modular, content: int | NDArray[np.uint64], reports: int) -> int:
+        """The sum modulo the modulus of what this transport lets through; what it does not is damaged or of another plan."""
+        summed = self.transport in ("aggregator", "curator")
+        if isinstance(content, int):
+            if not summed:
+                raise PlanError(f"a batch of this plan is {reports * self.messages:,} residues, got one number.")
+            return content
+        if summed or content.size != reports * self.messages:
+            wanted = "one number" if summed else f"{reports * self.messages:,} residues"
+            raise PlanError(f"a batch of {reports:,} reports of this plan is {wanted}, got {content.size:,} residues.")
+        return encoding.total(content)
 
     def noise_draws(self, reports: int) -> int:
         """How many shares of noise are in a total of that many reports."""
@@ -120,7 +136,7 @@ class SumProtocol(Declared):
 
     def mean_error(self, reports: int) -> float:
         """E|error| of the total in steps (one axis), or E of the Euclidean error (two axes)."""
-        spreads = [randomizer.error_points(self.noise_draws(reports)) for randomizer in self.randomizers]
+        spreads = [randomizer.error_points(self.noise_draws(reports), reports) for randomizer in self.randomizers]
         if len(spreads) == 1:
             values, weights = spreads[0]
             return float(np.dot(np.abs(values), weights))
@@ -129,12 +145,14 @@ class SumProtocol(Declared):
 
     def standard_errors(self, reports: int) -> NDArray[np.float64]:
         """Standard deviation of each total, in steps."""
-        return np.array([math.sqrt(randomizer.total_variance(self.noise_draws(reports))) for randomizer in self.randomizers])
+        draws = self.noise_draws(reports)
+        return np.array([math.sqrt(randomizer.total_variance(draws, reports)) for randomizer in self.randomizers])
 
     def half_widths(self, reports: int, level: float) -> NDArray[np.float64]:
         """Half the width of an interval for each total, in steps; together they hold with probability >= level."""
         each = 1.0 - (1.0 - level) / len(self.randomizers)
-        return np.array([randomizer.half_width(self.noise_draws(reports), each) for randomizer in self.randomizers])
+        draws = self.noise_draws(reports)
+        return np.array([randomizer.half_width(draws, each, reports) for randomizer in self.randomizers])
 
     def count_intervals(self, counts: tuple[int, ...], reports: int, level: float) -> NDArray[np.float64]:
         """(low, high) of each total from the observed counts of ones (randomized response only), jointly."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,10 +13,11 @@ from pydantic import BeforeValidator, PlainSerializer
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
-from metricshuffle.noise.bounded import BoundedSum, shared_table, truncated
+from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
 from metricshuffle.noise.law import Floats, SymmetricLaw
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
+from metricshuffle.noise.table import Table
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
 
@@ -28,6 +28,8 @@ ExactShape = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str,
 
 # Error figures and intervals are read off laws whose cut-off tail is below e^-60.
 UTILITY_LOG_TAIL = -60.0
+# A law of more cells than this is replaced by one of a coarser scale (for expected errors and simulations only).
+WIDEST_UTILITY_LAW, SCALED_CELLS = 2_000_000, 100_000
 
 
 class AdditiveRandomizer(Declared):
@@ -71,8 +73,9 @@ class AdditiveRandomizer(Declared):
         """Reports of the padded forms lie in 0..length."""
         return self.top + 2 * self.radius
 
-    @cached_property
-    def _table(self) -> Any:
+    @property
+    def _table(self) -> Table:
+        # Cached by its parameters and not on the object: copies with another rate must not keep the old table.
         return shared_table(self.noise, self.radius)
 
     def reports(self, values: Integers64, randomness: Randomness) -> Integers64:
@@ -91,7 +94,7 @@ class AdditiveRandomizer(Declared):
     def summed_noise(self, count: int) -> Polya | BoundedSum:
         """The law of the noise in a sum of `count` reports (given that none was clamped)."""
         if self.padding == "bounded":
-            return BoundedSum.of_table(self._table, count)
+            return tabulated(self.noise, self.radius, count)
         if self.padding == "clamp":
             return truncated(self.noise, self.radius, count)
         return self.noise.summed(count)
@@ -123,48 +126,78 @@ class AdditiveRandomizer(Declared):
         """Estimate of the total of the steps from the shifted counts of a padded form."""
         return float((count - reports * self.radius) * self.granularity)
 
-    def error_law(self, count: int) -> SymmetricLaw:
-        """Law of the noise in the sum of `count` reports, in cells."""
-        return self.summed_noise(count).law(UTILITY_LOG_TAIL)
+    def error_noise(self, count: int) -> Polya | BoundedSum:
+        """The noise in a sum of `count` reports unless one of them was clamped (see `clamp_probability`)."""
+        return self.summed_noise(count) if self.padding == "bounded" else self.noise.summed(count)
 
-    def error_points(self, count: int) -> tuple[Floats, Floats]:
+    def scaled_error_law(self, count: int) -> tuple[SymmetricLaw, int]:
+        """The law of that noise and the number of cells in one unit of it (1 unless it is very wide).
+
+        SGDL(b, e^-r) is m times SGDL(b, e^-r'), sinh(r'/2) = m sinh(r/2), to a relative 1e-6: the variances b / (2 sinh^2(r/2))
+        are equal, and the kurtoses (2 + cosh r)/b differ by less than 1e-6 for laws that wide.
+        """
+        noise = self.error_noise(count)
+        if isinstance(noise, Polya):
+            radius = noise.tail_radius(UTILITY_LOG_TAIL)
+            if radius > WIDEST_UTILITY_LAW:
+                scale = math.ceil(radius / SCALED_CELLS)
+                return Polya(noise.shape, 2.0 * math.asinh(scale * math.sinh(0.5 * noise.rate))).law(UTILITY_LOG_TAIL), scale
+        return noise.law(UTILITY_LOG_TAIL), 1
+
+    def error_points(self, count: int, people: int | None = None) -> tuple[Floats, Floats]:
         """Sizes of the error of a total in steps, about 1,000 of them, with weights (for expected errors).
 
-        Rounding errors are taken as normal with the variance of uniform remainders, (Q^2 - 1)/6 a person.
+        `count` draws of noise; `people` (default: as many) values were rounded first. Rounding errors are taken as
+        normal with the variance of uniform remainders, (Q^2 - 1)/6 a person.
         """
-        law = self.error_law(count)
+        law, scale = self.scaled_error_law(count)
         sizes = np.arange(law.radius + 1, dtype=np.float64)
         both_signs = 2.0 * law.mass
         both_signs[0] = law.mass[0]
         # Blocks of equal length, each at its own mean: exact for E|error|, and the law is symmetric.
         edges = np.arange(0, law.radius + 1, max(1, law.radius // 1000))
         masses = np.add.reduceat(both_signs, edges)
-        values = np.add.reduceat(both_signs * sizes, edges) / np.maximum(masses, 1e-300) * self.granularity
+        values = np.add.reduceat(both_signs * sizes, edges) / np.maximum(masses, 1e-300) * (self.granularity * scale)
+        masses /= masses.sum()
         if self.granularity > 1:
-            spread = math.sqrt(count * (self.granularity**2 - 1) / 6.0)
-            nodes, node_weights = np.polynomial.hermite_e.hermegauss(21)
-            values = (values[:, None] + spread * nodes[None, :]).ravel()
-            masses = (masses[:, None] * node_weights[None, :] / node_weights.sum()).ravel()
-        return values, masses / masses.sum()
+            spread = math.sqrt((count if people is None else people) * (self.granularity**2 - 1) / 6.0)
+            values = _folded_normal_mean(values, spread)
+        return values, masses
 
-    def total_variance(self, count: int) -> float:
+    def total_variance(self, count: int, people: int | None = None) -> float:
         """Variance of a total in steps squared (rounding at its worst, Q^2/4 a person)."""
-        noise = self.error_law(count).variance() * self.granularity**2
-        return noise + (0.25 * count * self.granularity**2 if self.granularity > 1 else 0.0)
+        noise = self.error_noise(count)
+        variance = noise.variance() if isinstance(noise, Polya) else noise.law(UTILITY_LOG_TAIL).variance()
+        rounding = 0.25 * (count if people is None else people) if self.granularity > 1 else 0.0
+        return (variance + rounding) * self.granularity**2
 
-    def half_width(self, count: int, level: float) -> float:
+    def half_width(self, count: int, level: float, people: int | None = None) -> float:
         """The error of a total, in steps, stays within this with probability >= level.
 
-        Exact for the noise; the random rounding, if any, gets half of the miss and Hoeffding's bound.
+        Exact for the noise (Chernoff's bound where the law is too wide to be tabulated); the random rounding, if any, gets
+        half of the miss and Hoeffding's bound.
         """
-        miss = 1.0 - level
-        clamped = self.clamp_probability(count)
-        if not clamped < miss:
-            raise InputError(f"no interval of level {level} exists: with probability {clamped:.2g} some report is clamped.")
+        miss = (1.0 - level) * (1.0 if self.granularity == 1 else 0.5)
+        left = miss - self.clamp_probability(count)
+        if not left > 0.0:
+            raise InputError(f"no interval of level {level} exists: with probability {miss - left:.2g} some report is clamped.")
+        noise = self.error_noise(count)
+        if isinstance(noise, Polya) and noise.tail_radius(UTILITY_LOG_TAIL) > WIDEST_UTILITY_LAW:
+            cells = math.ceil(noise.tail_radius(math.log(left)))
+        else:
+            cells = noise.law(UTILITY_LOG_TAIL).quantile(1.0 - left)
         if self.granularity == 1:
-            return float(self.error_law(count).quantile(1.0 - (miss - clamped)))
-        rounding = self.granularity * math.sqrt(0.5 * count * math.log(4.0 / miss))
-        return float(self.error_law(count).quantile(1.0 - (0.5 * miss - clamped)) * self.granularity) + rounding
+            return float(cells)
+        rounding = math.sqrt(0.5 * (count if people is None else people) * math.log(2.0 / miss))
+        return (cells + rounding) * self.granularity
+
+
+def _folded_normal_mean(centres: Floats, spread: float) -> Floats:
+    """E|centre + spread * N| for a standard normal N."""
+    from scipy.special import erf
+
+    ratio = centres / spread
+    return np.asarray(spread * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * ratio**2) + centres * erf(ratio / math.sqrt(2.0)))
 
 
 def rounded(values: Integers64, granularity: int, randomness: Randomness) -> Integers64:

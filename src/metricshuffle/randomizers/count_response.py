@@ -72,11 +72,11 @@ class CountResponse(Declared):
     def total_from_count(self, count: int, reports: int) -> float:
         return (count - reports * self.span * self.flip) / (1.0 - 2.0 * self.flip)
 
-    def total_variance(self, count: int) -> float:
+    def total_variance(self, count: int, people: int | None = None) -> float:
         """Of the estimated total: every bit has variance flip (1 - flip), whatever the data."""
         return count * self.span * self.flip * (1.0 - self.flip) / (1.0 - 2.0 * self.flip) ** 2
 
-    def error_points(self, count: int) -> tuple[Floats, Floats]:
+    def error_points(self, count: int, people: int | None = None) -> tuple[Floats, Floats]:
         """Sizes and weights whose mean is the mean absolute deviation of Bin(bits, flip) (de Moivre), rescaled."""
         bits, nodes = count * self.span, np.polynomial.hermite_e.hermegauss(80)
         centre = math.floor(bits * self.flip) + 1
@@ -94,7 +94,7 @@ class CountResponse(Declared):
         low, high = count_interval(count, reports * self.span, self.flip, level)
         return float(low), float(high)
 
-    def half_width(self, count: int, level: float) -> float:
+    def half_width(self, count: int, level: float, people: int | None = None) -> float:
         """Half the width of the interval in the middle of the range (a plan's forecast; a release uses `interval`)."""
         middle = round(count * self.span * 0.5)
         low, high = self.interval(middle, count, level)

@@ -7,6 +7,7 @@ from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.matrix import Matrix, closure
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Haversine, Manhattan, Metric
 from metricshuffle.spaces.space import Space
+from metricshuffle.spaces.tree import Tree
 
 __all__ = [
     "Absolute",
@@ -28,5 +29,6 @@ __all__ = [
     "Scaled",
     "Space",
     "Threshold",
+    "Tree",
     "closure",
 ]

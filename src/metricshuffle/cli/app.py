@@ -1,0 +1,127 @@
+"""The commands, and the one place where what went wrong becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from metricshuffle.cli.estimate import estimate
+from metricshuffle.cli.options import Json
+from metricshuffle.cli.plan import plan
+from metricshuffle.cli.profile import profile
+from metricshuffle.cli.randomize import randomize
+from metricshuffle.cli.run import run
+from metricshuffle.cli.shuffle import shuffle
+from metricshuffle.cli.simulate import simulate
+from metricshuffle.errors import MetricShuffleError
+
+WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
+
+
+class Commands(TyperGroup):
+    """Runs a command; wrong input ends as one sentence on stderr and exit code 2, an interruption as 130."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            code = super().main(args, "metricshuffle", complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
+        except MetricShuffleError as wrong:
+            _tell(str(wrong))
+            code = WRONG_INPUT
+        except typer.TyperException as wrong:
+            told = wrong.format_message().replace("Value error, ", "").rstrip(".")
+            _tell(f"{told}; see metricshuffle {_command(args)}--help.")
+            code = WRONG_INPUT
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python would complain again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = BUG
+        except OSError as wrong:
+            _tell(f"cannot use {wrong.filename or 'a file'}: {wrong.strerror or wrong}.")
+            code = WRONG_INPUT
+        except (KeyboardInterrupt, typer.Abort):
+            code = INTERRUPTED
+        except Exception:
+            traceback.print_exc()
+            _tell("this is a bug in metricshuffle and not your fault; please report it with the lines above.")
+            code = BUG
+        if code == INTERRUPTED:
+            _tell("interrupted; no file was written or changed.")
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(message: str) -> None:
+    print(f"metricshuffle: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _command(args: Sequence[str] | None) -> str:
+    """The command that was called, with a space after it; empty if there is none."""
+    given = sys.argv[1:] if args is None else args
+    return f"{given[0]} " if given and given[0] in {one.name for one in app.registered_commands} else ""
+
+
+app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, no_args_is_help=False)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from metricshuffle import __version__
+
+        print(f"metricshuffle {__version__}")
+        raise typer.Exit
+
+
+ABOUT = """Sums, means and centroids of people's values, with metric differential privacy in the shuffle model.
+
+Every command takes --json: then stdout holds one JSON document and nothing else. \
+Wrong input gets one sentence on stderr and exit code 2, and nothing is written. \
+Output files appear whole or not at all, and replace what was there."""
+
+
+@app.callback(invoke_without_command=True, help=ABOUT)
+def metricshuffle(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Where report.html goes; made if missing.")] = Path(
+        "demo-output"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Plan two collections on built-in data, play all three roles, and write report.html (offline)."""
+    import json
+
+    from rich.console import Console
+
+    from metricshuffle.cli.demo import demo as play
+
+    page = play(output, console=Console(stderr=as_json))
+    if as_json:
+        print(json.dumps({"report": str(page)}))
+
+
+for name, command in (
+    ("plan", plan), ("profile", profile), ("randomize", randomize), ("shuffle", shuffle), ("estimate", estimate),
+    ("run", run), ("simulate", simulate), ("demo", demo),
+):  # fmt: skip
+    app.command(name)(command)

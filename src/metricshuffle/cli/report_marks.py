@@ -1,0 +1,113 @@
+"""Pieces of Vega-Lite charts, and their drawing as SVG when the page is built, so that the page needs no script.
+
+Colours are written as plain values that the style sheet of the page replaces in dark mode (see report_style).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from metricshuffle.errors import require
+
+Spec = dict[str, Any]
+
+# Okabe and Ito's palette, told apart with every kind of colour vision; the style sheet knows each of these by value.
+INK, MUTED, GRID = "#1b2330", "#5a6473", "#e2e6ec"
+BLUE, VERMILLION, GREEN, PURPLE, WATER = "#0072b2", "#d55e00", "#00805d", "#a2518a", "#bcdcf2"
+VEGA_LITE = "5.20"
+# Metric-compatible with each other, so that text is measured alike on every machine.
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+CONFIG: Spec = {
+    "font": FONT, "background": None, "aria": False, "view": {"stroke": None},
+    "axis": {
+        "labelColor": MUTED, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 9,
+        "gridColor": GRID, "domain": False, "ticks": False, "labelPadding": 6, "labelFlush": False,
+    },
+    "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 12, "frame": "group"},
+    "text": {"font": FONT, "fontSize": 12},
+    "line": {"strokeWidth": 2.25, "strokeCap": "round", "strokeJoin": "round"},
+    "concat": {"spacing": 34},
+}  # fmt: skip
+
+
+def svg(spec: Spec, name: str, title: str, description: str, *, inline: bool = True) -> str:
+    """The chart as an accessible SVG that scales with the page it is in; not `inline`: one that can be a file of its own."""
+    converter = require("vl_convert", "report")
+    drawn: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
+    head, _, rest = drawn.partition(">")
+    sized = re.search(r'viewBox="[^"]*"', head)
+    names = "" if inline else ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"'
+    opening = f'<svg{names} class="chart" role="img" aria-labelledby="{name}-title {name}-desc" {sized[0] if sized else ""}>'
+    return (
+        f'{opening}<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>{_short(rest, name)}'
+    )
+
+
+def _short(drawing: str, name: str) -> str:
+    """Two decimals are a hundredth of a pixel, and the roles of single marks say nothing that the description does not.
+
+    Clip paths are numbered through a whole process; here anew, and by the chart's name, because a page holds several.
+    """
+    clips = {clip: f"{name}-{clip[:4]}{index}" for index, clip in enumerate(dict.fromkeys(re.findall(r"clip\d+", drawing)))}
+    drawing = re.sub(r"\bclip\d+\b", lambda clip: clips[clip[0]], drawing)
+    plainer = re.sub(r' (?:role|aria-roledescription|aria-hidden|class|pointer-events)="[^"]*"', "", drawing)
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d{2})\d+", r"\1", tag[0]), plainer)
+
+
+def panel(title: str, layers: list[Spec], encoding: Spec, width: int, height: int) -> Spec:
+    """A chart whose title sits at the same height whatever its axes are."""
+    heading = {
+        "data": rows([(0.0, 0.0)]), "mark": {"type": "text", "text": title, "align": "left", "fontWeight": "bold", "fontSize": 13,
+        "color": INK},
+        "encoding": {"x": {"value": 0}, "y": {"value": -18}},
+    }  # fmt: skip
+    return {"width": width, "height": height, "layer": [*([heading] if title else []), *layers], "encoding": encoding}
+
+
+def line(points: Sequence[tuple[float, float]], colour: str, dash: Sequence[int] | None = None, width: float = 2.25) -> Spec:
+    mark: Spec = {"type": "line", "color": colour, "strokeWidth": width, "clip": True}
+    if dash:
+        mark |= {"strokeDash": list(dash), "strokeCap": "butt"}
+    return {"data": rows(points), "mark": mark, "encoding": {"x": x(), "y": y(), "order": {"field": "i"}}}
+
+
+def dots(points: Sequence[tuple[float, float]], colour: str, size: int, **mark: Any) -> Spec:
+    style = {"type": "point", "filled": True, "size": size, "color": colour, "opacity": 1, **mark}
+    return {"data": rows(points), "mark": style, "encoding": {"x": x(), "y": y()}}
+
+
+def note(at: tuple[float, float], words: str | list[str], colour: str, **mark: Any) -> Spec:
+    """A label written at a point of the chart."""
+    style = {"type": "text", "color": colour, "align": "left", "baseline": "middle", **mark, "text": words}
+    return {"data": rows([at]), "mark": style, "encoding": {"x": x(), "y": y()}}
+
+
+def rows(points: Sequence[tuple[float, float]]) -> Spec:
+    return {"values": [{"x": a, "y": b, "i": index} for index, (a, b) in enumerate(points)]}
+
+
+def x(**more: Any) -> Spec:
+    return {"field": "x", "type": "quantitative", **more}
+
+
+def y(**more: Any) -> Spec:
+    return {"field": "y", "type": "quantitative", **more}
+
+
+def log_scale(low: float, high: float) -> Spec:
+    return {"type": "log", "domain": [low, high], "nice": False}
+
+
+def powers(low: float, high: float) -> list[float]:
+    """The powers of ten within a range."""
+    return [value for value in ticks(low, high) if f"{value:e}".startswith("1.0")]
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten within a range."""
+    found = [float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5)]
+    return [value for value in found if low * (1.0 - 1e-9) <= value <= high * (1.0 + 1e-9)]

@@ -1,0 +1,123 @@
+"""The other way round: from an error that is wanted to the least epsilon that reaches it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from metricshuffle.errors import InputError
+from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.candidates import all_candidates
+from metricshuffle.planning.plan import Plan, allowed, checked_setting, planned
+from metricshuffle.planning.setting import EncodingChoice, Setting
+from metricshuffle.planning.target import Target
+from metricshuffle.privacy.guarantee import plain
+from metricshuffle.privacy.profile import Shape
+from metricshuffle.protocols.queries import Query
+
+# The epsilon that is returned exceeds the smallest one by at most this (relative).
+TOLERANCE = 1e-3
+LARGEST, SMALLEST = 1000.0, 1e-9
+# How often the choice of protocol may change before the last one is kept.
+MOST_CHANGES = 4
+
+
+def plan_for_error(
+    query: Query, error: float, delta: float, distance: float, users: int, honest: int | float | str | None = None, *,
+    shape: Shape = "linear", progress: Callable[[str], None] | None = None, **choices: Any,
+) -> Plan:  # fmt: skip
+    """The plan with the smallest epsilon at `distance` whose expected absolute error, in query units, is at most `error`.
+
+    The plan itself certifies the error (its chosen candidate's `expected_error` is at most `error`); the epsilon is the
+    smallest to a thousandth. `choices` are those of `plan`. The search follows one protocol, which is cheap, and a full
+    plan at what it finds tells whether another one does better there.
+    """
+    if not (isinstance(error, int | float) and 0.0 < error < math.inf):
+        raise InputError(f"error must be a finite number > 0, in units of the query, got {error!r}.")
+    setting = checked_setting(query, Target(1.0, delta, distance, shape), users, honest, **choices)
+    narrow, epsilon = _least_noise(setting), _guess(setting, error)
+    best: Plan | None = None
+    for _ in range(MOST_CHANGES):
+        found = _smallest_epsilon(narrow, error, epsilon, progress)
+        if found is None and best is not None:
+            return best
+        full = planned(setting.at_epsilon(_guess(setting, error) if found is None else found), progress)
+        met = full.choice.expected_error <= error
+        if met and (best is None or full.target.epsilon < best.target.epsilon):
+            best = full
+        again = _only(setting, full.choice)
+        if again == narrow:
+            break
+        narrow, epsilon = again, full.target.epsilon
+    if best is None:
+        raise InputError(_out_of_reach(setting, error))
+    return best
+
+
+def _least_noise(setting: Setting) -> Setting:
+    """What is nearly always chosen: noise of total shape 1, or the local protocol if nobody is trusted."""
+    if setting.trusted == "nobody":
+        return replace(setting, protocols=("geometric-local",))
+    encoding: EncodingChoice = "unary" if setting.encoding == "unary" else "modular"
+    return replace(setting, protocols=("polya-shuffle", "geometric-shuffle"), shapes=(1,), encoding=encoding)
+
+
+def _only(setting: Setting, choice: Candidate) -> Setting:
+    """The setting in which nothing but that candidate is calibrated."""
+    # Under a cap on local epsilon the shape itself depends on epsilon.
+    shapes = (choice.shape,) if choice.shape is not None and setting.max_local_epsilon is None else None
+    return replace(setting, protocols=(choice.protocol,), encoding=choice.encoding, shapes=shapes)
+
+
+def _guess(setting: Setting, error: float) -> float:
+    """The epsilon at which noise of total shape 1 has that error: E|Z| = 1/sinh(rate) cells."""
+    cells = error / (setting.query.error_scale(setting.users, setting.granularity) * setting.grain)
+    epsilon = math.asinh(1.0 / cells) * setting.promise.distance / setting.grain * setting.rounds * math.sqrt(setting.axes)
+    return min(max(epsilon, SMALLEST), LARGEST)
+
+
+def _smallest_epsilon(setting: Setting, error: float, start: float, progress: Callable[[str], None] | None) -> float | None:
+    """The smallest epsilon found that reaches the error in this (narrow) setting; None if none up to LARGEST does."""
+
+    def reached(epsilon: float) -> float:
+        """Least expected error of what may be chosen; infinite if nothing may."""
+        if progress is not None:
+            progress(f"epsilon {plain(epsilon)}")
+        at = setting.at_epsilon(epsilon)
+        usable = allowed(at, [one for one in all_candidates(at) if isinstance(one, Candidate)])
+        return min((one.expected_error for _, one in usable), default=math.inf)
+
+    epsilon, passing, failing = start, math.inf, 0.0
+    for _ in range(60):
+        got = reached(epsilon)
+        if got <= error:
+            passing = epsilon
+        else:
+            failing = max(failing, epsilon)
+        if passing <= failing * (1.0 + TOLERANCE):
+            break
+        # The error falls about like 1/epsilon: aim a little inside the goal, but never beyond the bracket's middle half.
+        aim = epsilon * got / error * (1.0 + 0.3 * TOLERANCE if got > error else 1.0 - 0.6 * TOLERANCE)
+        if math.isinf(passing):
+            if failing >= LARGEST:
+                return None
+            epsilon = min(max(aim, failing * (1.0 + TOLERANCE)) if math.isfinite(got) else 2.0 * failing, 4.0 * failing, LARGEST)
+        elif failing == 0.0:
+            if passing <= SMALLEST:
+                return passing
+            epsilon = max(min(aim, passing * (1.0 - 0.9 * TOLERANCE)), 0.25 * passing, SMALLEST)
+        else:
+            inside = failing * (1.0 + 0.5 * TOLERANCE) < aim < passing * (1.0 - 0.5 * TOLERANCE)
+            epsilon = aim if inside else math.sqrt(failing * passing)
+    return passing if math.isfinite(passing) else None
+
+
+def _out_of_reach(setting: Setting, error: float) -> str:
+    unit = f" {setting.query.unit}" if setting.query.unit else ""
+    return (
+        f"no epsilon up to {LARGEST:g} at distance {plain(setting.target.distance)}{unit} reaches "
+        f"an expected error of {plain(error)}{unit}; "
+        f"allow a larger error, collect from more people, or loosen the limits on bits, local epsilon, granularity or trust."
+    )

@@ -1,0 +1,96 @@
+"""Compiled loops over reports and over pairs of rows (imported on first use).
+
+Weights are uint64 and sum to 2^63 a row; a draw compares the upper 63 bits of a word with partial sums. Signed and
+unsigned numbers are never mixed, which numba would turn into floats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+ONE = np.uint64(1)
+LOW_BITS, LOW_RANGE, LOW_SHIFT = 31, 2**31, np.uint64(33)
+JUST_ABOVE_ONE = 1.0 + 2.0**-52
+
+
+@njit(cache=True, nogil=True)
+def draw_rows(words, values, thresholds, guide, shift, out):  # type: ignore[no-untyped-def]
+    """out = number of partial sums of row `value` that are <= the number drawn; the guide narrows the search to one cell."""
+    for index in range(values.size):
+        number = words[index] >> ONE
+        row, cell = values[index], np.int64(number >> shift)
+        low, high = guide[row, cell], guide[row, cell + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if thresholds[row, middle] <= number:
+                low = middle + 1
+            else:
+                high = middle
+        out[index] = low
+
+
+@njit(cache=True, nogil=True)
+def draw_kary(halves, start, values, keep, other, inverse, spare, out):  # type: ignore[no-untyped-def]
+    """The first `keep` numbers below 2^63 keep the value, then `other` numbers stand for each other option, in order.
+
+    Half a word gives the upper 32 of 63 bits. The other 31 are drawn (from `spare`) only where they could matter: the law is
+    that of the whole number. Returns where the spare words ran out, or the end. The quotient (number - keep) // other
+    is guessed with a float and corrected with integers: the guess is off by one at most.
+    """
+    used = 0
+    for index in range(start, values.size):
+        rest = (np.int64(halves[index]) << LOW_BITS) - keep
+        quotient = np.int64(np.float64(rest) * inverse)
+        remainder = rest - quotient * other
+        step = np.int64(remainder >= other) - np.int64(remainder < 0)
+        quotient += step
+        room = -rest if rest < 0 else other - remainder + step * other  # what may be added before the next boundary
+        if room < LOW_RANGE:
+            if used == spare.size:
+                return index
+            rest += np.int64(spare[used] >> LOW_SHIFT)
+            used += 1
+            quotient = rest // other
+        value = values[index]
+        out[index] = value if rest < 0 else quotient + np.int64(quotient >= value)
+    return values.size
+
+
+@njit(cache=True, nogil=True)
+def count_into(codes, tables):  # type: ignore[no-untyped-def]
+    """Add up occurrences in four tables, so that equal neighbours do not wait for each other; the first wrong position, or -1."""
+    for index in range(codes.size):
+        if not 0 <= codes[index] < tables.shape[1]:
+            return index
+        tables[index & 3, codes[index]] += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def largest_ratio(first, second):  # type: ignore[no-untyped-def]
+    """max over outputs of first/second and second/first; inf if one of them is 0 where the other is not."""
+    worst = 1.0
+    for index in range(first.size):
+        if first[index] == second[index]:
+            continue
+        one, other = np.float64(first[index]), np.float64(second[index])
+        if one == 0.0 or other == 0.0:
+            return np.inf
+        ratio = one / other if one > other else other / one
+        if ratio == 1.0:
+            ratio = JUST_ABOVE_ONE  # different integers that are the same float
+        if ratio > worst:
+            worst = ratio
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def largest_ratios(weights):  # type: ignore[no-untyped-def]
+    """largest_ratio of every pair of rows, as a symmetric matrix."""
+    count = weights.shape[0]
+    out = np.ones((count, count))
+    for a in range(count):
+        for b in range(a):
+            out[a, b] = out[b, a] = largest_ratio(weights[a], weights[b])
+    return out

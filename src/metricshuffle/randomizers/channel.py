@@ -1,0 +1,219 @@
+"""A randomizer given by its matrix: the reference that every closed form is tested against, and a home for your own."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.declared import Declared
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Floats, Randomizer, coded_values, smallest_type
+from metricshuffle.randomness import BUFFER_WORDS, Randomness
+
+ROW_TOLERANCE = 1e-9
+# A claim may be missed by this much (relative): the entries of a matrix are decimals or floats that were rounded.
+CLAIM_TOLERANCE = 1e-12
+LARGEST_CONDITION = 1e12
+
+def _stochastic(values: Any) -> Floats:
+    matrix = np.array(values, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"must be a matrix with a row per input and a column per report, got shape {matrix.shape}")
+    if matrix.size > LARGEST_MATRIX:
+        raise ValueError(f"must have at most 2^24 entries, got {matrix.shape[0]:,} x {matrix.shape[1]:,}")
+    wrong = ~(np.isfinite(matrix) & (matrix >= 0.0))
+    if wrong.any():
+        x, y = (int(index) for index in np.argwhere(wrong)[0])
+        raise ValueError(f"must hold probabilities, but row {x} (counting from 0), column {y} is {matrix[x, y]}")
+    sums = np.array([math.fsum(row) for row in matrix])
+    off = np.abs(sums - 1.0)
+    if off.max() > ROW_TOLERANCE:
+        row = int(np.argmax(off > ROW_TOLERANCE))
+        raise ValueError(f"must have rows that sum to 1, but row {row} (counting from 0) sums to {sums[row]:.12g}; divide it by its sum first")
+    matrix.setflags(write=False)
+    return matrix
+
+
+def _square(values: Any) -> Floats | None:
+    if values is None:
+        return None
+    from metricshuffle.spaces.matrix import Matrix
+
+    return Matrix(values).distances
+
+
+def _listed(matrix: Floats | None) -> list[list[float]] | None:
+    return None if matrix is None else matrix.tolist()
+
+
+Stochastic = Annotated[np.ndarray, PlainValidator(_stochastic), PlainSerializer(_listed)]
+Distances = Annotated[Any, PlainValidator(_square), PlainSerializer(_listed)]
+
+
+class Channel(Randomizer):
+    """rows[x, y] = the probability that input x is reported as y, rounded to multiples of 2^-63: the rounded table is the law.
+
+    `epsilon`, or `distances` with a `rate`, is a claim about one report. A false one is refused, with the true value and the
+    pair that has it. `distances` (a metric, in units) also make `local_profile` one over distances.
+    """
+
+    kind: Literal["channel"] = "channel"
+    matrix: Stochastic
+    epsilon: float | None = None
+    distances: Distances = None
+    rate: float | None = None
+
+    def __init__(self, matrix: Any, epsilon: float | None = None, distances: Any = None, rate: float | None = None, **rest: Any) -> None:
+        Declared.__init__(self, matrix=matrix, epsilon=epsilon, distances=distances, rate=rate, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if self.epsilon is not None and not 0.0 <= self.epsilon < math.inf:
+            raise InputError(f"Channel: epsilon must be a finite number >= 0, got {self.epsilon!r}.")
+        if self.rate is not None and (self.distances is None or not 0.0 < self.rate < math.inf):
+            raise InputError(f"Channel: rate must be a finite number > 0 and needs distances, got {self.rate!r}.")
+        if self.distances is not None and len(self.distances) != self.inputs:
+            raise InputError(f"Channel: distances are between {len(self.distances)} points, but the matrix has {self.inputs} rows.")
+        if self.epsilon is not None:
+            true, (a, b) = self.worst_pair
+            if not true <= self.epsilon * (1.0 + CLAIM_TOLERANCE) + CLAIM_TOLERANCE:
+                raise InputError(f"Channel: it is not {self.epsilon:g}-private: rows {a} and {b} (counting from 0) have epsilon {true:.12g}.")
+        if self.rate is not None:
+            allowed = self.rate * self.distances * (1.0 + CLAIM_TOLERANCE) + CLAIM_TOLERANCE
+            excess = self.pairwise_epsilon() - np.where(self.distances == 0.0, 0.0, allowed)
+            if not excess.max() <= 0.0:
+                a, b = (int(index) for index in np.unravel_index(int(np.argmax(excess)), excess.shape))
+                claimed, true = self.rate * self.distances[a, b], self.pairwise_epsilon()[a, b]
+                raise InputError(f"Channel: rows {a} and {b} (counting from 0) have epsilon {true:.12g}, but rate * distance is {claimed:.12g}.")
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The law: 2^63 times the probabilities, as integers."""
+        weights = dyadic(self.matrix)
+        weights.setflags(write=False)
+        return weights
+
+    @property
+    def inputs(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def _rows(self) -> Floats:
+        rows: Floats = self.weights.astype(np.float64) / float(TOTAL)
+        rows.setflags(write=False)
+        return rows
+
+    def rows(self) -> Floats:
+        return self._rows
+
+    def distance(self, a: int, b: int) -> float:
+        return float(a != b) if self.distances is None else float(self.distances[a, b])
+
+    @cached_property
+    def worst_pair(self) -> tuple[float, tuple[int, int]]:
+        """(epsilon, (a, b)): the largest |log ratio| over all outputs and pairs, rounded up, and a pair that has it."""
+        held = self._rows[:, self._rows.max(axis=0) > 0.0]
+        with np.errstate(divide="ignore"):
+            gaps = held.max(axis=0) / held.min(axis=0)
+        y = int(np.argmax(gaps))
+        a, b = int(np.argmax(held[:, y])), int(np.argmin(held[:, y]))
+        return rounded_log(float(gaps[y])), (a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """max |log K_a/K_b| over the outputs, of one pair or of the worst, rounded up; inf if some output rules an input out."""
+        from metricshuffle.randomizers import _channel_kernels as kernels
+
+        if a is None or b is None:
+            return self.worst_pair[0]
+        self._checked_pair(a, b)
+        return rounded_log(float(kernels.largest_ratio(self.weights[a], self.weights[b])))
+
+    def pairwise_epsilon(self) -> Floats:
+        """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""
+        from metricshuffle.randomizers import _channel_kernels as kernels
+
+        return np.vectorize(rounded_log, otypes=[np.float64])(kernels.largest_ratios(self.weights))
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        self._checked_pair(a, b)
+        common = self._rows.min(axis=0)
+        triples, copies = np.unique(np.stack([common, self._rows[a], self._rows[b]], axis=1), axis=0, return_counts=True)
+        # Equal triples have equal ratios: they are one atom. Whole numbers below 2^53 times a float, so rounding is one unit in the last place.
+        mass, first, second = (triples[triples.any(axis=1)] * copies[triples.any(axis=1), None]).T
+        return BlanketLaw(mass, first, second)
+
+    @cached_property
+    def _look_up(self) -> tuple[Weights, NDArray[np.int32], np.uint64]:
+        """(partial sums, guide, shift): guide[x, c] partial sums of row x are <= c 2^shift."""
+        sums = np.cumsum(self.weights, axis=1, dtype=np.uint64)
+        bits = min(12, max(1, math.ceil(math.log2(self.outputs)) + 2))
+        while bits > 1 and self.inputs << bits > 2**22:
+            bits -= 1
+        starts = np.arange(2**bits + 1, dtype=np.uint64) << np.uint64(63 - bits)
+        guide = np.stack([np.searchsorted(row, starts, side="right") for row in sums]).astype(np.int32)
+        guide[:, -1] = self.outputs - 1
+        return sums, np.minimum(guide, self.outputs - 1), np.uint64(63 - bits)
+
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+        """One output per input, exactly by the table: one random word each."""
+        from metricshuffle.randomizers import _channel_kernels as kernels
+
+        codes = coded_values(values, self.inputs)
+        out, look_up = np.empty(len(codes), dtype=smallest_type(self.outputs)), self._look_up
+        words, drawn = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(BUFFER_WORDS, dtype=np.int64)
+        for start in range(0, len(codes), BUFFER_WORDS):
+            part = codes[start : start + BUFFER_WORDS].astype(np.int64, copy=False)
+            randomness.fill(words[: len(part)])
+            kernels.draw_rows(words, part, *look_up, drawn)
+            out[start : start + len(part)] = drawn[: len(part)]
+        return out
+
+    @property
+    def condition_number(self) -> float:
+        """How much inversion amplifies noise: the ratio of the largest to the smallest singular value."""
+        singular = np.linalg.svd(self._rows, compute_uv=False)
+        smallest = singular[-1] if self.outputs >= self.inputs else 0.0
+        return float(singular[0] / smallest) if smallest > 0.0 else math.inf
+
+    def targets(self) -> Floats:
+        """The indicator of each input: what is estimated is a histogram of the inputs."""
+        return np.eye(self.inputs)
+
+    @cached_property
+    def _debiasing(self) -> Floats:
+        condition = self.condition_number
+        if not condition <= LARGEST_CONDITION:
+            raise NotCertified(
+                f"this channel cannot be inverted: its condition number is {condition:.3g} (inf means that some inputs, or mixtures of "
+                "them, have the same law), so no unbiased estimator of the histogram exists that is worth anything; merge such inputs."
+            )
+        inverse: Floats = np.linalg.pinv(self._rows)
+        return inverse + inverse @ (np.eye(self.inputs) - self._rows @ inverse)  # one step of refinement
+
+    def debiasing(self) -> Floats:
+        return self._debiasing
+
+    @classmethod
+    def within(cls, matrix: Floats, allowed: Floats, **fields: Any) -> Self:
+        """The nearest channel, towards more noise, whose rounded law keeps local_epsilon(a, b) <= allowed[a, b] exactly.
+
+        Statement: mixing every row with one common law (their mean) raises no ratio, so a little of it makes room for rounding.
+        Conditions: the unrounded matrix keeps `allowed`. Numerics: what is returned was checked pair by pair after rounding.
+        """
+        common = matrix.mean(axis=0)
+        for share in (0.0, *(2.0**-power for power in range(48, 20, -3))):
+            channel = cls((1.0 - share) * matrix + share * common, **fields)
+            if np.all(channel.pairwise_epsilon() <= allowed):
+                return channel
+        raise NotCertified("no rounding of this matrix keeps the guarantee it was made for; please report this as a bug.")
+

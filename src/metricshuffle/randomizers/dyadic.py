@@ -1,0 +1,128 @@
+"""From real parameters to integers that a random word can be compared with, always towards more noise.
+
+Laws are kept as exact fractions (`Levels`), so that the blanket of a pair is right to the last digit whatever epsilon is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.declared import _positive, shown
+from metricshuffle.errors import InputError
+from metricshuffle.randomness import Randomness
+
+TOTAL = 2**63
+"""What the integer weights of a law sum to. Not 2^64, which no 64-bit integer holds: a law may have a single output."""
+LARGEST_EPSILON = 700.0
+
+Weights = NDArray[np.uint64]
+
+
+def _epsilon(value: object) -> float:
+    number = _positive(value)
+    if number > LARGEST_EPSILON:
+        raise ValueError(f"must be at most 700, got {shown(value)}")
+    return number
+
+
+Epsilon = Annotated[float, BeforeValidator(_epsilon)]
+"""A model field: the total epsilon of one report."""
+
+
+def exp_below(exponent: float | Fraction) -> Fraction:
+    """A rational just below e^exponent (relative error 1e-40): what is certified against it is certified."""
+    with localcontext(Context(prec=50)):
+        exact = Fraction(exponent)
+        power = (Decimal(exact.numerator) / Decimal(exact.denominator)).exp()
+        return Fraction(power) * (1 - Fraction(1, 10**40))
+
+
+def dyadic(matrix: NDArray[np.float64]) -> Weights:
+    """Integer weights that sum to 2^63 in every row: floor(2^63 p), at least 1 where p > 0; the largest entry takes the rest.
+
+    Conditions: rows sum to 1 within 1e-9, so that no partial sum leaves 64 bits.
+    """
+    weights = np.floor(matrix * float(TOTAL)).astype(np.uint64)
+    weights[(matrix > 0.0) & (weights == 0)] = 1
+    for row, largest in enumerate(np.argmax(matrix, axis=1)):
+        weights[row, largest] = int(weights[row, largest]) + TOTAL - int(weights[row].sum(dtype=np.uint64))
+    return weights
+
+
+def rounded_log(ratio: float) -> float:
+    """log(ratio) for ratio >= 1, rounded up by more than the error of the two floats divided, of the division and of the log."""
+    return 0.0 if ratio == 1.0 else math.log(ratio) * (1.0 + 4e-16) + 7e-16
+
+
+def happens(threshold: int, count: int, randomness: Randomness) -> NDArray[np.bool_]:
+    """`count` independent events of probability threshold / 2^63, exactly."""
+    if threshold >= TOTAL:
+        return np.ones(count, dtype=bool)
+    hits: NDArray[np.bool_] = (randomness.words(count) >> np.uint64(1)) < np.uint64(threshold)
+    return hits
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Laws with two levels: `many_high` reports of one probability, `many_low` of a smaller one; which ones depends on the input.
+
+    The report is one of the high ones with probability threshold / 2^63, uniformly; otherwise one of the low ones, uniformly.
+    """
+
+    epsilon: float
+    many_high: int
+    many_low: int
+
+    def __post_init__(self) -> None:
+        if not self.high > self.low:
+            raise InputError(
+                f"epsilon = {self.epsilon!r} is too small for {self.many_high + self.many_low:,} reports: after rounding to multiples of "
+                "2^-63 the report would not depend on the value; raise epsilon."
+            )
+
+    @cached_property
+    def threshold(self) -> int:
+        """floor(2^63 p h / (p h + l)): high/low <= p = e^epsilon holds exactly, and 1 at least is left for the low ones."""
+        scaled = exp_below(self.epsilon) * self.many_high
+        return min(TOTAL - 1, math.floor(TOTAL * scaled / (scaled + self.many_low)))
+
+    @cached_property
+    def high(self) -> Fraction:
+        return Fraction(self.threshold, TOTAL * self.many_high)
+
+    @cached_property
+    def low(self) -> Fraction:
+        return Fraction(TOTAL - self.threshold, TOTAL * self.many_low)
+
+    @cached_property
+    def local_epsilon(self) -> float:
+        """log(high/low), rounded up; never above epsilon, because of how the threshold is rounded."""
+        return min(self.epsilon, rounded_log(float(self.high / self.low)))
+
+    def blanket(self, parts: Iterable[tuple[int, bool, bool, bool]]) -> BlanketLaw:
+        """Atoms from (how many reports, is the blanket high there, is a's law, is b's law)."""
+        level = {True: self.high, False: self.low}
+        return exact_blanket([(many, level[w], level[a], level[b]) for many, w, a, b in parts])
+
+
+def exact_blanket(parts: Iterable[tuple[int | Fraction, Fraction, Fraction, Fraction]]) -> BlanketLaw:
+    """Atoms from exact (how many reports, w, K_a, K_b); each number is rounded once, and equal ratios are one atom."""
+    merged: dict[tuple[Fraction, Fraction], list[Fraction]] = {}
+    for many, w, a, b in parts:
+        if many:
+            atom = merged.setdefault((a / w, b / w), [Fraction(0)] * 3)
+            for place, value in enumerate((w, a, b)):
+                atom[place] += many * value
+    columns = zip(*((float(w), float(a), float(b), float(a - b)) for w, a, b in merged.values()), strict=True)
+    return BlanketLaw(*(np.array(column) for column in columns))

@@ -1,0 +1,165 @@
+"""Local hashing: a public random hash function, and randomized response on the hash value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Whole
+from metricshuffle.errors import InputError
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomness import Randomness
+
+Integers = NDArray[np.int64]
+
+
+class LocalHash(Randomizer):
+    """The report is (f, y): f a uniform hash function to 0..buckets-1, y the hash of the value under randomized response.
+
+    The functions are linear over the field of `buckets` (a prime) elements: f(x) = sum f_i x_i mod buckets, x_i the digits of x. For
+    x != x', f(x) - f(x') = sum f_i (x_i - x'_i) is uniform, so EVERY pair collides with probability 1/buckets exactly, and
+    the function costs no more to send than the value. A report is coded f * buckets + y.
+    Reference: Wang, Blocki, Li, Jha 2017 (optimal local hashing: buckets near e^epsilon + 1).
+    """
+
+    kind: Literal["local-hash"] = "local-hash"
+    options: Whole
+    epsilon: Epsilon
+    buckets: Whole
+
+    def __init__(self, options: int, epsilon: float, buckets: int | None = None, **rest: Any) -> None:
+        if buckets is None:
+            wanted = round(float(np.exp(min(epsilon, 20.0)))) + 1 if isinstance(epsilon, int | float) and epsilon > 0 else 2
+            buckets = _prime_from(min(wanted, max(2, options if isinstance(options, int) else 2)))
+        Declared.__init__(self, options=options, epsilon=epsilon, buckets=buckets, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if not 2 <= self.options <= 2**24:
+            raise InputError(f"LocalHash: options must lie in 2..2^24, got {self.options}.")
+        if not 2 <= self.buckets <= 2**24 or _prime_from(self.buckets) != self.buckets:
+            raise InputError(
+                f"LocalHash: buckets must be a prime number up to 2^24, so that every pair of values collides equally often, "
+                f"got {self.buckets}; the next one is {_prime_from(max(2, min(self.buckets, 2**24)))}."
+            )
+        _ = self.response  # says what is wrong with epsilon
+
+    @cached_property
+    def response(self) -> KaryRandomizedResponse:
+        """What happens to the hash value."""
+        return KaryRandomizedResponse(self.buckets, self.epsilon)
+
+    @cached_property
+    def digits(self) -> int:
+        """How many digits a value has to base `buckets`."""
+        count, covered = 1, self.buckets
+        while covered < self.options:
+            count, covered = count + 1, covered * self.buckets
+        return count
+
+    @property
+    def functions(self) -> int:
+        """How many hash functions there are."""
+        return self.buckets**self.digits
+
+    @property
+    def inputs(self) -> int:
+        return self.options
+
+    @property
+    def outputs(self) -> int:
+        return self.functions * self.buckets
+
+    def hashed(self, functions: Integers, values: Integers) -> Integers:
+        """f(x), for arrays that broadcast."""
+        total = np.zeros(np.broadcast_shapes(functions.shape, values.shape), dtype=np.int64)
+        for place in range(self.digits):
+            scale = self.buckets**place
+            total += (functions // scale % self.buckets) * (values // scale % self.buckets)
+        return total % self.buckets
+
+    def rows(self) -> Floats:
+        self._listable()
+        hashes = self.hashed(np.arange(self.functions)[None, :], np.arange(self.options)[:, None])
+        same = hashes[:, :, None] == np.arange(self.buckets)
+        return np.where(same, self.response.keep / TOTAL, self.response.other / TOTAL).reshape(self.options, -1) / self.functions
+
+    def law(self, value: int) -> Floats:
+        hashes = self.hashed(np.arange(self.functions), np.array(self._checked_input(value)))
+        same = hashes[:, None] == np.arange(self.buckets)
+        return np.where(same, self.response.keep / TOTAL, self.response.other / TOTAL).ravel() / self.functions
+
+    def pairs(self) -> list[Pair]:
+        return [(0, 1)]
+
+    @theorem("metricshuffle", "blanket of local hashing with exactly uniform collisions")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: of F functions, F/l - 1 send a and b, but not all values, to one bucket, F - F/l to two; only f = 0 is constant.
+
+        Proof: f(a) - f(b) is uniform; f != 0 is not constant, because every digit place holds 0 for one value and 1 for another.
+        So w = other/F everywhere but at (f = 0, y = 0), where every law is keep/F. Total variation: (1 - 1/l)(keep - other).
+        Numerics: exact fractions, rounded once.
+        """
+        self._checked_pair(a, b)
+        functions, buckets = self.functions, self.buckets
+        keep, other = Fraction(self.response.keep, TOTAL * functions), Fraction(self.response.other, TOTAL * functions)
+        together, apart = functions // buckets - 1, functions - functions // buckets
+        return exact_blanket([
+            (1, keep, keep, keep), (together, other, keep, keep), (apart, other, keep, other), (apart, other, other, keep),
+            ((1 + together) * (buckets - 1) + apart * (buckets - 2), other, other, other),
+        ])  # fmt: skip
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """That of the response, the same for every pair; never above epsilon."""
+        if a is not None and b is not None:
+            self._checked_pair(a, b)
+        return self.response.local_epsilon()
+
+    def reports(self, values: Any, randomness: Randomness) -> Integers:
+        codes = coded_values(values, self.options).astype(np.int64)
+        functions = randomness.uniform_residues(len(codes), self.functions).astype(np.int64)
+        answers = self.response.reports(self.hashed(functions, codes), randomness)
+        return functions * self.buckets + answers
+
+    def targets(self) -> Floats:
+        return np.eye(self.options)
+
+    @property
+    def _scale(self) -> tuple[float, float]:
+        """(c, s): the indicator 1[f(x) = y], minus c, times s, has mean 1 for the own value and 0 for another."""
+        keep, other = self.response.keep, self.response.other
+        # Another value is supported with probability keep/l + (1 - 1/l) other = 1/l: its hash is uniform given f(x).
+        return 1.0 / self.buckets, 1.0 / ((keep - other) / TOTAL * (1.0 - 1.0 / self.buckets))
+
+    def debiasing(self) -> Floats:
+        self._listable()
+        centre, scale = self._scale
+        hashes = self.hashed(np.arange(self.functions)[:, None], np.arange(self.options)[None, :])
+        same = hashes[:, None, :] == np.arange(self.buckets)[None, :, None]
+        return ((same - centre) * scale).reshape(self.outputs, self.options)
+
+    def totals(self, reports: Any) -> Floats:
+        """Unbiased estimates of how many people hold each option."""
+        codes = self.codes_of(reports).astype(np.int64)
+        centre, scale = self._scale
+        everyone, total = np.arange(self.options), np.zeros(self.options, dtype=np.int64)
+        together = max(1, 2**20 // self.options)
+        for start in range(0, len(codes), together):
+            functions, answers = np.divmod(codes[start : start + together], self.buckets)
+            total += np.count_nonzero(self.hashed(functions[:, None], everyone[None, :]) == answers[:, None], axis=0)
+        return (total - len(codes) * centre) * scale
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime >= number."""
+    candidate = max(2, number)
+    while any(candidate % factor == 0 for factor in range(2, int(candidate**0.5) + 1)):
+        candidate += 1
+    return candidate

@@ -1,0 +1,134 @@
+"""Randomized response: keep the value with the larger probability, else report another one."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Whole
+from metricshuffle.errors import InputError
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, rounded_log
+from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values, smallest_type
+from metricshuffle.randomness import BUFFER_WORDS, Randomness
+
+MOST_OPTIONS = 2**24
+SPARE_WORDS = 128
+
+
+class KaryRandomizedResponse(Randomizer):
+    """One of `options` values is kept with probability e^epsilon/(e^epsilon + options - 1), else replaced by another, uniformly.
+
+    Reference: Kairouz, Bonawitz, Ramage 2016. The weights are integers that sum to 2^63, `other` rounded up: half a word makes a report.
+    """
+
+    kind: Literal["k-ary-randomized-response"] = "k-ary-randomized-response"
+    options: Whole
+    epsilon: Epsilon
+
+    def __init__(self, options: int, epsilon: float, **rest: Any) -> None:
+        Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if not 2 <= self.options <= MOST_OPTIONS:
+            raise InputError(f"{type(self).__name__}: options must lie in 2..2^24, got {self.options}.")
+        if not self.keep > self.other:
+            raise InputError(f"{type(self).__name__}: epsilon = {self.epsilon!r} is too small for {self.options:,} options; raise it.")
+
+    @property
+    def inputs(self) -> int:
+        return self.options
+
+    @property
+    def outputs(self) -> int:
+        return self.options
+
+    @cached_property
+    def other(self) -> int:
+        """2^63 times the probability of each other option, rounded up: keep/other <= e^epsilon holds exactly."""
+        return math.ceil(TOTAL / (exp_below(self.epsilon) + self.options - 1))
+
+    @cached_property
+    def keep(self) -> int:
+        """2^63 times the probability of the value itself."""
+        return TOTAL - (self.options - 1) * self.other
+
+    def law(self, value: int) -> Floats:
+        row = np.full(self.options, self.other / TOTAL)
+        row[self._checked_input(value)] = self.keep / TOTAL
+        return row
+
+    def rows(self) -> Floats:
+        self._listable()
+        return np.where(np.eye(self.options, dtype=bool), self.keep / TOTAL, self.other / TOTAL)
+
+    def pairs(self) -> list[Pair]:
+        return [(0, 1)]
+
+    @theorem("Kairouz16", "k-ary randomized response")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: w = other at every report, so K_a/w and K_b/w are (keep/other, 1), (1, keep/other) and (1, 1) on the rest.
+
+        Numerics: exact fractions, rounded once. Reference: Kairouz, Bonawitz, Ramage 2016 for the law.
+        """
+        from fractions import Fraction
+
+        self._checked_pair(a, b)
+        keep, other = Fraction(self.keep, TOTAL), Fraction(self.other, TOTAL)
+        return exact_blanket([(1, other, keep, other), (1, other, other, keep), (self.options - 2, other, other, other)])
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """log(keep/other), the same for every pair, rounded up; never above epsilon."""
+        if a is not None and b is not None:
+            self._checked_pair(a, b)
+        return min(self.epsilon, rounded_log(self.keep / self.other))
+
+    def total_variation(self, a: int, b: int) -> float:
+        self._checked_pair(a, b)
+        return (self.keep - self.other) / TOTAL
+
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+        """One report per value, exactly by the law: half a random word each."""
+        from metricshuffle.randomizers import _channel_kernels as kernels
+
+        codes = coded_values(values, self.options)
+        out = np.empty(len(codes), dtype=smallest_type(self.options))
+        words, spare = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(SPARE_WORDS, dtype=np.uint64)
+        drawn = np.empty(2 * BUFFER_WORDS, dtype=np.int64)
+        for start in range(0, len(codes), drawn.size):
+            part = codes[start : start + drawn.size].astype(np.int64, copy=False)
+            randomness.fill(words[: (len(part) + 1) // 2])
+            done = 0
+            while done < len(part):
+                randomness.fill(spare)
+                done = kernels.draw_kary(words.view(np.uint32), done, part, self.keep, self.other, 1.0 / self.other, spare, drawn)
+            out[start : start + len(part)] = drawn[: len(part)]
+        return out
+
+    def targets(self) -> Floats:
+        return np.eye(self.options)
+
+    def debiasing(self) -> Floats:
+        """(1[y = x] - other) / (keep - other)."""
+        self._listable()
+        return (TOTAL * np.eye(self.options) - self.other) / (self.keep - self.other)
+
+    def totals(self, reports: Any) -> Floats:
+        """Unbiased estimates of how many people hold each option."""
+        counts = self.counts(reports)
+        return (counts - int(counts.sum()) * (self.other / TOTAL)) * (TOTAL / (self.keep - self.other))
+
+
+class BinaryRandomizedResponse(KaryRandomizedResponse):
+    """A bit, kept with probability e^epsilon/(e^epsilon + 1) and flipped otherwise (Warner 1965)."""
+
+    kind: Literal["binary-randomized-response"] = "binary-randomized-response"  # type: ignore[assignment]
+    options: Literal[2] = 2  # type: ignore[assignment]
+
+    def __init__(self, epsilon: float, options: int = 2, **rest: Any) -> None:
+        Declared.__init__(self, options=options, epsilon=epsilon, **rest)

@@ -1,0 +1,200 @@
+"""What every local randomizer offers: its exact law, what one report hides, the blanket of a pair, a sampler and an estimator.
+
+Inputs are coded 0 .. inputs-1 and reports 0 .. outputs-1, so that laws are rows of a matrix. A randomizer whose inputs
+or reports are sets, vectors or real numbers says with `values_of` and `codes_of` which code stands for what.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.declared import Kinded, shown
+from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon
+from metricshuffle.randomness import Randomness
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Pair = tuple[int, int]
+
+LARGEST_MATRIX = 2**24
+"""Entries of the matrix of all laws; beyond it only the closed forms answer."""
+CHUNK = 2**14
+
+
+class Randomizer(Kinded, ABC):
+    """The law of one report about one value. All probabilities are those of the sampler, not those of an ideal it approximates.
+
+    A class of your own gives `inputs`, `outputs`, `rows`, `reports`, `targets` and `debiasing`; the rest follows from the
+    rows. Closed forms are overridden where they are known. Run `metricshuffle.testing.check_randomizer` on it.
+    """
+
+    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """How many different inputs there are."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How many different reports there are."""
+
+    @abstractmethod
+    def rows(self) -> Floats:
+        """The matrix of all laws: rows()[x, y] is the probability that input x is reported as y."""
+
+    @abstractmethod
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+        """One report per value."""
+
+    @abstractmethod
+    def targets(self) -> Floats:
+        """What is estimated, as a row per input: indicators of the inputs, members of a set, or the value itself."""
+
+    @abstractmethod
+    def debiasing(self) -> Floats:
+        """A row per report such that rows() @ debiasing() = targets(): the mean of a report's row is the target of its input."""
+
+    def values_of(self, codes: Codes) -> Any:
+        """Inputs as the sampler takes them."""
+        return codes
+
+    def codes_of(self, reports: Any) -> NDArray[Any]:
+        """Reports as whole numbers 0 .. outputs-1."""
+        codes = np.asarray(reports)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise DomainError(f"reports must be a one-dimensional array of whole numbers, got {codes.dtype} of shape {codes.shape}.")
+        return codes
+
+    def law(self, value: int) -> Floats:
+        """The probabilities of the reports of one input."""
+        row: Floats = self.rows()[self._checked_input(value)]
+        return row
+
+    def distance(self, a: int, b: int) -> float:
+        """How far apart two inputs are; 1 for different ones unless the randomizer has a metric."""
+        return float(a != b)
+
+    def pairs(self) -> Iterable[Pair]:
+        """Ordered pairs of inputs such that every other pair has the same laws as one of them, up to renaming reports."""
+        return itertools.permutations(range(self.inputs), 2)
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """The pair (a, b) as atoms over the largest law that every input's report contains."""
+        self._checked_pair(a, b)
+        return BlanketLaw.from_rows(self.rows(), a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """What one report gives away about a pair (or about the worst pair): max |log K_a/K_b|, rounded up; inf if it gives all."""
+        if a is not None and b is not None:
+            law = self.blanket(a, b)
+            return max(law.pure, law.reversed.pure)
+        return max((self.local_epsilon(*pair) for pair in self.pairs() if pair[0] < pair[1]), default=0.0)
+
+    def total_variation(self, a: int, b: int) -> float:
+        """sum (K_a - K_b)_+, the advantage of guessing between a and b from one report."""
+        return math.fsum(np.maximum(self.blanket(a, b).excess, 0.0))
+
+    def local_profile(self) -> PrivacyProfile:
+        """What one report hides from everybody, shuffler included."""
+        return LocalProfile(self)
+
+    def variances(self) -> Floats:
+        """Variance of one report's row of `debiasing`, per input and target: the variance of an estimated total adds these up."""
+        debiasing, targets = self.debiasing(), self.targets()
+        spread: Floats = self.rows() @ debiasing**2 - targets**2
+        return np.maximum(spread, 0.0)
+
+    def counts(self, reports: NDArray[Any]) -> Codes:
+        """How often each report occurs."""
+        return counted(self.codes_of(reports), self.outputs)
+
+    def totals(self, reports: NDArray[Any]) -> Floats:
+        """Unbiased estimates of the targets, added up over everybody who reported."""
+        totals: Floats = self.counts(reports) @ self.debiasing()
+        return totals
+
+    def _checked_input(self, value: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < self.inputs:
+            raise InputError(f"inputs of {type(self).__name__} are coded 0..{self.inputs - 1}, got {shown(value)}.")
+        return int(value)
+
+    def _checked_pair(self, a: int, b: int) -> None:
+        if self._checked_input(a) == self._checked_input(b):
+            raise InputError(f"a pair of inputs must differ, got {a} twice: nothing distinguishes an input from itself.")
+
+    def _listable(self) -> None:
+        if self.inputs * self.outputs > LARGEST_MATRIX:
+            raise NotCertified(
+                f"the matrix of {type(self).__name__} has {self.inputs:,} x {self.outputs:,} entries, more than 2^24; "
+                "use law, blanket and the other closed forms, or a smaller instance."
+            )
+
+
+def counted(codes: NDArray[Any], size: int) -> Codes:
+    """Occurrences of 0 .. size-1; a code outside is refused."""
+    from metricshuffle.randomizers import _channel_kernels as kernels
+
+    tables = np.zeros((4, size), dtype=np.int64)
+    for start in range(0, len(codes), CHUNK):
+        wrong = int(kernels.count_into(codes[start : start + CHUNK].astype(np.int64, order="C"), tables))
+        if wrong >= 0:
+            row = start + wrong
+            raise DomainError(f"report {row} (counting from 0) is {codes[row]}, but reports are whole numbers from 0 to {size - 1:,}.")
+    counts: Codes = tables.sum(axis=0)
+    return counts
+
+
+def coded_values(values: Any, size: int) -> NDArray[Any]:
+    """Input codes as a one-dimensional array of integers, every one of them inside 0 .. size-1."""
+    codes = np.asarray(values)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise DomainError(f"values must be a one-dimensional array of whole numbers, got {codes.dtype} of shape {codes.shape}.")
+    if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < size):
+        row = int(np.argmax((codes < 0) | (codes >= size)))
+        raise DomainError(f"row {row} (counting from 0) holds {codes[row]}, but values are whole numbers from 0 to {size - 1:,}; correct it.")
+    return codes
+
+
+def smallest_type(size: int) -> np.dtype[Any]:
+    """The smallest unsigned type that holds 0 .. size-1: for many reports, memory is what takes the time."""
+    return np.min_scalar_type(size - 1)
+
+
+@dataclass(frozen=True)
+class LocalProfile(PrivacyProfile):
+    """What one report of a randomizer hides, pair by pair, over `randomizer.pairs()`.
+
+    Statement: delta(epsilon, d) = max over pairs at distance <= d of sum_y (K_a(y) - e^epsilon K_b(y))_+.
+    Numerics: each sum is rounded up; 0 from the largest log ratio on.
+    """
+
+    randomizer: Randomizer
+    bound: str = "exact"
+
+    def _near(self, distance: float) -> list[Pair]:
+        reach = checked_distance(distance)
+        return [pair for pair in self.randomizer.pairs() if self.randomizer.distance(*pair) <= reach]
+
+    def pure(self, distance: float) -> float:
+        near = self._near(distance)
+        return max((self.randomizer.local_epsilon(*pair) for pair in near), default=0.0)
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon, worst = checked_epsilon(epsilon), 0.0
+        for a, b in self._near(distance):
+            if epsilon < self.randomizer.local_epsilon(a, b):
+                law = self.randomizer.blanket(a, b)
+                worst = max(worst, *(one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), 0.0)
+        return min(1.0, worst)

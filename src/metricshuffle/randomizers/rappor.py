@@ -1,0 +1,131 @@
+"""Symmetric unary encoding: a bit per option, each kept or flipped on its own."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Whole
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens, rounded_log
+from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomness import Randomness
+
+Bits = NDArray[np.uint8]
+
+
+class Rappor(Randomizer):
+    """The value as a row of bits with a single one, each bit kept with probability e^(epsilon/2)/(e^(epsilon/2) + 1), else flipped.
+
+    Reports are rows of `options` bits, coded as binary numbers with option 0 last. Reference: Erlingsson, Pihur, Korolova 2014
+    (one-time RAPPOR without a Bloom filter).
+    """
+
+    kind: Literal["rappor"] = "rappor"
+    options: Whole
+    epsilon: Epsilon
+
+    def __init__(self, options: int, epsilon: float, **rest: Any) -> None:
+        Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if not 2 <= self.options <= 2**20:
+            raise InputError(f"Rappor: options must lie in 2..2^20, got {self.options}.")
+        if not 2 * self.keep > TOTAL:
+            raise InputError(f"Rappor: epsilon = {self.epsilon!r} is too small: the report would not depend on the value.")
+
+    @cached_property
+    def keep(self) -> int:
+        """2^63 times the probability that a bit is kept, rounded down: (keep/flip)^2 <= e^epsilon holds exactly."""
+        ratio = exp_below(Fraction(self.epsilon) / 2)
+        return min(TOTAL - 1, math.floor(TOTAL * ratio / (ratio + 1)))
+
+    @property
+    def inputs(self) -> int:
+        return self.options
+
+    @property
+    def outputs(self) -> int:
+        return 1 << self.options
+
+    def codes_of(self, reports: Any) -> Codes:
+        bits = self._bits(reports)
+        if self.options > 62:
+            raise InputError(f"there are 2^{self.options} different reports, too many to number; use totals(reports).")
+        return np.asarray(bits.astype(np.int64) @ (np.int64(1) << np.arange(self.options, dtype=np.int64)))
+
+    def _bits(self, reports: Any) -> Bits:
+        bits = np.asarray(reports)
+        if bits.ndim != 2 or bits.shape[1] != self.options or not np.isin(bits, (0, 1)).all():
+            raise DomainError(f"reports must be rows of {self.options} bits, got {bits.dtype} of shape {bits.shape}.")
+        return bits.astype(np.uint8)
+
+    def _all_bits(self) -> Floats:
+        self._listable()
+        return (np.arange(self.outputs)[:, None] >> np.arange(self.options) & 1).astype(np.float64)
+
+    def rows(self) -> Floats:
+        ones = self._all_bits()
+        flips = ones.sum(axis=1)[None, :] + 1.0 - 2.0 * ones.T  # Hamming distance of the report from the value's own row
+        keep = self.keep / TOTAL
+        return np.asarray(keep ** (self.options - flips) * ((TOTAL - self.keep) / TOTAL) ** flips)
+
+    def pairs(self) -> list[Pair]:
+        return [(0, 1)]
+
+    @theorem("Erlingsson14", "one-time RAPPOR")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: with ratio p = (keep/flip)^2, K_x(y)/w(y) is p where bit x of y is 1 and 1 where it is 0, unless y is all ones: then 1.
+
+        Proof: K_x(y) = c^d r^(-|y| - 1 + 2 y_x) with c = keep, r = keep/flip, so the smallest law at y is that of a value whose bit is 0.
+        The masses follow from bits a and b alone, which are independent. Numerics: exact fractions, rounded once (options up to 64;
+        beyond, the all-ones report is left in the part where both bits are 1, which only lowers the blanket).
+        """
+        self._checked_pair(a, b)
+        keep = Fraction(self.keep, TOTAL)
+        flip, ratio = 1 - keep, (keep / (1 - keep)) ** 2
+        everything = keep * flip ** (self.options - 1) if self.options <= 64 else Fraction(0)
+        low, mixed = keep * flip, keep * flip - everything
+        return exact_blanket([
+            (1, low, low, low), (1, flip * flip, keep * keep, flip * flip), (1, flip * flip, flip * flip, keep * keep),
+            (1, mixed / ratio, mixed, mixed), *([(1, everything, everything, everything)] if everything else []),
+        ]) if mixed else exact_blanket([
+            (1, low, low, low), (1, flip * flip, keep * keep, flip * flip), (1, flip * flip, flip * flip, keep * keep),
+            (1, everything, everything, everything),
+        ])  # fmt: skip
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """2 log(keep/flip), the same for every pair; never above epsilon."""
+        if a is not None and b is not None:
+            self._checked_pair(a, b)
+        return min(self.epsilon, 2.0 * rounded_log(self.keep / (TOTAL - self.keep)))
+
+    def reports(self, values: Any, randomness: Randomness) -> Bits:
+        codes = coded_values(values, self.options)
+        out = np.zeros((len(codes), self.options), dtype=np.uint8)
+        out[np.arange(len(codes)), codes] = 1
+        together = max(1, 2**20 // self.options)
+        for start in range(0, len(codes), together):
+            part = out[start : start + together]
+            part ^= ~happens(self.keep, part.size, randomness).reshape(part.shape)
+        return out
+
+    def targets(self) -> Floats:
+        return np.eye(self.options)
+
+    def debiasing(self) -> Floats:
+        flip, gap = (TOTAL - self.keep) / TOTAL, (2 * self.keep - TOTAL) / TOTAL
+        return (self._all_bits() - flip) / gap
+
+    def totals(self, reports: Any) -> Floats:
+        """Unbiased estimates of how many people hold each option."""
+        bits = self._bits(reports)
+        flip, gap = (TOTAL - self.keep) / TOTAL, (2 * self.keep - TOTAL) / TOTAL
+        return np.asarray((bits.sum(axis=0, dtype=np.int64) - len(bits) * flip) / gap)

@@ -1,0 +1,207 @@
+"""Reports that are k-subsets of the options: subset selection for one option, the exponential mechanism for a set of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Whole
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.randomizers.dyadic import Epsilon, Levels, happens
+from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomness import Randomness
+
+Sets = NDArray[np.int64]
+
+
+def uniform_subsets(count: int, size: int, below: int, randomness: Randomness) -> Sets:
+    """`count` uniform subsets of 0..below-1 of the given size, as sorted rows: Floyd's algorithm, exact."""
+    chosen = np.empty((count, size), dtype=np.int64)
+    for place in range(size):
+        last = below - size + place
+        drawn = randomness.uniform_residues(count, last + 1).astype(np.int64)
+        taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+        chosen[:, place] = np.where(taken, last, drawn)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def sorted_sets(values: Any, size: int, below: int) -> Sets:
+    """Sets as sorted rows of `size` different whole numbers below `below`."""
+    sets = np.asarray(values)
+    if sets.ndim != 2 or sets.shape[1] != size or sets.dtype.kind not in "iu":
+        raise DomainError(f"sets must be an array of whole numbers with {size} columns, got {sets.dtype} of shape {sets.shape}.")
+    sets = np.sort(sets.astype(np.int64), axis=1)
+    wrong = (sets[:, 0] < 0) | (sets[:, -1] >= below) | (np.diff(sets, axis=1) == 0).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DomainError(f"row {row} (counting from 0) must hold {size} different whole numbers from 0 to {below - 1}, got {sets[row].tolist()}.")
+    return sets
+
+
+class SubsetExponential(Randomizer):
+    """Who holds a set of `held` of the `options` reports a set of `size` of them; sets that meet the own one are e^epsilon times likelier.
+
+    held = 1 is subset selection (Ye and Barg 2018), in general PrivSet (Wang et al. 2018). Values and reports are rows of
+    different whole numbers, codes count the subsets in lexicographic order.
+    """
+
+    kind: Literal["subset-exponential"] = "subset-exponential"
+    options: Whole
+    held: Whole
+    size: Whole
+    epsilon: Epsilon
+
+    def __init__(self, options: int, held: int, epsilon: float, size: int | None = None, **rest: Any) -> None:
+        if size is None:  # near the optimum of subset selection, d / (e^epsilon + 1), shared by the members
+            size = max(1, round(options / (max(1, held) * (math.exp(min(float(epsilon), 30.0)) + 1.0))))
+        Declared.__init__(self, options=options, held=held, size=size, epsilon=epsilon, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if not (1 <= self.held and 1 <= self.size and self.held + self.size <= self.options <= 2**20):
+            raise InputError(
+                f"{type(self).__name__}: held and size must be at least 1 and together at most options, which is at most 2^20; "
+                f"got options {self.options}, held {self.held}, size {self.size}."
+            )
+        _ = self.levels
+
+    @cached_property
+    def levels(self) -> Levels:
+        """High for the sets that meet the own one."""
+        missing = math.comb(self.options - self.held, self.size)
+        return Levels(self.epsilon, math.comb(self.options, self.size) - missing, missing)
+
+    @property
+    def inputs(self) -> int:
+        return math.comb(self.options, self.held)
+
+    @property
+    def outputs(self) -> int:
+        return math.comb(self.options, self.size)
+
+    def values_of(self, codes: Codes) -> Any:
+        return _all_subsets(self.options, self.held)[codes]
+
+    def codes_of(self, reports: Any) -> Codes:
+        """Lexicographic ranks; only for few subsets."""
+        sets = sorted_sets(reports, self.size, self.options)
+        if self.outputs >= 2**62:
+            raise InputError(f"there are {self.outputs:,} different reports, too many to number; use totals(reports).")
+        ranks, previous = np.zeros(len(sets), dtype=np.int64), np.full(len(sets), -1)
+        for place in range(self.size):
+            skipped = [math.comb(self.options - 1 - smaller, self.size - 1 - place) for smaller in range(self.options)]
+            before = np.concatenate([[0], np.cumsum(np.array(skipped, dtype=np.int64))])
+            ranks += before[sets[:, place]] - before[previous + 1]
+            previous = sets[:, place]
+        return ranks
+
+    def rows(self) -> Floats:
+        self._listable()
+        own, reported = _members(self.options, self.held), _members(self.options, self.size)
+        return np.where(own @ reported.T > 0.0, float(self.levels.high), float(self.levels.low))
+
+    def pairs(self) -> list[Pair]:
+        """One pair for each number of members in common: the first set, and the first that shares so many with it."""
+        if self.held == 1:
+            return [(0, 1)]
+        shared = (_members(self.options, self.held) @ _members(self.options, self.held)[0]).astype(int)
+        return [(0, int(np.argmax(shared == common))) for common in sorted(set(shared.tolist()) - {self.held})]
+
+    @theorem("Wang18", "PrivSet: exponential mechanism over k-subsets")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: with c members in common, sets fall into those that meet both, only a, only b, or neither; w is low everywhere.
+
+        Proof: a report of size k <= options - held misses the set of some user, so the smallest law is the low one. Of C(d, k)
+        reports, C(d-s, k) miss a, and C(d-2s+c, k) miss both. Numerics: exact fractions, rounded once.
+        """
+        self._checked_pair(a, b)
+        common = 0
+        if self.held > 1:
+            sets = _all_subsets(self.options, self.held)
+            common = len(set(sets[a].tolist()) & set(sets[b].tolist()))
+        missing = math.comb(self.options - self.held, self.size)
+        neither = math.comb(self.options - 2 * self.held + common, self.size)
+        both = self.outputs - 2 * missing + neither
+        return self.levels.blanket([
+            (both, False, True, True), (missing - neither, False, True, False),
+            (missing - neither, False, False, True), (neither, False, False, False),
+        ])  # fmt: skip
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """log(high/low), the same for every pair; never above epsilon."""
+        if a is not None and b is not None:
+            self._checked_pair(a, b)
+        return self.levels.local_epsilon
+
+    def reports(self, values: Any, randomness: Randomness) -> Sets:
+        """One set per value, exactly by the law: sets that meet the own one are drawn again until they do."""
+        own = sorted_sets(values, self.held, self.options)
+        out = np.empty((len(own), self.size), dtype=np.int64)
+        meet = happens(self.levels.threshold, len(own), randomness)
+        rows = np.flatnonzero(meet)
+        while rows.size:
+            out[rows] = uniform_subsets(rows.size, self.size, self.options, randomness)
+            rows = rows[~(out[rows][:, :, None] == own[rows][:, None, :]).any(axis=(1, 2))]
+        rows = np.flatnonzero(~meet)
+        others = uniform_subsets(rows.size, self.size, self.options - self.held, randomness)
+        for member in own[rows].T:  # in increasing order: the j-th number that is not in the set
+            others += others >= member[:, None]
+        out[rows] = np.sort(others, axis=1)
+        return out
+
+    def targets(self) -> Floats:
+        """A column per option: whether the set holds it."""
+        return _members(self.options, self.held)
+
+    @cached_property
+    def _chances(self) -> tuple[float, float]:
+        """P(an option is reported), if the set holds it and if it does not."""
+        high, low, d, k, s = self.levels.high, self.levels.low, self.options, self.size, self.held
+        member, stranger = math.comb(d - 1, k - 1), math.comb(d - 1 - s, k - 1)
+        return float(member * high), float((member - stranger) * high + stranger * low)
+
+    def debiasing(self) -> Floats:
+        self._listable()
+        own, other = self._chances
+        return (_members(self.options, self.size) - other) / (own - other)
+
+    def totals(self, reports: Any) -> Floats:
+        """Unbiased estimates of how many people hold each option."""
+        sets = sorted_sets(reports, self.size, self.options)
+        own, other = self._chances
+        return (np.bincount(sets.ravel(), minlength=self.options) - len(sets) * other) / (own - other)
+
+
+class SubsetSelection(SubsetExponential):
+    """Who holds one of the `options` reports `size` of them; sets with the own option are e^epsilon times likelier (Ye and Barg 2018)."""
+
+    kind: Literal["subset-selection"] = "subset-selection"  # type: ignore[assignment]
+    held: Literal[1] = 1  # type: ignore[assignment]
+
+    def __init__(self, options: int, epsilon: float, size: int | None = None, held: int = 1, **rest: Any) -> None:
+        super().__init__(options, held, epsilon, size, **rest)
+
+    def values_of(self, codes: Codes) -> Any:
+        return codes
+
+    def reports(self, values: Any, randomness: Randomness) -> Sets:
+        column = np.asarray(values)
+        return super().reports(column[:, None] if column.ndim == 1 else column, randomness)
+
+
+def _all_subsets(options: int, size: int) -> Sets:
+    return np.array(list(itertools.combinations(range(options), size)), dtype=np.int64)
+
+
+def _members(options: int, size: int) -> Floats:
+    sets = _all_subsets(options, size)
+    out = np.zeros((len(sets), options))
+    np.put_along_axis(out, sets, 1.0, axis=1)
+    return out

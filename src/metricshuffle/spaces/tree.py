@@ -1,0 +1,104 @@
+"""Distances along a tree: a taxonomy, a road without loops, a hierarchy of places."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import PlainSerializer, PlainValidator, model_validator
+
+from metricshuffle.declared import Declared
+from metricshuffle.spaces.metrics import Metric, representable
+from metricshuffle.spaces.rows import Floats, Whole64, as_floats, as_source, indices
+
+
+def _column(values: Any) -> Floats:
+    column = as_floats(as_source(values, None))
+    if len(column) == 0 or not np.isfinite(column).all():
+        raise ValueError("must hold one finite number for each point, and at least one point")
+    column = column + 0.0  # a copy of our own
+    column.setflags(write=False)
+    return column
+
+
+Column = Annotated[np.ndarray, PlainValidator(_column), PlainSerializer(lambda column: column.tolist())]
+
+
+class Tree(Metric):
+    """Points 0 .. m-1 (for example the labels of `Categories` in their order), each linked to its parent; the root has parent -1.
+
+    lengths[i] >= 0 is the length of the link from i to its parent (1 for every link if not given; the root's is not used).
+    The distance of two points is the length of the only way between them.
+    """
+
+    kind: Literal["tree"] = "tree"
+    parents: Column
+    lengths: Column
+
+    def __init__(self, parents: Any, lengths: Any = None, **rest: Any) -> None:
+        Declared.__init__(self, parents=parents, lengths=np.ones(len(parents)) if lengths is None else lengths, **rest)
+
+    @model_validator(mode="after")
+    def _is_a_tree(self) -> Self:
+        size = len(self.parents)
+        if len(self.lengths) != size:
+            raise ValueError(f"lengths must be as many as parents, got {len(self.lengths):,} and {size:,}")
+        wrong = ~((self.parents >= -1) & (self.parents < size) & (self.parents == np.floor(self.parents)))
+        if wrong.any():
+            raise ValueError(f"parents must be points 0 to {size - 1:,}, or -1 for the root, but parent {int(np.argmax(wrong))} is not")
+        if (self.lengths < 0).any():
+            raise ValueError(f"lengths must be at least 0, but length {int(np.argmax(self.lengths < 0))} is not")
+        if np.count_nonzero(self.parents == -1) != 1:
+            raise ValueError(f"parents must hold exactly one -1, for the root, got {np.count_nonzero(self.parents == -1):,}")
+        if len(self._order) != size:
+            left = set(range(size)) - set(self._order.tolist())
+            raise ValueError(f"parents must lead to the root, but from point {min(left)} they go in a circle")
+        return self
+
+    @cached_property
+    def _order(self) -> Whole64:
+        """Parents before children; the points that lead to the root."""
+        children: list[list[int]] = [[] for _ in range(len(self.parents))]
+        found: list[int] = []
+        for point, parent in enumerate(self.parents.astype(np.int64).tolist()):
+            (found if parent < 0 else children[parent]).append(point)
+        for point in found:  # grows on the way
+            found.extend(children[point])
+        return np.array(found, dtype=np.int64)
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"codes"})
+
+    @property
+    def size(self) -> int | None:
+        return len(self.parents)
+
+    def _from(self, rows: Whole64) -> Floats:
+        from metricshuffle.spaces import _tree_kernels as kernels
+
+        return representable(np.asarray(kernels.distances_from(rows, self.parents.astype(np.int64), np.array(self.lengths), self._order)))
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        size = len(self.parents)
+        rows, columns = (indices(points, size, f"the points 0 to {size - 1} of the tree") for points in (points_a, points_b))
+        found: Floats = self._from(rows)[:, columns]
+        return found
+
+    def reaches(self) -> Floats:
+        """The largest distance from every point to any other.
+
+        Statement: in a tree, the farthest point from anywhere is one of the two ends of a longest way: the point e farthest
+        from any one point, and the point farthest from e. So three walks find all reaches. In a graph with loops this
+        under-estimates; give its `closure` as a `Matrix` instead.
+        """
+        one = int(np.argmax(self._from(self._order[:1])[0]))
+        from_one = self._from(np.array([one]))[0]
+        return np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tree) and np.array_equal(self.parents, other.parents) and np.array_equal(self.lengths, other.lengths)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.parents.tobytes(), self.lengths.tobytes()))

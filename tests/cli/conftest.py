@@ -1,0 +1,75 @@
+"""Small plans and files that the tests of the command line share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from metricshuffle import Centroid, Grid, Integers, Plan, Sum, Target, plan
+from metricshuffle.cli.app import app
+
+
+class Terminal:
+    """Runs commands in a folder and tells what they said and left behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *words: str | Path) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in words])
+
+    def typed(self, line: str, *more: str) -> Result:
+        """A command as somebody types it."""
+        return self(*line.split(), *more)
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+
+    def refused(self, *words: str | Path) -> str:
+        """The sentence a command ends with: exit code 2, one line on stderr, nothing on stdout, nothing written."""
+        before = self.files()
+        result = self(*words)
+        assert result.exit_code == 2, result.output
+        assert result.stdout == ""
+        told = result.stderr
+        assert told.startswith("metricshuffle: ")
+        assert told.endswith(".\n")
+        assert told.count("\n") == 1
+        assert "Traceback" not in told
+        assert self.files() == before
+        return told
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.chdir(tmp_path)
+    return Terminal(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def sum_plan() -> Plan:
+    """Whole numbers 0..20 from 40 people of whom 30 are honest; reports are counts."""
+    return plan(Sum(domain=Integers(0, 20, "kcal")), Target(1.0, 1e-6, 5), 40, 30, encoding="unary", protocols=["polya-shuffle"])
+
+
+@pytest.fixture(scope="session")
+def shares_plan() -> Plan:
+    """The same with additive shares."""
+    return plan(Sum(domain=Integers(0, 20, "kcal")), Target(1.0, 1e-6, 5), 40, 30, encoding="modular", protocols=["polya-shuffle"])
+
+
+@pytest.fixture(scope="session")
+def centroid_plan() -> Plan:
+    """A grid of 8 x 6 cells of 10 m."""
+    target = Target(4.0, 1e-6, 20)
+    return plan(Centroid(domain=Grid(8, 6, 10.0, "m")), target, 40, encoding="modular", protocols=["polya-shuffle"])
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> Path:
+    """Forty people with a value each; the true sum is 390."""
+    path = tmp_path / "values.csv"
+    path.write_text("id,kcal,x,y,name\n" + "".join(f'{i},{i % 21},{i % 8},{i % 6},"a, ""b"" c"\n' for i in range(40)))
+    return path

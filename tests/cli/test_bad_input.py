@@ -1,0 +1,241 @@
+"""Wrong input gets one sentence that names the field and the remedy, exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metricshuffle import Plan
+
+SUM = {
+    "--query": "sum",
+    "--low": "0",
+    "--high": "20",
+    "--epsilon": "1",
+    "--distance": "5",
+    "--delta": "1e-6",
+    "--users": "40",
+    "--save": "new.json",
+}
+CENTROID = {**SUM, "--query": "centroid", "--low": None, "--high": None, "--width": "8", "--height": "6", "--cell": "1"}
+PROFILE = {"--noise": "polya", "--rate": "0.5", "--users": "100", "--distance": "3", "--delta": "1e-6"}
+
+
+def words(base: dict[str, str | None], changes: dict[str, str | None]) -> list[str]:
+    return [word for name, value in {**base, **changes}.items() if value is not None for word in (name, *value.split(" ")) if word]
+
+
+PLANS: dict[str, tuple[dict[str, str | None], tuple[str, ...]]] = {
+    "users below 1": ({"--users": "0"}, ("users", ">= 1")),
+    "users not whole": ({"--users": "2.5"}, ("--users", "whole number")),
+    "honest above users": ({"--honest": "41"}, ("honest", "cannot exceed")),
+    "honest above 100 %": ({"--honest": "120%"}, ("honest", "(0, 1]")),
+    "honest in words": ({"--honest": "most"}, ("honest", "percentage")),
+    "delta of 1": ({"--delta": "1"}, ("delta", "[0, 1)")),
+    "negative delta": ({"--delta": "-0.1"}, ("delta", "[0, 1)")),
+    "delta not a number": ({"--delta": "nan"}, ("--delta", "finite number")),
+    "epsilon 0": ({"--epsilon": "0"}, ("epsilon", "(0, 1000]")),
+    "negative epsilon": ({"--epsilon": "-1"}, ("epsilon", "(0, 1000]")),
+    "distance 0": ({"--distance": "0"}, ("distance", "greater than 0")),
+    "distance beyond the diameter": ({"--distance": "21"}, ("distance", "diameter", "at most 20")),
+    "distance below a step": ({"--distance": "0.5"}, ("distance", "less than one step")),
+    "low above high": ({"--low": "30"}, ("low must be below high",)),
+    "low is high": ({"--low": "20"}, ("low must be below high",)),
+    "low in words": ({"--low": "none"}, ("--low", "finite number")),
+    "no low": ({"--low": None}, ("--low", "missing")),
+    "unknown query": ({"--query": "median"}, ("--query", "sum, mean, centroid", "'median'")),
+    "one person": ({"--users": "1"}, ("too few for any amplification", "1,000 users", "Collect from more people")),
+    "real numbers without granularity": ({"--high": "20.5"}, ("--granularity", "--high 20.5")),
+    "granularity not whole": ({"--granularity": "1.5"}, ("granularity", "whole number")),
+    "epsilon and error": ({"--error": "3"}, ("--epsilon", "--error", "not both")),
+    "neither epsilon nor error": ({"--epsilon": None}, ("--epsilon", "--error")),
+    "error 0": ({"--epsilon": None, "--error": "0"}, ("error", "> 0")),
+    "rounds 0": ({"--rounds": "0"}, ("rounds", ">= 1")),
+    "unknown encoding": ({"--encoding": "binary"}, ("--encoding", "unary, modular, auto")),
+    "unknown padding": ({"--padding": "none"}, ("--padding", "clamp, bounded")),
+    "unknown transport": ({"--transport": "post"}, ("--transport", "aggregator")),
+    "unknown trusted": ({"--trusted": "me"}, ("--trusted", "nobody, shuffler, curator")),
+    "no bits": ({"--max-bits": "0"}, ("max_bits", ">= 1")),
+    "local epsilon 0": ({"--max-local-epsilon": "0"}, ("max_local_epsilon", "> 0")),
+    "width of a sum": ({"--width": "8"}, ("--width", "--query sum")),
+    "folder that does not exist": ({"--save": "nowhere/plan.json"}, ("nowhere", "does not exist")),
+    "unknown option": ({"--epsilom": "1"}, ("--epsilom", "metricshuffle plan --help")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "told"), PLANS.values(), ids=PLANS.keys())
+def test_plan(terminal: Any, changes: dict[str, str | None], told: tuple[str, ...]) -> None:
+    sentence = terminal.refused("plan", *words(SUM, changes), "--json")
+    assert all(word in sentence for word in told), sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"--cell": None}, "--cell"),
+        ({"--cell": "0"}, "cell must be > 0"),
+        ({"--width": None}, "--width and --height"),
+        ({"--width": "0"}, "width"),
+        ({"--width": "1"}, "at least 2 x 2"),
+        ({"--low": "0"}, "--low does not belong"),
+        ({"--granularity": "2"}, "granularity"),
+        ({"--distance": "100"}, "diameter"),
+        ({"--box": "47 8 46 9", "--width": None, "--height": None, "--cell": "100"}, "south must be below north"),
+        ({"--box": "47 8 48 9"}, "either --box or --width"),
+    ],
+)
+def test_centroid_plan(terminal: Any, changes: dict[str, str | None], told: str) -> None:
+    assert told in terminal.refused("plan", *words(CENTROID, changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"--rate": "0"}, "--rate must be greater than 0"),
+        ({"--rate": "-1"}, "--rate must be greater than 0"),
+        ({"--rate": "inf"}, "finite number"),
+        ({"--users": "0"}, "users must be"),
+        ({"--honest": "101"}, "honest (101) cannot exceed users (100)"),
+        ({"--delta": "1"}, "--delta must lie in [0, 1)"),
+        ({"--delta": "1e-300"}, "below"),
+        ({"--delta": None, "--epsilon": "0"}, "--epsilon must be greater than 0"),
+        ({"--delta": None, "--epsilon": "-2"}, "--epsilon must be greater than 0"),
+        ({"--epsilon": "1"}, "and not both"),
+        ({"--delta": None}, "--delta"),
+        ({"--distance": "0"}, "--distance must be"),
+        ({"--distance": "1.5"}, "whole number"),
+        ({"--noise": "gaussian"}, "geometric, polya"),
+        ({"--noise": "geometric", "--shape": "2"}, "leave --shape out"),
+        ({"--shape": "0"}, "--shape must be"),
+        ({"--shape": "1/0"}, "--shape must be"),
+        ({"--shape": "1e999999999"}, "--shape must be"),
+        ({"--trust": "nobody"}, "honest, colluding"),
+        ({"--rounds": "0"}, "rounds must be"),
+    ],
+)
+def test_profile(terminal: Any, changes: dict[str, str | None], told: str) -> None:
+    assert told in terminal.refused("profile", *words(PROFILE, changes))
+
+
+VALUES: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "no file content": (b"", ("is empty", "header")),
+    "header alone": (b"id,kcal\n", ("header but no rows",)),
+    "missing column": (b"id,steps\n1,2\n", ("no column 'kcal'", "id, steps")),
+    "another delimiter": (b"id;kcal\n1;2\n", ("no column 'kcal'", "--delimiter")),
+    "column twice": (b"kcal,kcal\n1,2\n", ("more than one column 'kcal'",)),
+    "outside": (b"kcal\n3\n21\n4\n-1\n", ("2 of 4 values", "line 3", "'21' lies above it", "--clamp")),
+    "outside after blank and long lines": (b'kcal,n\n3,"a\nb"\n\n\n99,c\n', ("1 of 2 values", "line 6", "'99'", "--clamp")),
+    "NaN": (b"kcal\n3\nnan\n", ("1 of 2 values", "line 3", "'nan' is not a number (NaN)")),
+    "infinite": (b"kcal\n3\ninf\n", ("line 3", "is infinite")),
+    "not whole": (b"kcal\n3\n4.5\n", ("line 3", "'4.5' is not a whole number")),
+    "text": (b"kcal\n3\nmany\n", ("line 3", "'many' is text")),
+    "underscore": (b"kcal\n3\n1_0\n", ("line 3", "'1_0' is text")),
+    "empty cell": (b"id,kcal\n1,3\n2,\n", ("line 3", "is missing")),
+    "short line": (b"id,kcal\n1,3\n2\n", ("1 fields on line 3", "header names 2")),
+    "long line": (b"id,kcal\n1,3\n2,3,4\n", ("3 fields on line 3",)),
+    "not text": (b"kcal\n\xff\xfe\n", ("UTF-8",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["randomize", "run"])
+@pytest.mark.parametrize(("content", "told"), VALUES.values(), ids=VALUES.keys())
+def test_values(terminal: Any, sum_plan: Plan, content: bytes, told: tuple[str, ...], command: str) -> None:
+    sum_plan.save("plan.json")
+    Path("values.csv").write_bytes(content)
+    sentence = terminal.refused(command, "plan.json", "values.csv", "--column", "kcal", "--output", "out")
+    assert all(word in sentence for word in told), sentence
+
+
+def test_wrong_values_are_counted_to_the_end_of_the_file(terminal: Any, sum_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metricshuffle.cli.columns.ROWS_AT_ONCE", 10)
+    monkeypatch.setattr("metricshuffle.cli.columns.LINES_AT_ONCE", 5)
+    sum_plan.save("plan.json")
+    Path("values.csv").write_text("kcal\n" + "".join(f"{40 if i in (17, 18, 55) else 3}\n" for i in range(60)))
+    sentence = terminal.refused("randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "out")
+    assert "3 of 60 values" in sentence
+    assert "line 19:" in sentence
+
+
+def test_damaged_gzip_and_missing_files(terminal: Any, sum_plan: Plan) -> None:
+    sum_plan.save("plan.json")
+    Path("cut.csv.gz").write_bytes(gzip.compress(b"kcal\n" + b"3\n" * 1000)[:-12])
+    assert "damaged or cut short" in terminal.refused("run", "plan.json", "cut.csv.gz", "--column", "kcal")
+    Path("plain.csv.gz").write_bytes(b"kcal\n3\n")
+    assert "damaged or cut short" in terminal.refused("run", "plan.json", "plain.csv.gz", "--column", "kcal")
+    assert "no such file" in terminal.refused("run", "plan.json", "nothing.csv", "--column", "kcal")
+    assert "nothing.json" in terminal.refused("run", "nothing.json", "cut.csv.gz", "--column", "kcal")
+
+
+def test_columns_that_do_not_fit_the_query(terminal: Any, sum_plan: Plan, centroid_plan: Plan, values: Path) -> None:
+    sum_plan.save("sum.json")
+    centroid_plan.save("place.json")
+    assert "--column once" in terminal.refused("run", "sum.json", values, "--column", "x", "--column", "y")
+    assert "--column twice" in terminal.refused("run", "place.json", values, "--column", "x")
+    assert "given twice" in terminal.refused("run", "place.json", values, "--column", "x", "--column", "x")
+    assert "--coordinates points is for a centroid" in terminal.refused(
+        "run", "sum.json", values, "--column", "x", "--coordinates", "points"
+    )
+    assert "plan with --box" in terminal.refused("run", "place.json", values, "--column", "x", "--column", "y", "--coordinates", "places")
+    told = terminal.refused("run", "place.json", values, "--column", "kcal", "--column", "y")
+    assert "line 10: '8', '2'" in told
+    assert "cells, points, places" in terminal.refused("run", "place.json", values, "--column", "x", "--column", "y", "--coordinates", "xy")
+
+
+def test_a_plan_edited_by_hand(terminal: Any, sum_plan: Plan, values: Path) -> None:
+    edited = json.loads(sum_plan.to_json())
+    edited["honest"] = 2
+    Path("plan.json").write_text(json.dumps(edited))
+    for words in (
+        ["simulate", "plan.json"],
+        ["run", "plan.json", values, "--column", "kcal"],
+        ["shuffle", "plan.json", values, "--output", "s"],
+    ):
+        assert "digest does not match" in terminal.refused(*words)
+    Path("plan.json").write_text("{")
+    assert "not JSON" in terminal.refused("simulate", "plan.json")
+    Path("plan.json").write_text('{"format": "something else"}')
+    assert "not a plan" in terminal.refused("simulate", "plan.json")
+
+
+def test_a_batch_below_the_minimum(terminal: Any, sum_plan: Plan) -> None:
+    sum_plan.save("plan.json")
+    Path("few.csv").write_text("kcal\n" + "3\n" * 29)
+    assert terminal("randomize", "plan.json", "few.csv", "--column", "kcal", "--output", "reports").exit_code == 0
+    assert "29 reports" in terminal.refused("shuffle", "plan.json", "reports", "--output", "shuffled")
+    assert "at least 30 honest" in terminal.refused("run", "plan.json", "few.csv", "--column", "kcal", "--output", "release.json")
+
+
+def test_files_in_the_wrong_place(terminal: Any, sum_plan: Plan, shares_plan: Plan, values: Path) -> None:
+    sum_plan.save("plan.json")
+    shares_plan.save("other.json")
+    assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
+    assert "made for another plan" in terminal.refused("shuffle", "other.json", "reports", "--output", "shuffled")
+    assert "not a shuffled file" in terminal.refused("estimate", "plan.json", "reports")
+    assert "not a reports file" in terminal.refused("shuffle", "plan.json", values, "--output", "shuffled")
+    assert "twice" in terminal.refused("shuffle", "plan.json", "reports", "./reports", "--output", "shuffled")
+    assert "also the input" in terminal.refused("randomize", "plan.json", values, "--column", "kcal", "--output", values)
+    assert "is a folder" in terminal.refused("shuffle", "plan.json", "reports", "--output", ".")
+    Path("cut").write_bytes(Path("reports").read_bytes()[:-3])
+    assert "cut short" in terminal.refused("shuffle", "plan.json", "cut", "--output", "shuffled")
+
+
+def test_usage_errors_are_one_line_too(terminal: Any, sum_plan: Plan) -> None:
+    sum_plan.save("plan.json")
+    assert "--column" in terminal.refused("run", "plan.json", "values.csv")
+    assert "runs must be" in terminal.refused("simulate", "plan.json", "--runs", "0")
+    assert "No such command" in terminal.refused("guess")
+
+
+def test_what_is_nobodys_fault_asks_for_a_report(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the moon")
+
+    monkeypatch.setattr("metricshuffle.planning.target.checked_users", broken)
+    result = terminal("profile", *words(PROFILE, {}))
+    assert result.exit_code == 1
+    assert "RuntimeError: the moon" in result.stderr
+    assert "please report it" in result.stderr

@@ -1,0 +1,52 @@
+"""The README is what a newcomer runs: its code is executed, its commands exist, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_code_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sample = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(sample) == 1
+    names: dict[str, object] = {}
+    exec(compile(sample[0], "README.md", "exec"), names)  # noqa: S102 - the README's own code
+    printed = capsys.readouterr().out
+    release = names["release"]
+    assert str(release.guarantee) in printed  # type: ignore[attr-defined]
+    assert release.interval(0.95)[0] < release.value < release.interval(0.95)[1]  # type: ignore[attr-defined]
+    truth = sum((137 * person) % 1001 for person in range(1_000)) / 1_000
+    low, high = release.interval(1 - 1e-9)  # type: ignore[attr-defined]
+    assert low <= truth <= high
+
+
+def test_the_two_commands_are_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in re.findall(r"^make (\w+)", README, re.M):
+        assert re.search(rf"^{command}:", makefile, re.M), command
+    assert {"demo", "test"} <= set(re.findall(r"^make (\w+)", README, re.M))
+
+
+def test_commands_shown_are_commands_that_exist() -> None:
+    reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^metricshuffle +([a-z]+)", README, re.M))
+    assert shown >= {"plan", "randomize", "shuffle", "estimate", "run"}
+    for command in shown:
+        assert f"## metricshuffle {command}\n" in reference
+    for option in set(re.findall(r"(--[a-z-]+)", "\n".join(re.findall(r"^metricshuffle .*$", README, re.M)))):
+        assert f"`{option}" in reference, option
+
+
+def test_links_lead_to_files() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_lock_file_names_versions_only() -> None:
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!-]+", line), line
