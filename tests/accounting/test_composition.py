@@ -205,7 +205,7 @@ def test_between_one_round_and_basic_composition(rate: float, rounds: int, fract
     together, more = composed(profile, rounds), composed(profile, rounds + 1)
     epsilon = fraction * rounds * rate * distance
     delta = together.delta(epsilon, distance)
-    assert profile.delta(epsilon, distance) <= delta <= min(1.0, rounds * profile.delta(epsilon / rounds, distance) * (1 + 1e-12) + 1e-14)
+    assert profile.delta(epsilon, distance) <= delta <= min(1.0, rounds * profile.delta(epsilon / rounds, distance) * (1 + 1e-12) + 1e-12)
     # Near the top of the range delta is a difference of nearly equal numbers, hence the absolute part.
     assert delta <= more.delta(epsilon, distance) * (1 + 1e-8) + 1e-11
     assert delta <= together.delta(epsilon, distance * 1.1) * (1 + 1e-8) + 1e-11

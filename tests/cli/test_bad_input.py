@@ -11,7 +11,7 @@ import pytest
 
 from metricshuffle import Plan
 
-SUM = {
+SUM: dict[str, str | None] = {
     "--query": "sum",
     "--low": "0",
     "--high": "20",
@@ -21,8 +21,16 @@ SUM = {
     "--users": "40",
     "--save": "new.json",
 }
-CENTROID = {**SUM, "--query": "centroid", "--low": None, "--high": None, "--width": "8", "--height": "6", "--cell": "1"}
-PROFILE = {"--noise": "polya", "--rate": "0.5", "--users": "100", "--distance": "3", "--delta": "1e-6"}
+CENTROID: dict[str, str | None] = {
+    **SUM,
+    "--query": "centroid",
+    "--low": None,
+    "--high": None,
+    "--width": "8",
+    "--height": "6",
+    "--cell": "1",
+}
+PROFILE: dict[str, str | None] = {"--noise": "polya", "--rate": "0.5", "--users": "100", "--distance": "3", "--delta": "1e-6"}
 
 
 def words(base: dict[str, str | None], changes: dict[str, str | None]) -> list[str]:

@@ -82,12 +82,12 @@ def test_clamp_compressed_and_parquet(terminal: Any, sum_plan: Plan) -> None:
     sum_plan.save("plan.json")
     numbers = [7] * 39 + [500]
     Path("v.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfkcal\r\n" + b"".join(b"%d\r\n" % one for one in numbers)))
-    pq.write_table(pa.table({"kcal": numbers}), "v.parquet")  # type: ignore[no-untyped-call]
+    pq.write_table(pa.table({"kcal": numbers}), "v.parquet")
     for name, place in (("v.csv.gz", "line 41"), ("v.parquet", "row 40")):
         assert place in terminal.refused("run", "plan.json", name, "--column", "kcal")
         result = terminal("run", "plan.json", name, "--column", "kcal", "--clamp", "--json")
         assert json.loads(result.stdout)["reports"] == 40
-    pq.write_table(pa.table({"kcal": [1, None, 3]}), "holes.parquet")  # type: ignore[no-untyped-call]
+    pq.write_table(pa.table({"kcal": [1, None, 3]}), "holes.parquet")
     assert "is missing" in terminal.refused("run", "plan.json", "holes.parquet", "--column", "kcal")
     assert "no column 'steps'" in terminal.refused("run", "plan.json", "v.parquet", "--column", "steps")
     Path("not.parquet").write_text("kcal\n1\n")

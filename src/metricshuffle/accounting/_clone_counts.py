@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 U = 2.0**-53
 EVERY_COUNT = 8192  # up to this many clone counts each is summed
 SUMMED = 32768  # up to this many, block masses are sums
+WORTH_A_BLOCK = 32.0  # one block costs as much as this many counts in a row
 SHARE = 1e-4  # a block is this fraction of the clone count wide: half of it, at most, is lost in epsilon
 LOG_RIGHT = math.log(1e-11)  # h falls in c, so that what lies right of the window is 1e-11 of delta
 LOG_LEFT = math.log(1e-10)  # left of it, P(C < first) is this fraction of delta
@@ -54,16 +55,17 @@ class CloneCounts:
     @classmethod
     def _cut(cls, pair: ClonePair, users: int, log_left: float, upwards: bool, share: float, most: int) -> CloneCounts:
         from metricshuffle.accounting import _clone_kernels as kernels
+        from metricshuffle.accounting._tail_kernels import window
 
         count, high, low = _clone_law(pair, users, upwards)
-        first, last, left, right = kernels.window(count, high, low, log_left, LOG_RIGHT)
+        first, last, left, right = window(count, high, low, log_left, LOG_RIGHT)
         ends = masses = None
-        if last - first >= most:
-            if last - first < SUMMED:
-                width = max(1.0, math.floor(share * count * high))
-                ends, least, largest = kernels.summed_blocks(count, high, low, first, last, width)
-            else:
-                ends, least, largest = kernels.wide_blocks(count, high, low, first, last, share)
+        width = math.floor(share * count * high)
+        if last - first >= SUMMED:
+            ends, least, largest = kernels.wide_blocks(count, high, low, first, last, share)
+            masses = largest if upwards else least
+        elif last - first >= most and width >= WORTH_A_BLOCK:
+            ends, least, largest = kernels.summed_blocks(count, high, low, first, last, width)
             masses = largest if upwards else least
         return cls(pair, count, high, low, upwards, first, last, left, right, ends, masses)
 

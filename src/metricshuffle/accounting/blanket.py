@@ -105,13 +105,13 @@ def _one_way(law: Law, users: int, delta: float, relative: float, evaluators: Se
     if at_zero <= 0.0:
         return 0.0
     guess, slope = normal_guess(delta * math.exp(min(at_zero, 700.0)), delta)
-    rough = Bracketed(0.0, law.pure, at_zero).narrowed(lambda x: excess(x, "upper"), min(guess, 0.9 * law.pure), slope, 1e-3)
+    rough = Bracketed(law.pure, at_low=at_zero).narrowed(lambda x: excess(x, "upper"), min(guess, 0.9 * law.pure), slope, 1e-2)
     slope = rough.slope if rough.slope > 0.0 else slope
     evaluation.relative = min(ROUGH, 0.3 * relative * max(1.0, slope))
     if at_zero < 1.0 and excess(0.0) <= 0.0:
         return 0.0
-    fine = Bracketed(0.0, rough.high if side == "upper" else law.pure)
-    fine.narrowed(excess, rough.middle, slope, 0.2 * relative)
+    fine = Bracketed(law.pure, high=rough.high if side == "upper" else math.inf)
+    fine.narrowed(excess, rough.root, slope, 0.2 * relative)
     return fine.high if side == "upper" else fine.low
 
 

@@ -16,7 +16,10 @@ Wanted = Literal["both", "upper", "lower"]
 
 U = 2.0**-53
 WIDEST = 2.8  # smoothing in units of the range of G
-QUICK_STATES, MOST_STATES = 40_000, 400_000  # vectors of counts: visited first, or only if the contour does not do
+# vectors of counts: visited first if a rough or a fine answer is wanted, or only if the contour does not do
+ROUGH_STATES, FINE_STATES, MOST_STATES = 5_000, 300_000, 4_000_000
+FINE = 1e-2
+NARROW = 1e-3
 NODE_BUDGET = 400_000  # nodes times atoms of one contour
 TAIL = 120.0  # counts beyond probability e^-120 are bounded
 
@@ -88,8 +91,18 @@ def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
     return lower, upper if most == users else upper + math.exp(-TAIL) * max(0.0, float(value.max())) * (1.0 + 1e-9)
 
 
+def _single_draw(atoms: Atoms, users: int) -> float:
+    """A lower bound: only the outcomes where one draw of the n is not 0, (1-g)^(n-1) sum w G_+, g the mass of the blanket."""
+    drawn = float(atoms.mass.sum())
+    if drawn >= 1.0 - 1e-12:
+        return atoms.exposed[0]
+    value = float(atoms.mass @ np.maximum(0.0, atoms.value - 16.0 * U * atoms.doubt))
+    slack = 1e-15 * (atoms.mass.size + 16) * (1.0 + users * drawn / (1.0 - drawn))
+    return (value * math.exp((users - 1) * math.log1p(-drawn) - slack) + atoms.exposed[0]) * (1.0 - 1e-15 * (atoms.mass.size + 16))
+
+
 def contoured(atoms: Atoms, users: int, relative: float, width: float) -> tuple[float, float, float]:
-    """M2 (lower, upper, last width): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
+    """M2 (lower, upper, width for the next time): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
     from metricshuffle.accounting import _blanket_kernels as kernels
 
     lower, upper = 0.0, math.inf
@@ -100,8 +113,8 @@ def contoured(atoms: Atoms, users: int, relative: float, width: float) -> tuple[
         if nodes >= limit or not upper < math.inf:
             break
         gap = (upper - lower) / upper
-        if gap <= relative:
-            break
+        if gap <= relative:  # next time a little wider, if that was narrower than needed
+            return lower, upper, min(WIDEST, 2.0 * width) if gap < 0.02 * relative else width
         narrower = max(width * (math.sqrt(0.4 * relative / gap) if gap < 0.5 else 0.05), width * 1.5 * nodes / limit)
         if narrower > 0.8 * width:
             break
@@ -122,13 +135,14 @@ class Evaluation:
 
     def _expectation(self, atoms: Atoms) -> tuple[float, float, str]:
         """(lower, upper, evaluator) of (1/n) E[S_+] of these atoms, the evaluators in the order of their cost."""
-        lower, upper, winner = 0.0, atoms.local, "local"
         low, high = atoms.exposed
-        if not atoms.mass.size:
-            return low, upper, winner
+        lower, upper, winner = _single_draw(atoms, self.users), atoms.local, "local"
+        if not atoms.mass.size or upper - lower <= self.relative * upper:
+            return lower, upper, winner
         if math.isnan(self.states):
             self.states = count_vectors(atoms, self.users)
-        methods = ["enumeration", "contour"] if self.states <= QUICK_STATES else ["contour", "enumeration"]
+        few = self.states <= (FINE_STATES if self.relative < FINE or self.width < NARROW else ROUGH_STATES)
+        methods = ["enumeration", "contour"] if few else ["contour", "enumeration"]
         for method in methods:
             if method == "contour":
                 least, most, self.width = contoured(atoms, self.users, self.relative, self.width)

@@ -61,7 +61,7 @@ def chernoff_clones(log_ratio: float, users: int, delta: float) -> float:
 
 def quantile_clones(log_ratio: float, users: int, delta: float) -> float:
     """The largest k with a certified P(Bin(n-1, 2/R) < k) <= delta/2."""
-    from metricshuffle.accounting import _clone_kernels as kernels
+    from metricshuffle.accounting import _tail_kernels as kernels
 
     high = min(1.0, 2.0 * math.exp(-log_ratio) * (1.0 - ROUNDING))
     count, low = float(users - 1), 1.0 - high

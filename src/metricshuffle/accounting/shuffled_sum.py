@@ -132,7 +132,8 @@ class Quantised(PrivacyProfile):
     Reference: the pair of mixtures is piecewise affine in the offset of x within its cell, and the hockey-stick divergence is
     jointly convex, so an x on the edge of a cell is worst, in one direction or the other: M = (1-w) f_j + w f_{j+1} against f_0.
     M - e^e f_0 <= (1-w) (f_j - e^(js) f_0) + w (f_{j+1} - e^((j+1)s) f_0); f_0 - e^e M is split alike, f_0 into parts
-    (1-w) e^(e-js) and w e^(e-(j+1)s), whose sum is at least 1 (Jensen). j = 0 is advanced joint convexity (Balle18, Theorem 2).
+    (1-w) e^(e-js) and w e^(e-(j+1)s), whose sum is at least 1 (Jensen). j = 0 is advanced joint convexity
+    (Balle, Barthe, Gaboardi 2018, Theorem 2).
     """
 
     coarse: PrivacyProfile

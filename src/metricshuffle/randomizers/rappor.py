@@ -92,13 +92,10 @@ class Rappor(Randomizer):
         keep = Fraction(self.keep, TOTAL)
         flip, ratio = 1 - keep, (keep / (1 - keep)) ** 2
         everything = keep * flip ** (self.options - 1) if self.options <= 64 else Fraction(0)
-        low, mixed = keep * flip, keep * flip - everything
+        one, both = Fraction(1), (keep * flip - everything) / ratio
         return exact_blanket([
-            (1, low, low, low), (1, flip * flip, keep * keep, flip * flip), (1, flip * flip, flip * flip, keep * keep),
-            (1, mixed / ratio, mixed, mixed), *([(1, everything, everything, everything)] if everything else []),
-        ]) if mixed else exact_blanket([
-            (1, low, low, low), (1, flip * flip, keep * keep, flip * flip), (1, flip * flip, flip * flip, keep * keep),
-            (1, everything, everything, everything),
+            (keep * flip, one, one, one), (flip * flip, one, ratio, one), (flip * flip, one, one, ratio),
+            (both, one, ratio, ratio), (everything, one, one, one),
         ])  # fmt: skip
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:

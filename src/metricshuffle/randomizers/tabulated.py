@@ -1,0 +1,51 @@
+"""Randomizers whose law has no better form than its table."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.randomizer import Floats, Randomizer
+from metricshuffle.randomness import Randomness
+
+
+class Tabulated(Randomizer):
+    """A randomizer that is the channel it makes; histograms are estimated by inverting it."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> Channel:
+        """The rounded law."""
+
+    @property
+    def inputs(self) -> int:
+        return self.channel.inputs
+
+    @property
+    def outputs(self) -> int:
+        return self.channel.outputs
+
+    def rows(self) -> Floats:
+        return self.channel.rows()
+
+    def distance(self, a: int, b: int) -> float:
+        return self.channel.distance(a, b)
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return self.channel.blanket(a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        return self.channel.local_epsilon(a, b)
+
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+        return self.channel.reports(values, randomness)
+
+    def targets(self) -> Floats:
+        return self.channel.targets()
+
+    def debiasing(self) -> Floats:
+        return self.channel.debiasing()

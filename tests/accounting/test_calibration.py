@@ -1,0 +1,114 @@
+"""The least noise that certainly keeps a promise."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from metricshuffle.accounting.calibration import Promise, largest_rate
+from metricshuffle.accounting.composition import composed
+from metricshuffle.accounting.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.errors import ConditionError, NotCertified
+from metricshuffle.noise.polya import Polya
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+
+
+def sum_of(shape: int, rate: float) -> AdditiveNoise:
+    return AdditiveNoise(Polya(Fraction(shape), rate))
+
+
+@pytest.mark.parametrize(
+    ("shape", "promise", "printed"),
+    [
+        (100, Promise(1.0, 1e-6, 10), 0.3531778544),  # printed down: towards more noise
+        (10_000, Promise(5.0, 1e-6, 100), 1.341749448),
+        (2, Promise(10.0, 1e-6, 100), 0.1060917132),
+        (5, Promise(10.0, 1e-6, 100), 0.1191668591),
+        (20, Promise(10.0, 1e-6, 100), 0.1614356112),
+        (100, Promise(10.0, 1e-6, 100), 0.2860278801),
+        (1000, Promise(10.0, 1e-6, 100), 0.8136),
+    ],
+)
+def test_calibrated_rates_pass_at_every_distance_and_a_thousandth_more_fails(shape: int, promise: Promise, printed: float) -> None:
+    rate = largest_rate(lambda rate: sum_of(shape, rate), promise)
+    digits = len(str(printed)) - str(printed).index(".") - 1
+    assert math.floor(rate * 10**digits) / 10**digits == printed
+    profile = sum_of(shape, rate)
+    assert all(profile.delta(promise.slope * d, d) <= promise.delta for d in range(1, int(promise.distance) + 1))
+    worse = sum_of(shape, 1.001 * rate)
+    assert max(worse.delta(promise.slope * d, d) for d in range(1, int(promise.distance) + 1)) > promise.delta
+    assert not promise.kept_by(worse)
+
+
+FAMILY = {1: (0.1, 9.983, 7.007, 1.021), 2: (0.1060917132, 14.13, 6.320, 0.957), 5: (0.1191668591, 20.63, 5.415, 0.877),
+          20: (0.1614356112, 31.03, 4.063, 0.775), 100: (0.2860278801, 39.26, 2.555, 0.712), 1000: (0.8136, 42.66, 0.814, 0.814)}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", FAMILY)
+def test_the_family_between_one_share_and_one_geometric_each(shape: int) -> None:
+    """n = 1000, epsilon 10 at distance 100, delta 1e-6: utility if the shuffler is honest against privacy if it is not."""
+    rate, error, local, far = FAMILY[shape]
+    assert Polya(Fraction(shape), rate).law(-60.0).mean_absolute() == pytest.approx(error, rel=6e-4)
+    share = Polya(Fraction(shape, 1000), rate)
+    assert share.pure(1) == pytest.approx(local, abs=6e-4)
+    assert share.pure(10) / 10 == pytest.approx(far, abs=6e-4)
+
+
+def test_a_flat_promise_is_about_the_full_distance() -> None:
+    promise = Promise(1.0, 1e-5, 20, "flat")
+    rate = largest_rate(lambda rate: sum_of(50, rate), promise)
+    assert sum_of(50, rate).delta(1.0, 20) <= 1e-5 < sum_of(50, 1.001 * rate).delta(1.0, 20)
+    assert rate >= largest_rate(lambda rate: sum_of(50, rate), Promise(1.0, 1e-5, 20))
+    pure = largest_rate(PureProfile, Promise(1.0, 0.0, 20, "flat"))
+    assert pure == pytest.approx(0.05, rel=1e-9)
+
+
+def test_two_axes_are_verified_at_every_cell_within_the_radius() -> None:
+    promise = Promise(0.15, 5e-5, 6)
+    rate = largest_rate(lambda rate: PlanarNoise(sum_of(1000, rate)), promise, relative=1e-7)
+    assert rate == pytest.approx(0.4026, abs=2e-4)
+    assert promise.kept_by(PlanarNoise(sum_of(1000, rate)))
+    assert not promise.kept_by(PlanarNoise(sum_of(1000, 1.001 * rate)))
+    alone = largest_rate(lambda rate: PerAxis(sum_of(1000, rate)), promise, relative=1e-7)
+    assert alone < 0.75 * rate
+
+
+class Dented(PrivacyProfile):
+    """Keeps a promise at its ends but not in the middle unless the noise is larger."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        cost = max(distance, 10.0) if distance >= 5.0 else distance
+        return 0.0 if self.rate * cost <= epsilon * (1 + 1e-9) else 1.0
+
+
+def test_a_promise_that_fails_in_the_middle_is_noticed() -> None:
+    promise = Promise(1.0, 1e-6, 9)
+    rate = largest_rate(Dented, promise)
+    assert promise.kept_by(Dented(rate))
+    assert rate == pytest.approx(0.5 / 9, rel=2e-4)
+
+
+def test_what_cannot_be_certified_is_not_kept() -> None:
+    class Unknown(PureProfile):
+        def delta(self, epsilon: float, distance: float) -> float:
+            raise NotCertified("no idea.")
+
+    promise = Promise(1.0, 1e-6, 9)
+    assert not promise.kept_by(Unknown(1e-9))
+    assert not promise.nearly_kept_by(Unknown(1e-9))
+    with pytest.raises(ConditionError, match="keeps the promise"):
+        largest_rate(Unknown, promise)
+
+
+def test_rounds_lie_between_one_round_and_the_sum_of_all() -> None:
+    """Shape 40 at delta 1e-6: k rounds need more noise than one, and less than the naive split of epsilon and delta."""
+    one, four = Promise(1.0, 1e-6, 4), Promise(0.25, 0.25e-6, 4)
+    rates = [largest_rate(lambda rate: sum_of(40, rate), promise, relative=1e-6) for promise in (one, four)]
+    together = largest_rate(lambda rate: composed(sum_of(40, rate), 4), one, relative=1e-4)
+    assert rates[1] < together < rates[0]

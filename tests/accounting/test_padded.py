@@ -1,0 +1,59 @@
+"""Padding that almost never shows: true for the real mechanism, and never better than conditioning on it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.oracles import clamped_sum
+
+from metricshuffle.accounting.padded import RarelyClamped, clamping_penalty
+from metricshuffle.accounting.planar import PlanarNoise
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.errors import InputError
+from metricshuffle.noise.polya import Polya
+from metricshuffle.randomizers.additive import AdditiveRandomizer
+
+
+@pytest.mark.parametrize(("users", "radius"), [(1, 12), (5, 25), (20, 40)])
+def test_the_real_clamped_mechanism_leaks_less(users: int, radius: int) -> None:
+    rate, span = 0.25, 30
+    randomizer = AdditiveRandomizer(span=span, shape=Fraction(1, users), rate=rate, padding="clamp", radius=radius)
+    loose = RarelyClamped(AdditiveNoise(Polya(Fraction(1), rate)), randomizer.clamp_probability(users))
+    exact = randomizer.summed_profile(users)
+    one = Polya(Fraction(1, users), rate).law(-60.0)
+    masses = np.concatenate([one.mass[:0:-1], one.mass])
+    for move in (1, 7, 30):
+        for epsilon in (0.0, 0.5 * rate * move, rate * move):
+            truth = clamped_sum.clamped_delta(masses, users, radius, span, epsilon, move)
+            assert truth <= loose.delta(epsilon, move) + 1e-12
+            assert exact.delta(epsilon, move) <= loose.delta(epsilon, move) * (1 + 1e-9) + 1e-15
+
+
+def test_the_penalty() -> None:
+    assert clamping_penalty(0.0, 0.25) == pytest.approx(0.5)
+    assert clamping_penalty(2.0, 1e-9) == pytest.approx((1 + math.exp(2)) * 1e-9)
+    assert clamping_penalty(800.0, 0.0) == 0.0
+    assert clamping_penalty(800.0, 1e-300) == clamping_penalty(1.0, 1.0) == 1.0
+    for wrong in (-1e-9, 1.5, math.nan):
+        with pytest.raises(InputError, match="probability"):
+            clamping_penalty(1.0, wrong)
+
+
+def test_a_linear_promise_pays_the_penalty_of_the_full_distance() -> None:
+    ideal = AdditiveNoise(Polya(Fraction(1), 0.0999))
+    profile = RarelyClamped(ideal, 1e-9)
+    penalty = clamping_penalty(2.0, 1e-9)
+    assert profile.covers(2.0, 1.0001 * penalty, 20)
+    assert not profile.covers(2.0, 0.9999 * penalty, 20)
+    assert profile.delta(1.0, 0) == 0.0
+    assert profile.bound == "exact, rarely clamped"
+
+
+def test_two_axes_are_checked_at_every_cell() -> None:
+    """(1, 1) lies between the whole distances 1 and 2, and is the worst there for pure noise."""
+    profile = RarelyClamped(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
+    assert profile.covers(0.3 * 2 * math.sqrt(2) * (1 + 1e-9), 1e-9, 2.0)
+    assert not profile.covers(0.3 * 2 * 1.4, 1e-9, 2.0)
