@@ -40,7 +40,11 @@ PAPERS: dict[str, str] = {
     "Wang17": "T. Wang, J. Blocki, N. Li, S. Jha. Locally Differentially Private Protocols for Frequency Estimation. USENIX Security 2017.",
     "Wang18": "S. Wang, L. Huang, Y. Nie, P. Wang, H. Xu, W. Yang. "
     "PrivSet: Set-Valued Data Analyses with Locale Differential Privacy. INFOCOM 2018.",
+    "Wang24": "S. Wang, Y. Peng, J. Li, Z. Wen, Z. Li, S. Yu, D. Wang, W. Yang. "
+    "Privacy Amplification via Shuffling: Unified, Simplified, and Tightened. PVLDB 2024, arXiv:2304.05007.",
     "Warner65": "S. Warner. Randomized Response: A Survey Technique for Eliminating Evasive Answer Bias. JASA 1965.",
+    "WitchHat": "A paper on metric differential privacy in the shuffle model (Theorem 1, Corollaries 1 and 2, Algorithms 1 to 3, WitchHat), "
+    "of which only the supplement was at hand.",
     "Ye18": "M. Ye, A. Barg. "
     "Optimal Schemes for Discrete Distribution Estimation under Locally Differential Privacy. IEEE Trans. Inf. Theory 2018.",
     "Ye19": "Q. Ye, H. Hu, X. Meng, H. Zheng. PrivKV: Key-Value Data Collection with Local Differential Privacy. IEEE S&P 2019.",

@@ -1,7 +1,8 @@
-"""Checks that a metric of your own must pass before a guarantee stated in it means anything.
+"""Checks that a metric or a randomizer of your own must pass before a guarantee stated in it means anything.
 
-    from metricshuffle.testing import check_metric
+    from metricshuffle.testing import check_metric, check_randomizer
     check_metric(HoursOfDay(), points=range(24))
+    check_randomizer(MyResponse(options=8, epsilon=1.0))
 
 Each check returns None, or raises a ConditionError that names the broken rule and where it broke.
 A pass on some points is evidence and not a proof: give it points that are close, far and equal.
@@ -10,7 +11,7 @@ A pass on some points is evidence and not a proof: give it points that are close
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from metricshuffle.declared import shown
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.spaces.matrix import open_triangle
 from metricshuffle.spaces.metrics import Metric
+
+if TYPE_CHECKING:
+    from metricshuffle.randomizers.randomizer import Randomizer
+    from metricshuffle.randomness import Randomness
 
 METRIC = "A metric"
 
@@ -77,3 +82,26 @@ def _check_call(metric: Metric, points: list[Any], distances: Any, tolerance: fl
                 METRIC, "pairwise to agree with the call on two points",
                 f"{called!r} and {distances[i, j]!s} for {shown(points[i])} and {shown(points[j])}",
             )  # fmt: skip
+
+
+def check_randomizer(randomizer: Randomizer, *, draws: int = 20_000, most_pairs: int = 200, randomness: Randomness | None = None) -> None:
+    """Check a local randomizer against its own law: probabilities, guarantee, blanket, estimator, sampler, and an attack.
+
+    `randomizer` is any subclass of `metricshuffle.randomizers.Randomizer`, small enough for its matrix to be listed: 1. every
+    row is a law; 2. no pair of inputs is more distinguishable than `local_epsilon` and `local_profile` say; 3. `blanket` claims
+    no more than what the reports of all inputs have in common; 4. `debiasing` has mean `targets` exactly, and `totals` adds it up;
+    5. `reports` follow the law (chi-squared over `draws` reports each of three inputs); 6. guessing between the two inputs of the
+    worst pair from `draws` reports each does not beat `local_epsilon`. At most `most_pairs` pairs are looked at. The stream of
+    `randomness` is seeded unless you give one, so that a check that passes once passes always.
+    """
+    from metricshuffle.randomizers import _checks as checks
+    from metricshuffle.randomness import Randomness
+
+    rows = checks.checked_rows(randomizer)
+    pairs = checks.some_pairs(randomizer, most_pairs)
+    worst = checks.check_guarantee(randomizer, rows, pairs)
+    checks.check_blanket(randomizer, rows, pairs)
+    checks.check_estimator(randomizer, rows)
+    stream = Randomness.seeded("check_randomizer") if randomness is None else randomness
+    checks.check_sampler(randomizer, rows, draws, stream)
+    checks.check_attack(randomizer, rows, worst, draws, stream)

@@ -36,7 +36,7 @@ def divergence(one: dict[tuple[int, ...], float], other: dict[tuple[int, ...], f
 
 def worst_data_set(channel: Floats, a: int, b: int, users: int, epsilon: float) -> tuple[float, tuple[int, ...]]:
     """The largest divergence between user 1 holding a and b, over every data set of the others (order does not matter)."""
-    found = (-1.0, (0,))
+    found: tuple[float, tuple[int, ...]] = (-1.0, ())
     for others in itertools.combinations_with_replacement(range(len(channel)), users - 1):
         rest = [channel[value] for value in others]
         found = max(found, (divergence(multiset_law([channel[a], *rest]), multiset_law([channel[b], *rest]), epsilon), others))

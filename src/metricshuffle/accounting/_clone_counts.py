@@ -41,7 +41,9 @@ class CloneCounts:
     masses: Floats | None
 
     @classmethod
-    def absolute(cls, pair: ClonePair, users: int, delta: float, *, upwards: bool = True, share: float = SHARE, most: int = EVERY_COUNT) -> CloneCounts:
+    def absolute(
+        cls, pair: ClonePair, users: int, delta: float, *, upwards: bool = True, share: float = SHARE, most: int = EVERY_COUNT
+    ) -> CloneCounts:
         """For deltas of about that size: what is left out is 1e-10 of it."""
         return cls._cut(pair, users, max(math.log(delta) + LOG_LEFT, LOG_LEAST), upwards, share, most)
 
@@ -73,12 +75,15 @@ class CloneCounts:
         """The bound, in the worse direction; NaN and infinities are passed on for the caller to refuse."""
         if epsilon >= self.pair.log_p:
             return 0.0
-        return max(self._one_way(*numbers) for numbers in _directions(self.pair, epsilon))
+        found = [self._one_way(*numbers) for numbers in _directions(self.pair, epsilon)]
+        return math.nan if any(math.isnan(value) for value in found) else max(found)  # max would drop a NaN that comes second
 
     def _one_way(self, gain: float, growth: float, odds: float, rho: float, sigma: float, doubt: float) -> float:
         from metricshuffle.accounting import _clone_kernels as kernels
 
         direction = (gain, growth, odds, rho, sigma, doubt)
+        if not all(map(math.isfinite, direction)):
+            return math.nan
         if self.ends is None or self.masses is None:
             least, most = kernels.every_count(self.count, self.high, self.low, self.first, self.last, *direction)
             inside = most if self.upwards else least

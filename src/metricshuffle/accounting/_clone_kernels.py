@@ -22,6 +22,12 @@ SEGMENT = 64  # clone counts between two anchors: keeps the error of the recurre
 
 
 @njit(cache=True)
+def positive(value: float) -> float:
+    """The positive part; unlike max(value, 0), it keeps a NaN."""
+    return 0.0 if value <= 0.0 else value
+
+
+@njit(cache=True)
 def _threshold(c: float, odds: float) -> float:
     """The least number of reports of the first kind, out of c + 1, that speaks for it: floor((c+1)/(1+odds)) + 1, at most c + 1."""
     return min(math.floor((c + 1.0) / (1.0 + odds)) + 1.0, c + 1.0)
@@ -50,7 +56,7 @@ def one_count(c: float, gain: float, growth: float, odds: float, rho: float, sig
         return 0.0, 1e-300
     most = gain * (1.0 + doubt) - (growth * (1.0 - 4.0 * U)) * tail_least
     least = gain * (1.0 - doubt) - (growth * (1.0 + 4.0 * U)) * tail_most
-    return max(least, 0.0) * scale * (1.0 - error - 4.0 * U), max(most, 0.0) * scale * (1.0 + error + 4.0 * U) + 1e-300
+    return positive(least) * scale * (1.0 - error - 4.0 * U), positive(most) * scale * (1.0 + error + 4.0 * U) + 1e-300
 
 
 @njit(cache=True)
@@ -78,8 +84,8 @@ def every_count(
             value = gain * p
             cost = growth * tail
             wrong = value * (p_error + doubt) + growth * tail_error + 4.0 * U * cost
-            most += weight * max(value - cost + wrong, 0.0)
-            least += weight * max(value - cost - wrong, 0.0)
+            most += weight * positive(value - cost + wrong)
+            least += weight * positive(value - cost - wrong)
             steps += 1
             if steps == SEGMENT or c - 1.0 < first:
                 break
@@ -169,7 +175,7 @@ def wide_blocks(count: float, high: float, low: float, first: float, last: float
             least[j], most[j] = 1.0 - below_most - above_most - 4.0 * U, 1.0 - below - above + 4.0 * U
     for j in range(blocks):
         least[j] = max(least[j] * (1.0 - 4.0 * U), 0.0)
-        most[j] = max(most[j] * (1.0 + 4.0 * U), 0.0) + 1e-300
+        most[j] = positive(most[j] * (1.0 + 4.0 * U)) + 1e-300
     return ends, least, most
 
 
@@ -181,7 +187,7 @@ def every_block(
     """A bound on the same sum: h falls in c, so the left end of each block bounds it above, the last count of it below."""
     total = 0.0
     for j in range(len(masses)):
-        if masses[j] > 0.0:
+        if not masses[j] <= 0.0:
             c = ends[j] if upwards else ends[j + 1] - 1.0
             least, most = one_count(c, gain, growth, odds, rho, sigma, doubt)
             total += masses[j] * (most if upwards else least)

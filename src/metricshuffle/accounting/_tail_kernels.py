@@ -171,7 +171,7 @@ def log_upper_tail(k: float, count: float, high: float, low: float) -> float:
 @njit(cache=True)
 def _first_beyond(count: float, high: float, low: float, log_tail: float) -> float:
     """The smallest k found above the mean with P(Bin(count, high) >= k) <= e^log_tail."""
-    failing = math.floor(count * high)
+    failing = float(math.floor(count * high))
     passing = count + 1.0
     step = 1.0 + math.floor(math.sqrt(-2.0 * log_tail * count * high * low))
     while failing + step < passing:

@@ -141,9 +141,7 @@ class AmplifiedMetric:
 
 
 @theorem("metricshuffle", "amplified metric of a whole domain")
-def amplified_metric(
-    space: Space | Domain, rate: float, users: int, delta: float, *, reach_levels: int | None = None
-) -> AmplifiedMetric:
+def amplified_metric(space: Space | Domain, rate: float, users: int, delta: float, *, reach_levels: int | None = None) -> AmplifiedMetric:
     """The asymmetric clone pair for all pairs of a space whose reports have local epsilon `rate` times the distance.
 
     Statement: raising D(a, b), reach(a) or reach(b) keeps the hypotheses of the clone pair (delta_upper), so a table over
@@ -208,7 +206,9 @@ def _points(space: Space) -> Any:
     size = space.domain.size
     if size is None or size > MOST_PAIRED:
         many = "infinitely many" if size is None else f"{size:,}"
-        raise NotCertified(f"a matrix of all pairs holds up to {MOST_PAIRED:,} points, but {space.domain} has {many}; ask for epsilon(x, y).")
+        raise NotCertified(
+            f"a matrix of all pairs holds up to {MOST_PAIRED:,} points, but {space.domain} has {many}; ask for epsilon(x, y)."
+        )
     return space.domain.points(space.domain.all_values())
 
 

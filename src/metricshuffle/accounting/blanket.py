@@ -118,18 +118,27 @@ def _one_way(law: Law, users: int, delta: float, relative: float, evaluators: Se
 def epsilon_upper(
     law: Law, users: int, delta: float, *, directions: Directions = "both", relative: float = RELATIVE, evaluators: Sequence[Evaluator] = ()
 ) -> float:
-    """The smallest certified epsilon at this delta: `delta_upper` there was evaluated and is at most delta (or it is the local one).
+    """The smallest certified epsilon at this delta: `delta_upper` of it is at most delta.
 
     Statement: as for `delta_bracket`; the local epsilon max log(K_a/K_b), where delta = 0, is the ceiling and the answer
     wherever nothing better can be certified. Conditions: 0 <= delta < 1. Numerics: what is not a number counts as too large.
     """
     users, delta = checked_users(users), checked_delta(delta)
-    found = 0.0
-    for way in _directions(law, directions):
-        if delta == 0.0:
-            found = max(found, way.pure)
-        elif found == 0.0 or not Evaluation(way, users, relative, evaluators).bracket(found, wanted="upper").upper <= delta:
+    ways = _directions(law, directions)
+    ceiling = max(way.pure for way in ways)
+
+    def certified(epsilon: float, way: Law) -> bool:
+        return Evaluation(way, users, relative, evaluators).bracket(epsilon, wanted="upper").upper <= delta
+
+    if delta == 0.0:
+        return ceiling
+    found = _one_way(ways[0], users, delta, relative, evaluators, "upper")
+    for way in ways[1:]:
+        if not certified(found, way):
             found = max(found, _one_way(way, users, delta, relative, evaluators, "upper"))
+    step = 1e-10  # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
+    while found < ceiling and not all(certified(found, way) for way in ways):
+        found, step = min(ceiling, found * (1.0 + step) + 1e-300), 4.0 * step
     return found
 
 

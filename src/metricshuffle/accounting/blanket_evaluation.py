@@ -17,9 +17,9 @@ Wanted = Literal["both", "upper", "lower"]
 U = 2.0**-53
 WIDEST = 2.8  # smoothing in units of the range of G
 # vectors of counts: visited first if a rough or a fine answer is wanted, or only if the contour does not do
-ROUGH_STATES, FINE_STATES, MOST_STATES = 5_000, 300_000, 4_000_000
+ROUGH_STATES, FINE_STATES, MOST_STATES = 5_000, 600_000, 10_000_000
 FINE = 1e-2
-NARROW = 1e-3
+NARROW = 1e-3  # a width that costs many nodes
 NODE_BUDGET = 400_000  # nodes times atoms of one contour
 TAIL = 120.0  # counts beyond probability e^-120 are bounded
 
@@ -64,16 +64,17 @@ def _draws(mass: Floats, users: int) -> int:
 
     P(N >= nq + t) <= exp(-t^2/(2(nq + t/3))).
     """
-    mean = users * (1.0 - float(mass.max()))
+    mean = users * (1.0 - float(mass.max())) + 2.0  # (n times the rounding of 1 - max is at most 1)
     return min(users, math.floor(mean + TAIL / 3.0 + math.sqrt(TAIL * TAIL / 9.0 + 2.0 * mean * TAIL)) + 1)
 
 
 def count_vectors(atoms: Atoms, users: int) -> float:
-    """How many vectors of counts `enumerated` would visit."""
+    """How many vectors of counts `enumerated` would visit; long ones count more."""
     mass = _with_rest(atoms)[0]
-    if mass.size < 2 or mass.size > 24:
+    draws = _draws(mass, users)
+    if mass.size < 2 or (mass.size > 24 and draws > 4):
         return math.inf
-    return math.comb(_draws(mass, users) + mass.size - 1, mass.size - 1)
+    return math.comb(draws + mass.size - 1, mass.size - 1) * max(1.0, mass.size / 8.0)
 
 
 def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
@@ -101,20 +102,21 @@ def _single_draw(atoms: Atoms, users: int) -> float:
     return (value * math.exp((users - 1) * math.log1p(-drawn) - slack) + atoms.exposed[0]) * (1.0 - 1e-15 * (atoms.mass.size + 16))
 
 
-def contoured(atoms: Atoms, users: int, relative: float, width: float) -> tuple[float, float, float]:
-    """M2 (lower, upper, width for the next time): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
+def contoured(atoms: Atoms, users: int, relative: float) -> tuple[float, float, float]:
+    """M2 (lower, upper, width): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
     from metricshuffle.accounting import _blanket_kernels as kernels
 
-    lower, upper = 0.0, math.inf
+    lower, upper, width = 0.0, math.inf, WIDEST
     limit = max(2_000, NODE_BUDGET // atoms.mass.size)
-    for _ in range(6):
+    for _ in range(8):
         low, high, nodes = kernels.contour(float(users), atoms.mass, atoms.value, atoms.doubt, width, limit)
         lower, upper = (low if low > lower else lower), (high if high < upper else upper)
         if nodes >= limit or not upper < math.inf:
             break
         gap = (upper - lower) / upper
-        if gap <= relative:  # next time a little wider, if that was narrower than needed
-            return lower, upper, min(WIDEST, 2.0 * width) if gap < 0.02 * relative else width
+        if gap <= relative:
+            break
+        # what smoothing adds is about quadratic in the width, the nodes are about inverse to it
         narrower = max(width * (math.sqrt(0.4 * relative / gap) if gap < 0.5 else 0.05), width * 1.5 * nodes / limit)
         if narrower > 0.8 * width:
             break
@@ -124,7 +126,7 @@ def contoured(atoms: Atoms, users: int, relative: float, width: float) -> tuple[
 
 @dataclass
 class Evaluation:
-    """One direction of one law, how finely it is evaluated, and what that took last time."""
+    """One direction of one law, how finely it is evaluated, and what that took last time: the width decides what is tried first."""
 
     law: Law
     users: int
@@ -136,16 +138,17 @@ class Evaluation:
     def _expectation(self, atoms: Atoms) -> tuple[float, float, str]:
         """(lower, upper, evaluator) of (1/n) E[S_+] of these atoms, the evaluators in the order of their cost."""
         low, high = atoms.exposed
-        lower, upper, winner = _single_draw(atoms, self.users), atoms.local, "local"
+        lower, upper, winner = low, atoms.local, "local"
         if not atoms.mass.size or upper - lower <= self.relative * upper:
             return lower, upper, winner
         if math.isnan(self.states):
             self.states = count_vectors(atoms, self.users)
         few = self.states <= (FINE_STATES if self.relative < FINE or self.width < NARROW else ROUGH_STATES)
         methods = ["enumeration", "contour"] if few else ["contour", "enumeration"]
+        relative = max(self.relative, self.law.resolution)
         for method in methods:
             if method == "contour":
-                least, most, self.width = contoured(atoms, self.users, self.relative, self.width)
+                least, most, self.width = contoured(atoms, self.users, relative)
             elif self.states <= MOST_STATES:
                 least, most = enumerated(atoms, self.users)
             else:
@@ -154,15 +157,15 @@ class Evaluation:
                 upper, winner = (most + high) * (1.0 + 4.0 * U), method
             if least + low > lower:
                 lower = (least + low) * (1.0 - 4.0 * U)
-            if upper - lower <= self.relative * upper:
-                break
-        return lower, upper, winner
+            if upper - lower <= relative * upper:
+                return lower, upper, winner
+        return max(lower, _single_draw(atoms, self.users)), upper, winner
 
     def bracket(self, epsilon: float, *, wanted: Wanted = "both") -> DeltaBracket:
         """The tighter end of every evaluator; where only one end is wanted, the other may be useless."""
         if epsilon >= self.law.pure:
             return DeltaBracket(0.0, 0.0, "local")
-        lower, upper, winner = 0.0, 1.0, "local"
+        lower, upper, winner, exact = 0.0, 1.0, "local", self.law.resolution == 0.0
         for evaluator in self.evaluators:
             given = evaluator(self.law, self.users, epsilon)
             if given is not None:
@@ -170,8 +173,8 @@ class Evaluation:
                 if given.upper < upper:
                     upper, winner = given.upper, given.evaluator
         if winner == "local" or upper - lower > self.relative * upper:
-            least, most, name = self._expectation(self.law.atoms(epsilon)) if self.law.exact or wanted != "lower" else (0.0, 1.0, winner)
-            if not self.law.exact:  # the atoms were rounded outward: a lower end needs them rounded inward
+            least, most, name = self._expectation(self.law.atoms(epsilon)) if exact or wanted != "lower" else (0.0, 1.0, winner)
+            if not exact:  # the atoms were rounded outward: a lower end needs them rounded inward
                 least = 0.0 if wanted == "upper" else self._expectation(self.law.atoms(epsilon, above=False))[0]
             if epsilon <= LARGEST_EXPONENT and least > lower:  # beyond, G was evaluated at a smaller epsilon
                 lower = least

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 U = 2.0**-53
 THINNEST = 1e-200  # a blanket may be lowered: masses below this are set to zero, so that G stays a float
+TOLERANCE = 1e-9  # for sums of probabilities; what is left is scaled away
 LARGEST_EXPONENT = 700.0  # e^epsilon is a float up to here; delta falls in epsilon, so the value here bounds what is beyond
 
 
@@ -34,16 +35,21 @@ def _column(values: ArrayLike, name: str) -> Floats:
     return column
 
 
-def _checked_laws(mass: Floats, a: Floats, b: Floats) -> None:
+def _checked_laws(mass: Floats, a: Floats, b: Floats) -> tuple[Floats, ...]:
+    """mass, a and b, scaled by at most a billionth so that a and b sum to one and mass to no more."""
     if not mass.size == a.size == b.size >= 1:
         raise InputError(f"mass, a and b must have one entry per atom, got {mass.size}, {a.size} and {b.size}.")
     if min(mass.min(), a.min(), b.min()) < 0.0:
         raise InputError("mass, a and b are probabilities: none of them may be negative.")
     for name, column in (("a", a), ("b", b)):
-        if not abs(math.fsum(column) - 1.0) <= 1e-9:
+        if not abs(math.fsum(column) - 1.0) <= TOLERANCE:
             raise InputError(f"the probabilities {name} must sum to one, got {math.fsum(column)!r}.")
-    if not math.fsum(mass) <= 1.0 + 1e-12:
-        raise InputError(f"the blanket is part of a law, so its masses sum to at most one, got {math.fsum(mass)!r}.")
+    total = math.fsum(mass)
+    if not total <= 1.0 + TOLERANCE:
+        raise InputError(f"the blanket is part of a law, so its masses sum to at most one, got {total!r}.")
+    enough = 8.0 * U * mass.size  # (a law that is right to its last digits stays as it is)
+    scaled = [column if abs(math.fsum(column) - 1.0) <= enough else column / math.fsum(column) for column in (a, b)]
+    return mass if total <= 1.0 + enough else mass / total, *scaled
 
 
 class Atoms(NamedTuple):
@@ -75,16 +81,16 @@ class BlanketLaw:
     excess: Floats = field(default_factory=lambda: np.empty(0))
     rounding: Floats = field(init=False, repr=False)
     """|excess| or a + b: the scale of the rounding error of excess."""
-    exact: ClassVar[bool] = True
+    resolution: ClassVar[float] = 0.0
+    """To what fraction of delta the atoms stand for the law: 0, they are the law."""
 
     def __post_init__(self) -> None:
         mass = _column(np.where(np.abs(self.mass) < THINNEST, 0.0, self.mass), "mass")
-        a, b = _column(self.a, "a"), _column(self.b, "b")
-        _checked_laws(mass, a, b)
+        mass, a, b = _checked_laws(mass, _column(self.a, "a"), _column(self.b, "b"))
         excess = _column(self.excess if np.size(self.excess) else a - b, "excess")
         rounding = _column(np.abs(excess) if np.size(self.excess) else a + b, "excess")
-        if excess.size != a.size or np.any(np.abs(excess - (a - b)) > 1e-9 * (a + b)):
-            raise InputError("excess must be a - b, atom by atom.")
+        if excess.size != a.size or np.any(np.abs(excess - (a - b)) > TOLERANCE * (a + b)) or abs(math.fsum(excess)) > 1e-12:
+            raise InputError("excess must be a - b, atom by atom, and sum to zero.")
         for name, column in (("mass", mass), ("a", a), ("b", b), ("excess", excess), ("rounding", rounding)):
             object.__setattr__(self, name, column)
 
@@ -105,7 +111,7 @@ class BlanketLaw:
         if not held or not all(0 <= i < len(matrix) for i in (a, b, *held)):
             raise InputError(f"a, b and others must be rows 0..{len(matrix) - 1}, got {a!r}, {b!r} and {others!r}.")
         sums = [math.fsum(matrix[i]) for i in held]
-        if max(abs(total - 1.0) for total in sums) > 1e-9:
+        if max(abs(total - 1.0) for total in sums) > TOLERANCE:
             raise InputError(f"every row must sum to one, got {max(sums, key=lambda total: abs(total - 1.0))!r}.")
         blanket = matrix[held].min(axis=0)
         groups: dict[tuple[Fraction, Fraction], list[int]] = {}
@@ -223,11 +229,11 @@ class BinnedLaw:
     b: Floats
     left: Floats
     right: Floats
-    exact: ClassVar[bool] = False
+    resolution: ClassVar[float] = 1e-5
+    """To what fraction of delta it makes sense to evaluate the rounded atoms."""
 
     def __post_init__(self) -> None:
-        mass, a, b = _column(self.mass, "mass"), _column(self.a, "a"), _column(self.b, "b")
-        _checked_laws(mass, a, b)
+        mass, a, b = _checked_laws(_column(self.mass, "mass"), _column(self.a, "a"), _column(self.b, "b"))
         if not mass.min() >= THINNEST:
             raise InputError("every bin needs a positive blanket mass; leave out the bins that have none.")
         for name, column in (("mass", mass), ("a", a), ("b", b)):

@@ -89,7 +89,7 @@ class Bracketed:
         x, before, at_before, length = start, math.nan, math.nan, math.inf
         for step in range(MOST_STEPS):
             x = min(x, LARGEST_EXPONENT)
-            slow = step % 3 == 2 and self._both_known and self.high - self.low > 0.25 * length
+            slow = step % 3 == 2 and self.high - self.low > 0.25 * length
             if slow or not self.low < x < self.high:
                 x = 0.5 * (self.low + min(self.high, LARGEST_EXPONENT))
             if step % 3 == 2:

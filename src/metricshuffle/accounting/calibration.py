@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost, planar_shift_delta
 from metricshuffle.errors import ConditionError, NotCertified
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon, last_certified
 
 # Rates above this are no noise at all: P(Z != 0) < e^-30.
 LARGEST_RATE = 32.0
@@ -41,9 +41,7 @@ class Promise:
         try:
             if isinstance(profile, PlanarNoise) and self.delta > 0.0 and self.shape == "linear" and self.distance <= JOINT_RADIUS:
                 law = profile.axis.law_for(self.delta, self.distance)
-                return all(
-                    planar_shift_delta(law, self.slope * math.hypot(i, j), i, j) <= self.delta for i, j in outermost(self.distance)
-                )
+                return all(planar_shift_delta(law, self.slope * math.hypot(i, j), i, j) <= self.delta for i, j in outermost(self.distance))
             return profile.covers_at(self.epsilon, self.delta, self.distance) and profile.covers_at(first, self.delta, 1.0)
         except NotCertified:
             return False
@@ -55,6 +53,25 @@ class Promise:
     def slope(self) -> float:
         """Pure slope per step that certainly keeps the promise at every distance."""
         return self.epsilon / self.distance
+
+
+@dataclass(frozen=True)
+class PureUpTo(PrivacyProfile):
+    """`total` epsilon with delta 0 at every distance up to `distance`; beyond it nothing is said."""
+
+    total: float
+    distance: float
+    bound: str = "pure"
+
+    def pure(self, distance: float) -> float:
+        return 0.0 if checked_distance(distance) == 0.0 else self.total if distance <= self.distance else math.inf
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        """As for any pair whose log likelihood ratio is at most `total` (see PureProfile)."""
+        cost = self.pure(distance)
+        if checked_epsilon(epsilon) >= cost:
+            return 0.0
+        return 1.0 if math.isinf(cost) else PureProfile(cost).delta(epsilon, 1.0)
 
 
 def largest_rate(

@@ -134,13 +134,10 @@ def epsilon_upper(pair: ClonePair, users: int, delta: float) -> float:
     if delta == 0.0 or pair.log_p == 0.0:
         return pair.log_p
     counts = CloneCounts.absolute(pair, users, delta)
-    return crossing(counts.delta, delta, min(pair.log_p, LARGEST_EXPONENT), counts.guess(delta))[1] if _reaches(counts, delta) else pair.log_p
-
-
-def _reaches(counts: CloneCounts, delta: float) -> bool:
-    """Whether the search may end below log_p: always, unless log_p is so large that delta is not met at the largest exponent."""
-    pair = counts.pair
-    return pair.log_p <= LARGEST_EXPONENT or 0.0 <= counts.delta(LARGEST_EXPONENT) <= delta
+    top = min(pair.log_p, LARGEST_EXPONENT)
+    if top < pair.log_p and not 0.0 <= counts.delta(top) <= delta:
+        return pair.log_p
+    return crossing(counts.delta, delta, top, counts.guess(delta))[1]
 
 
 @theorem("metricshuffle", "epsilon of the asymmetric clone pair, from below")
@@ -158,9 +155,7 @@ def epsilon_lower(pair: ClonePair, users: int, delta: float) -> float:
     return crossing(lambda epsilon: 0.0 if epsilon >= top else counts.delta(epsilon), delta, top, counts.guess(delta))[0]
 
 
-def crossing(
-    delta_at: Callable[[float], float], delta: float, top: float, guess: float, relative: float = RELATIVE
-) -> tuple[float, float]:
+def crossing(delta_at: Callable[[float], float], delta: float, top: float, guess: float, relative: float = RELATIVE) -> tuple[float, float]:
     """(failing, passing): delta_at(passing) <= delta was seen, or passing is `top`; delta_at(failing) > delta, or failing is 0.
 
     Only a finite value in [0, delta] passes. log delta is nearly linear in epsilon^2, which steers; nothing rests on it.
@@ -219,7 +214,7 @@ class ClonesProfile(PrivacyProfile):
     def __post_init__(self) -> None:
         PureProfile(self.rate)
         checked_users(self.users)
-        if not 0.0 < checked_distance(self.diameter):
+        if not checked_distance(self.diameter) > 0.0:
             raise InputError(f"diameter must be a finite number > 0, got {self.diameter!r}.")
         if not math.isfinite(self.rate * self.diameter):
             raise InputError(f"rate * diameter must be finite, got {self.rate!r} * {self.diameter!r}.")

@@ -11,6 +11,7 @@ hold and `log_ratio` = log R; L = log(4/delta).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,7 +151,7 @@ def best_of(pair: ClonePair, users: int, delta: float, log_ratio: float | None =
     reach = max(pair.log_q0, pair.log_q1)
     ratio = (reach + math.log1p(math.exp(-pair.log_p))) * (1.0 + ROUNDING) if log_ratio is None else log_ratio
     local = pair.log_p
-    candidates = {
+    candidates: dict[str, Callable[[], float]] = {
         "local": lambda: local,
         "clones": lambda: epsilon_upper(pair, users, delta),
         "exact tail": lambda: exact_tail(local, ratio, users, delta),

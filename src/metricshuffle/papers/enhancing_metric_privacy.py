@@ -8,46 +8,17 @@ distance (a rate); log is the natural logarithm, and every distance is a whole n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Polya
-
-Verdict = Literal["true", "loose", "false", "false beyond a distance"]
+from metricshuffle.papers.published import Published, checked_number, checked_people, open_delta
 
 _SUMS = "accounting.shuffled_sum.AdditiveNoise(Polya(...)), which states a distance"
 _COUNTS = "accounting.randomized_response.RandomizedResponseProfile"
 _PADDING = "accounting.shuffled_sum.Clamped at a stated distance, as plan(..., encoding='unary') does"
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number somebody printed: `claim` is what the statement says, `verdict` what we found, `instead` what to use.
-
-    "loose" is true with room to spare; "false beyond a distance" holds for near inputs only.
-    """
-
-    claim: float
-    statement: str
-    verdict: Verdict
-    instead: str
-
-
-def _checked(name: str, value: float, low: float, high: float = math.inf) -> float:
-    """A number strictly above `low` and at most `high`, or a sentence."""
-    if not low < value <= high or math.isinf(value):
-        bound = f"> {low:g}" if math.isinf(high) else f"in ({low:g}, {high:g}]"
-        raise InputError(f"{name} must be a finite number {bound}, got {value!r}.")
-    return value
-
-
-def _people(users: int) -> int:
-    if users != int(users) or users < 1:
-        raise InputError(f"users must be a whole number >= 1, got {users!r}.")
-    return int(users)
 
 
 def _union_share(users: int, delta: float) -> float:
@@ -66,7 +37,7 @@ def geo_shuffle_epsilon(rate: float, users: int, delta: float, distance: int = 1
     Numerics: log masses of the certified law. Reference: refuted for large d: |noise| <= alpha was meant, but the ratio is
     bounded for outcomes within alpha of the midpoint of the two sums; and d = 1 is not the maximum.
     """
-    rate, delta, users = _checked("rate", rate, 0.0, 700.0), _checked("delta", delta, 0.0, 1.0), _people(users)
+    rate, delta, users = checked_number("rate", rate, 0.0, 700.0), checked_number("delta", delta, 0.0, 1.0), checked_people(users)
     if users <= 4:
         raise ConditionError("Theorem 4.1 of Athanasiou25", "t = 2 rate/sqrt(users) < rate, that is more than 4 users", f"{users}")
     if distance != int(distance) or distance < 1:
@@ -89,8 +60,8 @@ def sgdl_padding(epsilon: float, users: int, delta: float) -> Published:
     Numerics: plain floats. Reference: refuted: c shrinks as epsilon falls while the noise grows like 1/epsilon (the tail bound
     behind it is for a number of trials with mean b/q and integer b, and was used with b q and b = 1/n).
     """
-    epsilon, delta = _checked("epsilon", epsilon, 0.0), _open(delta)
-    users = _people(users)
+    epsilon, delta = checked_number("epsilon", epsilon, 0.0), open_delta(delta)
+    users = checked_people(users)
     w = 2.0 * users * math.log(_union_share(users, delta) / 2.0)
     u = 1.0 + (math.sqrt(w * (w - 4.0)) - w) / 2.0
     return Published(float(math.ceil(-u * math.expm1(-epsilon) / users)), "Lemma C.1 and Theorem 5.1", "false", _PADDING)
@@ -102,14 +73,14 @@ def geo_padding(rate: float, users: int, delta: float) -> Published:
 
     Reference: true, but it counts |N| >= c where |N| > c is meant; and the sum, if nobody exceeds it, has another law (truncated_delta).
     """
-    share = _union_share(_people(users), _open(delta) / 2.0)
-    claim = math.ceil(-math.log((1.0 + math.exp(-_checked("rate", rate, 0.0))) * share / 2.0) / rate)
+    share = _union_share(checked_people(users), open_delta(delta) / 2.0)
+    claim = math.ceil(-math.log((1.0 + math.exp(-checked_number("rate", rate, 0.0))) * share / 2.0) / rate)
     return Published(float(claim), "Proposition 2", "loose", _PADDING)
 
 
 def exceeding_probability(epsilon: float, users: int, padding: int) -> float:
     """The true probability that the SGDL(1/n) noise of some user leaves -padding..padding (certified, rounded up)."""
-    one = Polya(Fraction(1, _people(users)), epsilon).law(-60.0, padding).beyond(padding)
+    one = Polya(Fraction(1, checked_people(users)), epsilon).law(-60.0, padding).beyond(padding)
     return min(1.0, -math.expm1(users * math.log1p(-one)) * (1.0 + 1e-15)) if one < 1.0 else 1.0
 
 
@@ -132,7 +103,7 @@ def rr_epsilon(lam: float, delta: float) -> Published:
     Conditions: lam >= 14 log(4/delta), as published (and lam <= n k, the number of bits).
     Reference: the tail event is centred on the wrong point: several times too large for near data sets, false for far ones.
     """
-    lam, delta = _checked("lam", lam, 0.0), _open(delta)
+    lam, delta = checked_number("lam", lam, 0.0), open_delta(delta)
     fewest = 14.0 * math.log(4.0 / delta)
     if lam < fewest * (1.0 - 1e-12):
         raise ConditionError("Theorem 3.1 of Athanasiou25", f"lam >= 14 log(4/delta) = {fewest:.4g}", f"{lam:g}")
@@ -143,7 +114,7 @@ def rr_epsilon(lam: float, delta: float) -> Published:
 @theorem("Athanasiou25", "Theorem 3.1 solved for lambda, as published: false beyond a distance")
 def rr_lambda(epsilon: float, delta: float) -> Published:
     """The fewest random bits for which Theorem 3.1 claims `epsilon` (a quadratic in sqrt(lam)); n k must be at least this."""
-    epsilon, delta = _checked("epsilon", epsilon, 0.0), _open(delta)
+    epsilon, delta = checked_number("epsilon", epsilon, 0.0), open_delta(delta)
     linear, constant = math.sqrt(2.0 * math.log(2.0 / delta)), 32.0 * math.log(4.0 / delta) / epsilon**2
     root = 0.5 * (linear + math.sqrt(linear**2 + 4.0 * constant))
     return Published(max(root**2, 14.0 * math.log(4.0 / delta)), "Theorem 3.1 for lambda", "false beyond a distance", _COUNTS)
@@ -156,7 +127,7 @@ def rr_colluding_epsilon(random_bit: float, bits: int, delta: float) -> Publishe
     `random_bit` is p, the probability that a bit is replaced by a uniform one. Conditions: bits >= lam >= 14 log(4/delta).
     Reference: false: without a shuffler positions are visible, and the unary codes of x and x+1 differ in one known bit.
     """
-    claim = rr_epsilon(_checked("random_bit", random_bit, 0.0, 1.0) * bits, delta).claim
+    claim = rr_epsilon(checked_number("random_bit", random_bit, 0.0, 1.0) * bits, delta).claim
     instead = "accounting.randomized_response.local_profile (the client hides positions) or unpermuted_local_delta (it does not)"
     return Published(claim, "Theorem 7.1", "false", instead)
 
@@ -169,7 +140,7 @@ def sgdl_colluding_epsilon(epsilon: float, users: int, distance: int = 1) -> Pub
     r in -d..0" is not: at distance 2 it compares f(-1) with f(1) and finds 0.
     """
     low, high = abs(math.floor(-distance / 2.0)), abs(math.floor(distance / 2.0))
-    law = Polya(Fraction(1, _people(users)), epsilon).law(-60.0, low)
+    law = Polya(Fraction(1, checked_people(users)), epsilon).law(-60.0, low)
     claim = abs(float(law.log_mass[low] - law.log_mass[high])) / distance
     return Published(claim, f"Theorem 7.2 at distance {distance}", "loose", "Polya(Fraction(1, users), epsilon).pure(distance), at delta 0")
 
@@ -177,7 +148,7 @@ def sgdl_colluding_epsilon(epsilon: float, users: int, distance: int = 1) -> Pub
 @theorem("Athanasiou25", "Equation 19, as published: false")
 def rr_bit_variance(random_bit: float) -> Published:
     """Variance of one randomized bit: (p/2)(1 - p); the truth is (p/2)(1 - p/2)."""
-    p = _checked("random_bit", random_bit, 0.0, 1.0)
+    p = checked_number("random_bit", random_bit, 0.0, 1.0)
     return Published(0.5 * p * (1.0 - p), "Equation 19", "false", "flip * (1 - flip) with flip = random_bit / 2")
 
 
@@ -195,7 +166,7 @@ def rr_error_bound(lam: float, bits: int, beta: float) -> Published:
 
     Conditions: m > lam >= 2 log(2/beta). Reference: true (Bernstein's inequality needs lam >= 8/9 log(2/beta) only).
     """
-    lam, beta = _fewer_than_bits(lam, bits), _checked("beta", beta, 0.0, 1.0)
+    lam, beta = _fewer_than_bits(lam, bits), checked_number("beta", beta, 0.0, 1.0)
     if lam < 2.0 * math.log(2.0 / beta):
         raise ConditionError("Theorem 3.2 of Athanasiou25", f"lam >= 2 log(2/beta) = {2.0 * math.log(2.0 / beta):.4g}", f"{lam:g}")
     claim = bits / (bits - lam) * math.sqrt(2.0 * lam * math.log(2.0 / beta))
@@ -205,13 +176,13 @@ def rr_error_bound(lam: float, bits: int, beta: float) -> Published:
 @theorem("Athanasiou25", "Proposition 4, as published: false")
 def sgdl_unlike_central(delta: float) -> Published:
     """SGDL-Shuffle's answer differs from Geo-Central's with probability at most delta; false with the padding of Lemma C.1."""
-    return Published(_open(delta), "Proposition 4", "false", "exceeding_probability of the padding in use")
+    return Published(open_delta(delta), "Proposition 4", "false", "exceeding_probability of the padding in use")
 
 
 @theorem("Athanasiou25", "Proposition 6, as published: loose")
 def geo_unlike_sum(delta: float) -> Published:
     """Geo-Shuffle's answer differs from the sum plus SGDL(n) noise with probability at most delta/2; true with room to spare."""
-    return Published(_open(delta) / 2.0, "Proposition 6", "loose", "randomizers.additive.AdditiveRandomizer.clamp_probability")
+    return Published(open_delta(delta) / 2.0, "Proposition 6", "loose", "randomizers.additive.AdditiveRandomizer.clamp_probability")
 
 
 @theorem("Athanasiou25", "Proposition 3, as published: true")
@@ -230,19 +201,13 @@ def composed_delta(delta: float) -> Published:
     Reference: true for all sets, although the proof is for product sets: with R_i = min(P_i, e^(e_i) Q_i) and s_i = P_i - R_i,
     P1 x P2 = R1 x R2 + R1 x s2 + s1 x P2, whose last two terms have mass at most 1 - (1-delta)^2.
     """
-    return Published(2.0 * _open(delta), "Theorem D.1", "loose", "accounting.planar.PerAxis, or PlanarNoise (joint, less noise)")
+    return Published(2.0 * open_delta(delta), "Theorem D.1", "loose", "accounting.planar.PerAxis, or PlanarNoise (joint, less noise)")
 
 
 @theorem("Athanasiou25", "Proposition 7, as published: loose")
 def planar_epsilon(epsilon: float) -> Published:
     """epsilon in l1 is epsilon sqrt(2) in l2."""
     return Published(math.sqrt(2.0) * epsilon, "Proposition 7", "loose", "accounting.planar.PlanarNoise")
-
-
-def _open(delta: float) -> float:
-    if not 0.0 < delta < 1.0:
-        raise InputError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
-    return delta
 
 
 def _fewer_than_bits(lam: float, bits: int) -> float:

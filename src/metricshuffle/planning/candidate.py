@@ -100,6 +100,6 @@ def _report_profile(setting: Setting, protocol: SumProtocol) -> PrivacyProfile:
     axis = max(protocol.randomizers, key=lambda randomizer: randomizer.span).local_profile()
     if len(protocol.randomizers) == 1:
         return setting.over_rounds(axis)
-    if isinstance(axis, AdditiveNoise) and setting.rounds == 1 and math.isfinite(axis.pure(1)):
-        return PlanarNoise(axis)
+    if isinstance(axis, AdditiveNoise) and math.isfinite(axis.pure(1)):
+        return setting.over_rounds(PlanarNoise(axis))
     return PerAxis(setting.over_rounds(axis))

@@ -103,16 +103,16 @@ def shuffled_unary(setting: Setting, total_shape: int) -> Candidate:
     radius = _smallest(lambda c: clamping_penalty(promise.epsilon, min(1.0, reports * law.beyond(c))) <= 0.99 * room, -1, enough)
     profile: PrivacyProfile = RarelyClamped(ideal, min(1.0, reports * law.beyond(radius)))
     if bounded or (narrow and setting.axes == setting.rounds == setting.grain == 1):
-        # A report that is clamped with this chance breaks the promise, so less padding need not be tried.
+        # Where a report is clamped with the whole of delta the promise is broken, so less padding need not be tried.
         least = -1 if bounded else _smallest(lambda c: reports * law.beyond(c) < promise.delta, -1, radius) - 1
-        radius = _smallest(lambda c: promise.nearly_kept_by(exactly(c)), least, radius)
-        while not promise.kept_by(exactly(radius)):
-            radius += max(1, radius // 50)
-            if radius > 2 * enough:
-                raise NotCertified("no padding up to twice the tail of one share could be verified at every distance.")
-        profile = exactly(radius)
-    else:
-        _verified(setting, profile)
+        tight, most = _smallest(lambda c: promise.nearly_kept_by(exactly(c)), least, radius), 2 * enough if bounded else radius
+        while tight < most and not promise.kept_by(exactly(tight)):
+            tight += max(1, tight // 50)
+        if tight < most:
+            radius, profile = tight, exactly(tight)
+        elif bounded:
+            raise NotCertified("no bounded noise up to twice the tail of one share could be verified; use padding='clamp'.")
+    _verified(setting, profile)
     protocol = SumProtocol(name=name, transport="shuffler", randomizers=setting.randomizers(share, rate, setting.padding, radius))
     return candidate(setting, protocol, profile, rate=rate, shape=total_shape, padding=setting.padding, radius=radius)
 
@@ -157,9 +157,7 @@ def randomized_response(setting: Setting) -> Candidate:
     return candidate(setting, protocol, profile(flip), rate=None, flip=flip)
 
 
-def all_candidates(
-    setting: Setting, progress: Callable[[str], None] | None = None
-) -> Iterator[Candidate | tuple[str, str, str]]:
+def all_candidates(setting: Setting, progress: Callable[[str], None] | None = None) -> Iterator[Candidate | tuple[str, str, str]]:
     """Every candidate, or (protocol, encoding, reason) where it does not apply."""
     wanted = ("unary", "modular") if setting.encoding == "auto" else (setting.encoding,)
     jobs: list[tuple[str, str, Callable[[], Candidate]]] = [
@@ -198,18 +196,24 @@ def shapes(setting: Setting) -> list[int]:
 
 
 def _shape_under(setting: Setting, cap: float) -> int:
-    """Smallest total shape whose single report stays below the cap on local epsilon (honest if none does)."""
-    low, high = 1, setting.honest
-    while low < high:
-        middle = (low + high) // 2
-        rate = _noise_rate(setting, middle, setting.target.delta, relative=1e-4)
-        report = setting.noise_profile(Polya(Fraction(middle, setting.honest), rate)).pure(setting.promise.distance)
+    """Smallest total shape found whose single report stays below the cap on local epsilon (honest if none does).
+
+    A larger shape puts more noise into each report, but also allows a larger rate: the report's epsilon falls and rises
+    again. So shapes are doubled until one fits, and then bisected.
+    """
+
+    def fits(shape: int) -> bool:
+        rate = _noise_rate(setting, shape, setting.target.delta, relative=1e-4)
+        report = setting.noise_profile(Polya(Fraction(shape, setting.honest), rate)).pure(setting.promise.distance)
         # The candidate's own rate is calibrated more closely, so it may be a little larger.
-        if report <= cap * (1.0 - 1e-3):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        return report <= cap * (1.0 - 1e-3)
+
+    shape = 1
+    while not fits(shape):
+        if shape == setting.honest:
+            return shape
+        shape = min(2 * shape, setting.honest)
+    return _smallest(fits, (shape - 1) // 2, shape)
 
 
 def _share(setting: Setting, total_shape: int) -> tuple[str, Fraction]:
@@ -253,7 +257,7 @@ def _modular(setting: Setting, name: str, noise: Polya, draws: int, *, transport
 
 
 def _smallest(fits: Callable[[int], bool], failing: int, fitting: int) -> int:
-    """The smallest padding found above `failing` that fits; `fitting` is known to (or is verified later)."""
+    """The smallest number found above `failing` that fits; `fitting` is known to (or is verified later)."""
     while fitting - failing > 1:
         middle = (failing + fitting) // 2
         failing, fitting = (failing, middle) if fits(middle) else (middle, fitting)

@@ -158,7 +158,7 @@ def read_shuffled(plan: Plan, path: str | Path) -> Shuffled:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62
 
 
 def _header(line: bytes, path: str | Path, wanted: str, plan: Plan) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from metricshuffle.accounting.calibration import Promise
+from metricshuffle.accounting.calibration import Promise, PureUpTo
 from metricshuffle.accounting.composition import composed
 from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Quantised, coarse_slope
@@ -64,9 +64,7 @@ class Setting:
     def at_epsilon(self, epsilon: float) -> Setting:
         return replace(self, target=Target(epsilon, self.target.delta, self.target.distance, self.target.shape))
 
-    def randomizers(
-        self, shape: int | float | object, rate: float, padding: Padding, radius: int = 0
-    ) -> tuple[AdditiveRandomizer, ...]:
+    def randomizers(self, shape: int | float | object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
         """The same noise on every axis."""
         return tuple(
             AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=self.grain)
@@ -102,36 +100,35 @@ class Setting:
         """
         promise = self.promise
         epsilon = promise.epsilon / self.rounds
-        if self.axes == 2:
-            if promise.shape == "linear":
-                diagonal = math.sqrt(2.0) if promise.distance >= math.sqrt(2.0) else 1.0
-                return epsilon / promise.distance / diagonal * (1.0 - 1e-15)
-            if promise.distance <= JOINT_RADIUS:
-                across = max((i + j for i, j in outermost(promise.distance)), default=1)
-            else:
-                across = math.ceil(math.sqrt(2.0) * promise.distance)
-            return epsilon / across * (1.0 - 1e-15)
         if promise.shape == "linear":
             slope = epsilon / promise.distance * (1.0 - 1e-15)
+            if self.axes == 2 and promise.distance >= math.sqrt(2.0):
+                slope /= math.sqrt(2.0)
             return slope if self.grain == 1 else coarse_slope(slope, self.grain)
-        steps = max(1, math.floor(promise.distance))
         if self.grain == 1:
-            return epsilon / steps * (1.0 - 1e-15)
+            return epsilon / self._flat_cost(1.0) * (1.0 - 1e-15)
+        smallest = epsilon / (math.floor(promise.distance) // self.grain + 1)
+        largest = max(2.0 * smallest, coarse_slope(epsilon, self.grain))
+        return last_certified(lambda rate: self._flat_cost(rate) <= epsilon, largest, smallest * (1.0 - 1e-12))
 
-        def kept(rate: float) -> bool:
-            return Quantised(AdditiveNoise(Polya(Fraction(1), rate)), self.grain).pure(steps) <= epsilon
-
-        smallest = epsilon / (steps // self.grain + 1)
-        return last_certified(kept, max(2.0 * smallest, coarse_slope(epsilon, self.grain)), smallest * (1.0 - 1e-12))
+    def _flat_cost(self, rate: float) -> float:
+        """Epsilon of one round of pure noise for the largest move within the distance."""
+        distance = self.promise.distance
+        if self.axes == 1:
+            axis = AdditiveNoise(Polya(Fraction(1), rate))
+            return (axis if self.grain == 1 else Quantised(axis, self.grain)).pure(distance)
+        across = max(i + j for i, j in outermost(distance)) if distance <= JOINT_RADIUS else math.ceil(math.sqrt(2.0) * distance)
+        return rate * across
 
     def pure_profile(self, rate: float) -> PrivacyProfile:
-        """The whole query's profile for noise of total shape >= 1, by its slope alone (a linear promise is then checked at once).
+        """The whole query's profile for noise of total shape >= 1, up to the target's distance (checked at once).
 
         Statement: delta = 0 at epsilon = slope * distance, slope = rate on one axis, sqrt(2) rate on two (|i| + |j| <= sqrt(2)
         |(i, j)|), log(1 + (e^rate - 1)/Q) if values are rounded to Q steps first ((1 + x)^r >= 1 + r x), times the rounds.
+        If the target is flat: the epsilon of the largest move, for every move within the distance.
         """
         if self.target.shape == "flat":
-            return self.noise_profile(Polya(Fraction(1), rate))
+            return PureUpTo(self.rounds * self._flat_cost(rate) * (1.0 + 1e-15), self.promise.distance)
         slope = rate if self.grain == 1 else math.log1p(math.expm1(rate) / self.grain)
         if self.axes == 2 and self.promise.distance >= math.sqrt(2.0):
             slope *= math.sqrt(2.0)

@@ -78,10 +78,8 @@ def largest_ratio(first, second):  # type: ignore[no-untyped-def]
         if one == 0.0 or other == 0.0:
             return np.inf
         ratio = one / other if one > other else other / one
-        if ratio == 1.0:
-            ratio = JUST_ABOVE_ONE  # different integers that are the same float
-        if ratio > worst:
-            worst = ratio
+        # Different integers may be the same float.
+        worst = max(worst, ratio, JUST_ABOVE_ONE)
     return worst
 
 

@@ -15,9 +15,9 @@ from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive, Real, Whole
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance
 from metricshuffle.randomizers.dyadic import TOTAL
-from metricshuffle.randomizers.randomizer import Codes, Floats, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
 
 Integers = NDArray[np.int64]
@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 def clamped_rows(span: int, rate: float) -> Floats:
     """K(x)[y] = (1-p)/(1+p) p^|x-y| for 0 < y < span and p^|x-y|/(1+p) at the two ends, p = e^-rate."""
     places = np.arange(span + 1)
-    rows = np.exp(-rate * np.abs(places[:, None] - places)) / (1.0 + math.exp(-rate))
+    rows: Floats = np.exp(-rate * np.abs(places[:, None] - places)) / (1.0 + math.exp(-rate))
     rows[:, 1:-1] *= -math.expm1(-rate)
     return rows
 
@@ -209,6 +209,15 @@ class LaplaceOnInterval(Randomizer):
     def distance(self, a: int, b: int) -> float:
         return abs(a - b) * self.step
 
+    def pairs_within(self, distance: float) -> list[Pair]:
+        """Grid points up to the distance rounded up to whole steps.
+
+        Proof: two real inputs rounded with the same uniform number end one whole number of steps apart, rounded up at most; the
+        divergence of shuffled reports is jointly convex in the two laws, so it is at most that of the worst such pair.
+        """
+        steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
+        return [(a, b) for a, b in self.pairs() if abs(a - b) <= steps]
+
     def blanket(self, a: int, b: int) -> BlanketLaw:
         """Of two grid points. The laws of real inputs are mixtures of neighbours, so every user's law still contains w."""
         return self.grid.blanket(a, b)
@@ -227,112 +236,7 @@ class LaplaceOnInterval(Randomizer):
         return self.grid.reports(rounded_places(values, self.low, self.high, self.steps, randomness), randomness)
 
     def targets(self) -> Floats:
-        return self.low + np.arange(self.inputs)[:, None] * self.step
+        return np.asarray(self.values_of(np.arange(self.inputs))[:, None], dtype=np.float64)
 
     def debiasing(self) -> Floats:
         return self.low + self.grid.line[:, None] * self.step
-
-
-class PlanarGeometric(Randomizer):
-    """Cells (column, row) of a width x height grid; each coordinate gets discrete Laplace noise, clamped to the grid.
-
-    rate * distance private for the Manhattan distance (noise rate = rate * cell on each axis: log ratios add up), or for the
-    Euclidean one (rate * cell / sqrt 2, since |dx| + |dy| <= sqrt 2 |d|). Clamping is post-processing. This is geo-indistinguishability
-    (Andres et al. 2013) with a product law, whose guarantee is exact; the planar Laplace law has none once it is put on a finite grid.
-    Cells are coded row * width + column.
-    """
-
-    kind: Literal["planar-geometric"] = "planar-geometric"
-    width: Whole
-    height: Whole
-    rate: Positive
-    cell: Positive = 1.0
-    metric: Literal["euclidean", "manhattan"] = "euclidean"
-
-    def __init__(self, width: int, height: int, rate: float, cell: float = 1.0, metric: str = "euclidean", **rest: Any) -> None:
-        Declared.__init__(self, width=width, height=height, rate=rate, cell=cell, metric=metric, **rest)
-
-    def model_post_init(self, context: Any) -> None:
-        if self.width < 2 or self.height < 2:
-            raise InputError(f"PlanarGeometric: needs at least 2 x 2 cells, got {self.width} x {self.height}; a line is BoundedGeometric.")
-        _ = self.axes
-
-    @cached_property
-    def axes(self) -> tuple[BoundedGeometric, BoundedGeometric]:
-        """The noise of a column and of a row, in cells."""
-        along = self.rate * self.cell / (math.sqrt(2.0) * (1.0 + 4e-16) if self.metric == "euclidean" else 1.0)
-        return BoundedGeometric(self.width - 1, along), BoundedGeometric(self.height - 1, along)
-
-    @property
-    def inputs(self) -> int:
-        return self.width * self.height
-
-    @property
-    def outputs(self) -> int:
-        return self.width * self.height
-
-    def rows(self) -> Floats:
-        self._listable()
-        across, up = self.axes
-        return np.kron(up.rows(), across.rows())
-
-    def law(self, value: int) -> Floats:
-        row, column = divmod(self._checked_input(value), self.width)
-        across, up = self.axes
-        return np.kron(up.law(row), across.law(column))
-
-    def distance(self, a: int, b: int) -> float:
-        (row_a, column_a), (row_b, column_b) = divmod(a, self.width), divmod(b, self.width)
-        apart = math.hypot if self.metric == "euclidean" else lambda x, y: abs(x) + abs(y)
-        return self.cell * apart(row_a - row_b, column_a - column_b)
-
-    def blanket(self, a: int, b: int) -> BlanketLaw:
-        """The product of the axes' blankets: the far corner is far on both axes at once."""
-        self._checked_pair(a, b)
-        parts = []
-        for axis, one, other in zip(self.axes, (a % self.width, a // self.width), (b % self.width, b // self.width), strict=True):
-            rows = clamped_rows(axis.span, float(axis.exact_rate))
-            parts.append((clamped_blanket(axis.span, float(axis.exact_rate)), rows[one], rows[other]))
-        (w, k_a, k_b), (w_up, up_a, up_b) = parts
-        return BlanketLaw(np.kron(w_up, w), np.kron(up_a, k_a), np.kron(up_b, k_b))
-
-    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
-        """The sum over the axes."""
-        across, up = self.axes
-        if a is None or b is None:
-            return (across.local_epsilon() + up.local_epsilon()) * (1.0 + 2.0**-52)
-        columns, rows = (a % self.width, b % self.width), (a // self.width, b // self.width)
-        return (across.local_epsilon(*columns) + up.local_epsilon(*rows)) * (1.0 + 2.0**-52)
-
-    def local_profile(self) -> PrivacyProfile:
-        """rate * distance with delta = 0."""
-        return PureProfile(self.rate)
-
-    def values_of(self, codes: Codes) -> Any:
-        return np.column_stack([np.asarray(codes) % self.width, np.asarray(codes) // self.width])
-
-    def reports(self, values: Any, randomness: Randomness) -> Integers:
-        """Rows (column, row) in, rows (column, row) out."""
-        cells = np.asarray(values)
-        if cells.ndim != 2 or cells.shape[1] != 2:
-            raise DomainError(f"values must be rows (column, row), got shape {cells.shape}.")
-        return np.column_stack([axis.reports(cells[:, place], randomness) for place, axis in enumerate(self.axes)])
-
-    def codes_of(self, reports: Any) -> Codes:
-        cells = np.asarray(reports, dtype=np.int64)
-        return cells[:, 1] * self.width + cells[:, 0]
-
-    def targets(self) -> Floats:
-        return np.eye(self.inputs)
-
-    def debiasing(self) -> Floats:
-        self._listable()
-        across, up = self.axes
-        return np.kron(up.debiasing()[:, 1:], across.debiasing()[:, 1:])
-
-    def totals(self, reports: Any) -> Floats:
-        """Unbiased estimates of how many people are in each cell: the inverse along one axis, then along the other."""
-        across, up = self.axes
-        counts = self.counts(self.codes_of(reports)) if np.ndim(reports) == 2 else self.counts(reports)
-        heat: Floats = (up.debiasing()[:, 1:].T @ counts.reshape(self.height, self.width) @ across.debiasing()[:, 1:]).ravel()
-        return heat

@@ -22,6 +22,7 @@ ROW_TOLERANCE = 1e-9
 CLAIM_TOLERANCE = 1e-12
 LARGEST_CONDITION = 1e12
 
+
 def _stochastic(values: Any) -> Floats:
     matrix = np.array(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0:
@@ -36,7 +37,9 @@ def _stochastic(values: Any) -> Floats:
     off = np.abs(sums - 1.0)
     if off.max() > ROW_TOLERANCE:
         row = int(np.argmax(off > ROW_TOLERANCE))
-        raise ValueError(f"must have rows that sum to 1, but row {row} (counting from 0) sums to {sums[row]:.12g}; divide it by its sum first")
+        raise ValueError(
+            f"must have rows that sum to 1, but row {row} (counting from 0) sums to {sums[row]:.12g}; divide it by its sum first"
+        )
     matrix.setflags(write=False)
     return matrix
 
@@ -83,14 +86,18 @@ class Channel(Randomizer):
         if self.epsilon is not None:
             true, (a, b) = self.worst_pair
             if not true <= self.epsilon * (1.0 + CLAIM_TOLERANCE) + CLAIM_TOLERANCE:
-                raise InputError(f"Channel: it is not {self.epsilon:g}-private: rows {a} and {b} (counting from 0) have epsilon {true:.12g}.")
+                raise InputError(
+                    f"Channel: it is not {self.epsilon:g}-private: rows {a} and {b} (counting from 0) have epsilon {true:.12g}."
+                )
         if self.rate is not None:
             allowed = self.rate * self.distances * (1.0 + CLAIM_TOLERANCE) + CLAIM_TOLERANCE
             excess = self.pairwise_epsilon() - np.where(self.distances == 0.0, 0.0, allowed)
             if not excess.max() <= 0.0:
                 a, b = (int(index) for index in np.unravel_index(int(np.argmax(excess)), excess.shape))
                 claimed, true = self.rate * self.distances[a, b], self.pairwise_epsilon()[a, b]
-                raise InputError(f"Channel: rows {a} and {b} (counting from 0) have epsilon {true:.12g}, but rate * distance is {claimed:.12g}.")
+                raise InputError(
+                    f"Channel: rows {a} and {b} (counting from 0) have epsilon {true:.12g}, but rate * distance is {claimed:.12g}."
+                )
 
     @cached_property
     def weights(self) -> Weights:
@@ -142,13 +149,13 @@ class Channel(Randomizer):
         """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
-        return np.vectorize(rounded_log, otypes=[np.float64])(kernels.largest_ratios(self.weights))
+        return np.asarray(np.vectorize(rounded_log, otypes=[np.float64])(kernels.largest_ratios(self.weights)))
 
     def blanket(self, a: int, b: int) -> BlanketLaw:
         self._checked_pair(a, b)
         common = self._rows.min(axis=0)
         triples, copies = np.unique(np.stack([common, self._rows[a], self._rows[b]], axis=1), axis=0, return_counts=True)
-        # Equal triples have equal ratios: they are one atom. Whole numbers below 2^53 times a float, so rounding is one unit in the last place.
+        # Equal triples have equal ratios: they are one atom. A count times a float is rounded once.
         mass, first, second = (triples[triples.any(axis=1)] * copies[triples.any(axis=1), None]).T
         return BlanketLaw(mass, first, second)
 
@@ -197,7 +204,7 @@ class Channel(Randomizer):
                 f"this channel cannot be inverted: its condition number is {condition:.3g} (inf means that some inputs, or mixtures of "
                 "them, have the same law), so no unbiased estimator of the histogram exists that is worth anything; merge such inputs."
             )
-        inverse: Floats = np.linalg.pinv(self._rows)
+        inverse = np.asarray(np.linalg.pinv(self._rows), dtype=np.float64)
         return inverse + inverse @ (np.eye(self.inputs) - self._rows @ inverse)  # one step of refinement
 
     def debiasing(self) -> Floats:
@@ -216,4 +223,3 @@ class Channel(Randomizer):
             if np.all(channel.pairwise_epsilon() <= allowed):
                 return channel
         raise NotCertified("no rounding of this matrix keeps the guarantee it was made for; please report this as a bug.")
-

@@ -36,7 +36,9 @@ class ClusteredResponse(Randomizer):
 
     def model_post_init(self, context: Any) -> None:
         if not (self.clusters >= 2 and self.size >= 2 and self.clusters * self.size <= 2**24):
-            raise InputError(f"ClusteredResponse: needs at least 2 clusters of 2 points, up to 2^24 points, got {self.clusters} x {self.size}.")
+            raise InputError(
+                f"ClusteredResponse: needs at least 2 clusters of 2 points, up to 2^24 points, got {self.clusters} x {self.size}."
+            )
         if not self.inner < 1.0:
             raise InputError(f"ClusteredResponse: inner must be below 1, the distance between clusters, got {self.inner!r}.")
         _ = self.weights
@@ -61,7 +63,9 @@ class ClusteredResponse(Randomizer):
             own = TOTAL - (self.size - 1) * near - (self.clusters - 1) * self.size * far
             if far < near < own and own <= near * up and own <= far * all_the_way:
                 return own, near, far
-        raise NotCertified(f"ClusteredResponse: epsilon = {self.epsilon!r} is too small or too large for weights that are multiples of 2^-63.")
+        raise NotCertified(
+            f"ClusteredResponse: epsilon = {self.epsilon!r} is too small or too large for weights that are multiples of 2^-63."
+        )
 
     def distance(self, a: int, b: int) -> float:
         return 0.0 if a == b else self.inner if a // self.size == b // self.size else 1.0

@@ -34,12 +34,15 @@ class HadamardResponse(Randomizer):
     def __init__(self, options: int, epsilon: float, blocks: int | None = None, **rest: Any) -> None:
         if blocks is None:
             blocks = 2 ** max(0, math.ceil(math.log2(min(math.exp(min(float(epsilon), 60.0)), max(2.0, 2.0 * options)))) - 1)
-            blocks = max(1, min(blocks, options // 2))
+            while blocks > 1 and (blocks - 1) * (_order(options, blocks) - 1) >= options:  # a block would be empty
+                blocks //= 2
         Declared.__init__(self, options=options, epsilon=epsilon, blocks=blocks, **rest)
 
     def model_post_init(self, context: Any) -> None:
         if not 2 <= self.options <= 2**24 or not 1 <= self.blocks <= self.options:
-            raise InputError(f"HadamardResponse: needs 2 <= options <= 2^24 and 1 <= blocks <= options, got {self.options} and {self.blocks}.")
+            raise InputError(
+                f"HadamardResponse: needs 2 <= options <= 2^24 and 1 <= blocks <= options, got {self.options} and {self.blocks}."
+            )
         if (self.blocks - 1) * (self.order - 1) >= self.options:
             raise InputError(
                 f"HadamardResponse: with {self.blocks} blocks of order {self.order} the {self.options} options leave the last block empty; "
@@ -50,7 +53,7 @@ class HadamardResponse(Randomizer):
     @cached_property
     def order(self) -> int:
         """The smallest power of two with enough rows besides the constant one."""
-        return int(2 ** math.ceil(math.log2(-(-self.options // self.blocks) + 1)))
+        return _order(self.options, self.blocks)
 
     @cached_property
     def levels(self) -> Levels:
@@ -135,7 +138,7 @@ class HadamardResponse(Randomizer):
         values = np.arange(self.options)[None, :]
         own = reports // self.order == values // (self.order - 1)
         gap = float((self.levels.high - self.levels.low) * (self.order // 2) / 2)
-        return (self.preferred(values, reports) - 0.5 * own) / gap
+        return np.asarray((self.preferred(values, reports) - 0.5 * own) / gap, dtype=np.float64)
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option, by one fast Walsh-Hadamard transform per block."""
@@ -148,3 +151,7 @@ class HadamardResponse(Randomizer):
         gap = float((self.levels.high - self.levels.low) * (self.order // 2))
         estimates: Floats = spectrum[:, 1:].reshape(-1)[: self.options] / gap
         return estimates
+
+
+def _order(options: int, blocks: int) -> int:
+    return 1 << (-(-options // blocks)).bit_length()

@@ -67,7 +67,7 @@ class LocalHash(Randomizer):
     @property
     def functions(self) -> int:
         """How many hash functions there are."""
-        return self.buckets**self.digits
+        return int(self.buckets**self.digits)
 
     @property
     def inputs(self) -> int:
@@ -126,7 +126,7 @@ class LocalHash(Randomizer):
         codes = coded_values(values, self.options).astype(np.int64)
         functions = randomness.uniform_residues(len(codes), self.functions).astype(np.int64)
         answers = self.response.reports(self.hashed(functions, codes), randomness)
-        return functions * self.buckets + answers
+        return np.asarray(functions * self.buckets + answers, dtype=np.int64)
 
     def targets(self) -> Floats:
         return np.eye(self.options)
@@ -143,7 +143,7 @@ class LocalHash(Randomizer):
         centre, scale = self._scale
         hashes = self.hashed(np.arange(self.functions)[:, None], np.arange(self.options)[None, :])
         same = hashes[:, None, :] == np.arange(self.buckets)[None, :, None]
-        return ((same - centre) * scale).reshape(self.outputs, self.options)
+        return np.asarray((same - centre) * scale, dtype=np.float64).reshape(self.outputs, self.options)
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
@@ -154,7 +154,7 @@ class LocalHash(Randomizer):
         for start in range(0, len(codes), together):
             functions, answers = np.divmod(codes[start : start + together], self.buckets)
             total += np.count_nonzero(self.hashed(functions[:, None], everyone[None, :]) == answers[:, None], axis=0)
-        return (total - len(codes) * centre) * scale
+        return (total.astype(np.float64) - len(codes) * centre) * scale
 
 
 def _prime_from(number: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
@@ -76,8 +77,6 @@ class KaryRandomizedResponse(Randomizer):
 
         Numerics: exact fractions, rounded once. Reference: Kairouz, Bonawitz, Ramage 2016 for the law.
         """
-        from fractions import Fraction
-
         self._checked_pair(a, b)
         keep, other = Fraction(self.keep, TOTAL), Fraction(self.other, TOTAL)
         return exact_blanket([(1, other, keep, other), (1, other, other, keep), (self.options - 2, other, other, other)])
@@ -121,14 +120,15 @@ class KaryRandomizedResponse(Randomizer):
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
         counts = self.counts(reports)
-        return (counts - int(counts.sum()) * (self.other / TOTAL)) * (TOTAL / (self.keep - self.other))
+        people = int(counts.sum())
+        return (counts.astype(np.float64) - people * (self.other / TOTAL)) * (TOTAL / (self.keep - self.other))
 
 
 class BinaryRandomizedResponse(KaryRandomizedResponse):
     """A bit, kept with probability e^epsilon/(e^epsilon + 1) and flipped otherwise (Warner 1965)."""
 
     kind: Literal["binary-randomized-response"] = "binary-randomized-response"  # type: ignore[assignment]
-    options: Literal[2] = 2  # type: ignore[assignment]
+    options: Literal[2] = 2
 
     def __init__(self, epsilon: float, options: int = 2, **rest: Any) -> None:
         Declared.__init__(self, options=options, epsilon=epsilon, **rest)

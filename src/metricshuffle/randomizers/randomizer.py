@@ -95,6 +95,16 @@ class Randomizer(Kinded, ABC):
         self._checked_pair(a, b)
         return BlanketLaw.from_rows(self.rows(), a, b)
 
+    def pairs_within(self, distance: float) -> list[Pair]:
+        """Pairs of inputs that stand for all pairs at most `distance` apart."""
+        reach = checked_distance(distance)
+        return [pair for pair in self.pairs() if self.distance(*pair) <= reach]
+
+    def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
+        """The laws that bound every pair of inputs at most `distance` apart: what a `BlanketProfile` of shuffled reports takes."""
+        pairs = self.pairs() if distance == math.inf else self.pairs_within(distance)
+        return [self.blanket(*pair) for pair in pairs]
+
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """What one report gives away about a pair (or about the worst pair): max |log K_a/K_b|, rounded up; inf if it gives all."""
         if a is not None and b is not None:
@@ -116,11 +126,11 @@ class Randomizer(Kinded, ABC):
         spread: Floats = self.rows() @ debiasing**2 - targets**2
         return np.maximum(spread, 0.0)
 
-    def counts(self, reports: NDArray[Any]) -> Codes:
+    def counts(self, reports: Any) -> Codes:
         """How often each report occurs."""
         return counted(self.codes_of(reports), self.outputs)
 
-    def totals(self, reports: NDArray[Any]) -> Floats:
+    def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of the targets, added up over everybody who reported."""
         totals: Floats = self.counts(reports) @ self.debiasing()
         return totals
@@ -163,7 +173,9 @@ def coded_values(values: Any, size: int) -> NDArray[Any]:
         raise DomainError(f"values must be a one-dimensional array of whole numbers, got {codes.dtype} of shape {codes.shape}.")
     if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < size):
         row = int(np.argmax((codes < 0) | (codes >= size)))
-        raise DomainError(f"row {row} (counting from 0) holds {codes[row]}, but values are whole numbers from 0 to {size - 1:,}; correct it.")
+        raise DomainError(
+            f"row {row} (counting from 0) holds {codes[row]}, but values are whole numbers from 0 to {size - 1:,}; correct it."
+        )
     return codes
 
 
@@ -183,17 +195,12 @@ class LocalProfile(PrivacyProfile):
     randomizer: Randomizer
     bound: str = "exact"
 
-    def _near(self, distance: float) -> list[Pair]:
-        reach = checked_distance(distance)
-        return [pair for pair in self.randomizer.pairs() if self.randomizer.distance(*pair) <= reach]
-
     def pure(self, distance: float) -> float:
-        near = self._near(distance)
-        return max((self.randomizer.local_epsilon(*pair) for pair in near), default=0.0)
+        return max((self.randomizer.local_epsilon(*pair) for pair in self.randomizer.pairs_within(distance)), default=0.0)
 
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon, worst = checked_epsilon(epsilon), 0.0
-        for a, b in self._near(distance):
+        for a, b in self.randomizer.pairs_within(distance):
             if epsilon < self.randomizer.local_epsilon(a, b):
                 law = self.randomizer.blanket(a, b)
                 worst = max(worst, *(one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), 0.0)

@@ -82,7 +82,7 @@ class Rappor(Randomizer):
 
     @theorem("Erlingsson14", "one-time RAPPOR")
     def blanket(self, a: int, b: int) -> BlanketLaw:
-        """Statement: with ratio p = (keep/flip)^2, K_x(y)/w(y) is p where bit x of y is 1 and 1 where it is 0, unless y is all ones: then 1.
+        """Statement: with ratio p = (keep/flip)^2, K_x(y)/w(y) is p where bit x of y is 1, else 1; and 1 if y is all ones.
 
         Proof: K_x(y) = c^d r^(-|y| - 1 + 2 y_x) with c = keep, r = keep/flip, so the smallest law at y is that of a value whose bit is 0.
         The masses follow from bits a and b alone, which are independent. Numerics: exact fractions, rounded once (options up to 64;

@@ -42,7 +42,9 @@ def sorted_sets(values: Any, size: int, below: int) -> Sets:
     wrong = (sets[:, 0] < 0) | (sets[:, -1] >= below) | (np.diff(sets, axis=1) == 0).any(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DomainError(f"row {row} (counting from 0) must hold {size} different whole numbers from 0 to {below - 1}, got {sets[row].tolist()}.")
+        raise DomainError(
+            f"row {row} (counting from 0) must hold {size} different whole numbers from 0 to {below - 1}, got {sets[row].tolist()}."
+        )
     return sets
 
 
@@ -65,7 +67,7 @@ class SubsetExponential(Randomizer):
         Declared.__init__(self, options=options, held=held, size=size, epsilon=epsilon, **rest)
 
     def model_post_init(self, context: Any) -> None:
-        if not (1 <= self.held and 1 <= self.size and self.held + self.size <= self.options <= 2**20):
+        if not (self.held >= 1 and self.size >= 1 and self.held + self.size <= self.options <= 2**20):
             raise InputError(
                 f"{type(self).__name__}: held and size must be at least 1 and together at most options, which is at most 2^20; "
                 f"got options {self.options}, held {self.held}, size {self.size}."
@@ -170,20 +172,21 @@ class SubsetExponential(Randomizer):
     def debiasing(self) -> Floats:
         self._listable()
         own, other = self._chances
-        return (_members(self.options, self.size) - other) / (own - other)
+        return np.asarray((_members(self.options, self.size) - other) / (own - other), dtype=np.float64)
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
         sets = sorted_sets(reports, self.size, self.options)
         own, other = self._chances
-        return (np.bincount(sets.ravel(), minlength=self.options) - len(sets) * other) / (own - other)
+        counts = np.bincount(sets.ravel(), minlength=self.options).astype(np.float64)
+        return (counts - len(sets) * other) / (own - other)
 
 
 class SubsetSelection(SubsetExponential):
     """Who holds one of the `options` reports `size` of them; sets with the own option are e^epsilon times likelier (Ye and Barg 2018)."""
 
     kind: Literal["subset-selection"] = "subset-selection"  # type: ignore[assignment]
-    held: Literal[1] = 1  # type: ignore[assignment]
+    held: Literal[1] = 1
 
     def __init__(self, options: int, epsilon: float, size: int | None = None, held: int = 1, **rest: Any) -> None:
         super().__init__(options, held, epsilon, size, **rest)

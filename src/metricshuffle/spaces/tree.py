@@ -95,7 +95,8 @@ class Tree(Metric):
         """
         one = int(np.argmax(self._from(self._order[:1])[0]))
         from_one = self._from(np.array([one]))[0]
-        return np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
+        found: Floats = np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and np.array_equal(self.parents, other.parents) and np.array_equal(self.lengths, other.lengths)

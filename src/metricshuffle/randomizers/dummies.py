@@ -1,0 +1,110 @@
+"""Messages hidden among dummies: messages that do not depend on anybody's value, sent by users or by a service.
+
+Only the dummies are counted on: with m of them the accountant's number of users is m + 1, the real message and the dummies.
+Other people's real messages hide something too, but not as much as a dummy would, so they must not be counted as dummies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.randomizer import Floats
+from metricshuffle.randomness import Randomness, checked_count
+
+
+@dataclass(frozen=True, eq=False)
+class AmongDummies:
+    """`real` randomizes one person's message, `dummy` (a channel with one row) draws a message that is independent of everybody."""
+
+    real: Channel
+    dummy: Channel
+
+    def __post_init__(self) -> None:
+        if self.dummy.inputs != 1 or self.dummy.outputs != self.real.outputs:
+            raise InputError(
+                f"AmongDummies: dummy must have one row and as many reports as real, got {self.dummy.inputs} x {self.dummy.outputs} "
+                f"for {self.real.outputs} reports."
+            )
+
+    @classmethod
+    @theorem("Balcer20", "one bit among coins")
+    def coins(cls, heads: float) -> Self:
+        """A bit sent as it is, among coins that show 1 with probability `heads`.
+
+        Statement: p = infinity, and a coin is a 1 with probability heads, a 0 otherwise: w = (1 - heads, heads). For a histogram,
+        one person's change moves a bit in two bins, so two such bounds are composed.
+        """
+        return cls(Channel(np.eye(2)), Channel([[1.0 - _inside(heads, "heads"), heads]]))
+
+    @classmethod
+    @theorem("Luo22", "values among uniform messages")
+    def balls(cls, bins: int) -> Self:
+        """A value of `bins` sent as it is, among uniform ones.
+
+        Statement: p = infinity, w = 1/bins: the pair (a, b) has mass 1/bins on each of two messages.
+        """
+        return cls(Channel(np.eye(bins)), Channel(np.full((1, bins), 1.0 / bins)))
+
+    @classmethod
+    @theorem("metricshuffle", "k-ary response among uniform messages")
+    def mixed(cls, options: int, flip: float) -> Self:
+        """A value under k-ary response that lies with probability `flip`, among uniform messages (mixDUMP).
+
+        Statement: K_a/w is (1-flip) options on a and flip options/(options-1) elsewhere.
+        Conditions: 1 - flip >= 1/options, so that the true value is the likeliest report.
+        """
+        if options < 2 or not 1.0 - _inside(flip, "flip") >= 1.0 / options:
+            raise ConditionError("k-ary response among uniform messages", "1 - flip >= 1/options", f"{1.0 - flip!r} with {options} options")
+        rows = np.where(np.eye(options, dtype=bool), 1.0 - flip, flip / (options - 1))
+        return cls(Channel(rows), Channel(np.full((1, options), 1.0 / options)))
+
+    @classmethod
+    @theorem("Cheu22", "flipped one-hot vectors among fake users")
+    def fake_users(cls, options: int, flip: float) -> Self:
+        """A one-hot vector of `options` bits, each flipped with probability `flip`, among all-zero vectors that are flipped likewise.
+
+        Statement: only bits a and b tell the two values apart; where they are (1, 0), a's law is (1-flip)/flip and b's flip/(1-flip) times
+        a dummy's.
+        The blanket is the same for every number of options; at most 16 of them can be listed. Vectors are coded with option 0 last.
+        """
+        if not 2 <= options <= 16 or not _inside(flip, "flip") < 0.5:
+            raise InputError(f"AmongDummies: fake users need 2..16 options and flip below 1/2, got {options} and {flip!r}.")
+        bits = np.arange(1 << options)[:, None] >> np.arange(options) & 1
+        ones, rows = bits.sum(axis=1), []
+        for away in (*(ones + 1 - 2 * bits[:, option] for option in range(options)), ones):
+            rows.append((1.0 - flip) ** (options - away) * flip**away)
+        return cls(Channel(rows[:-1]), Channel(rows[-1:]))
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """The pair (a, b) over the law of a dummy; users = dummies + 1."""
+        rows = np.vstack([self.real.rows()[[a, b]], self.dummy.rows()])
+        triples, copies = np.unique(rows.T, axis=0, return_counts=True)
+        kept = triples.any(axis=1)
+        first, second, common = (triples[kept] * copies[kept, None]).T
+        return BlanketLaw(common, first, second)
+
+    def messages(self, values: Any, dummies: int, randomness: Randomness) -> NDArray[Any]:
+        """The real messages and then the dummies: to be shuffled before anybody sees them."""
+        real = self.real.reports(values, randomness)
+        noise = self.dummy.reports(np.zeros(checked_count(dummies), dtype=np.int64), randomness)
+        return np.concatenate([real, noise])
+
+    def totals(self, messages: NDArray[Any], dummies: int) -> Floats:
+        """Unbiased estimates of how many people hold each value: what the dummies add on average is taken off first."""
+        counts = self.real.counts(messages) - checked_count(dummies) * self.dummy.rows()[0]
+        totals: Floats = counts @ self.real.debiasing()
+        return totals
+
+
+def _inside(probability: float, name: str) -> float:
+    if not (isinstance(probability, int | float) and 0.0 < probability < 1.0):
+        raise InputError(f"AmongDummies: {name} must be a probability strictly between 0 and 1, got {probability!r}.")
+    return float(probability)

@@ -1,0 +1,246 @@
+"""Key-value data: which keys a person holds, and a value in [-1, 1] for each of them.
+
+Values are rows with a column per key; NaN means that the person does not hold the key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Whole
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomizers.vectors import corners
+from metricshuffle.randomness import Randomness
+
+Rows = NDArray[np.float64]
+Item = tuple[int, ...]
+
+
+def key_values(values: Any, keys: int, most: int) -> Rows:
+    """Rows of values in [-1, 1] or NaN, at most `most` of them held."""
+    rows = np.asarray(values, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != keys or not np.all(np.isnan(rows) | (np.abs(rows) <= 1.0)):
+        raise DomainError(f"values must be rows of {keys} numbers from -1 to 1, NaN for a key that is not held, got shape {rows.shape}.")
+    held = np.count_nonzero(~np.isnan(rows), axis=1)
+    if held.size and held.max() > most:
+        raise DomainError(f"row {int(np.argmax(held))} (counting from 0) holds {held.max()} keys, but at most {most} may be held.")
+    return rows
+
+
+class _KeyValues(Randomizer):
+    """Inputs are coded by enumerating the states -1, +1 and "not held" of all keys, at most `held` of them held."""
+
+    keys: Whole
+    held: Whole
+
+    def model_post_init(self, context: Any) -> None:
+        if not 1 <= self.held <= self.keys <= 2**20:
+            raise InputError(f"{type(self).__name__}: needs 1 <= held <= keys <= 2^20, got {self.held} and {self.keys}.")
+
+    @property
+    def inputs(self) -> int:
+        return sum(math.comb(self.keys, count) * 2**count for count in range(self.held + 1))
+
+    @cached_property
+    def states(self) -> NDArray[np.int64]:
+        """A row per input: -1, +1, or 0 for a key that is not held. Those who hold all they may come first."""
+        self._listable()
+        found = []
+        for count in range(self.held, -1, -1):
+            for keys in itertools.combinations(range(self.keys), count):
+                for signs in itertools.product((1, -1), repeat=count):
+                    row = [0] * self.keys
+                    for key, sign in zip(keys, signs, strict=True):
+                        row[key] = sign
+                    found.append(row)
+        return np.array(found, dtype=np.int64)
+
+    def values_of(self, codes: Codes) -> Any:
+        return np.where(self.states[codes] == 0, np.nan, self.states[codes])
+
+    def targets(self) -> Floats:
+        """Per key whether it is held, then per key the value (0 if it is not held)."""
+        return np.hstack([np.abs(self.states), self.states]).astype(np.float64)
+
+    def _laws(self, code: int) -> list[Fraction]:
+        raise NotImplementedError
+
+    def pairs(self) -> list[Pair]:
+        return list(itertools.permutations(range(self.inputs), 2))
+
+
+class PrivKV(_KeyValues):
+    """One key is chosen uniformly; whether it is held, and the sign of its value, each go through randomized response.
+
+    Reports are coded 3 * key + (0 not held, 1 value +1, 2 value -1). One report is log max(e^k, e^v, 2 e^(k+v)/(e^v + 1)) private with
+    k = key_epsilon and v = value_epsilon: less than the k + v of the composition argument. Reference: Ye, Hu, Meng, Zheng 2019.
+    """
+
+    kind: Literal["priv-kv"] = "priv-kv"
+    key_epsilon: Epsilon
+    value_epsilon: Epsilon
+
+    def __init__(self, keys: int, key_epsilon: float, value_epsilon: float, held: int | None = None, **rest: Any) -> None:
+        held = keys if held is None else held
+        Declared.__init__(self, keys=keys, held=held, key_epsilon=key_epsilon, value_epsilon=value_epsilon, **rest)
+
+    @property
+    def outputs(self) -> int:
+        return 3 * self.keys
+
+    @cached_property
+    def thresholds(self) -> tuple[int, int]:
+        """2^63 times the probabilities that the key, and that the sign, is kept."""
+        ratios = (exp_below(self.key_epsilon), exp_below(self.value_epsilon))
+        key, sign = (min(TOTAL - 1, math.floor(TOTAL * ratio / (ratio + 1))) for ratio in ratios)
+        return key, sign
+
+    @cached_property
+    def _by_state(self) -> dict[int, tuple[Fraction, Fraction, Fraction]]:
+        """Probabilities of (not held, +1, -1) for the chosen key, by its state."""
+        key, sign = (Fraction(threshold, TOTAL) for threshold in self.thresholds)
+        right, wrong = key * sign, key * (1 - sign)
+        return {0: (key, (1 - key) / 2, (1 - key) / 2), 1: (1 - key, right, wrong), -1: (1 - key, wrong, right)}
+
+    def rows(self) -> Floats:
+        table = np.array([[float(part) for part in self._by_state[state]] for state in (0, 1, -1)])
+        return (table[self.states] / self.keys).reshape(self.inputs, self.outputs)  # state -1 is the last row
+
+    @theorem("Ye19", "PrivKV")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: w at (key, sort) is 1/keys times the smallest of the three states' probabilities; keys are alike.
+
+        Conditions: every state of a key is possible, 1 <= held. Numerics: exact fractions, rounded once.
+        """
+        self._checked_pair(a, b)
+        least = [min(law[sort] for law in self._by_state.values()) for sort in range(3)]
+        pairs: dict[Item, int] = {}
+        for both in zip(self.states[a].tolist(), self.states[b].tolist(), strict=True):
+            pairs[both] = pairs.get(both, 0) + 1
+        return exact_blanket(
+            (Fraction(many, self.keys), least[sort], self._by_state[one][sort], self._by_state[other][sort])
+            for (one, other), many in pairs.items() for sort in range(3)
+        )  # fmt: skip
+
+    def pairs(self) -> list[Pair]:
+        """One pair for each way in which the states of the keys can pair up."""
+        found: dict[tuple[Item, ...], Pair] = {}
+        for a, b in itertools.permutations(range(self.inputs), 2):
+            found.setdefault(tuple(sorted(zip(self.states[a].tolist(), self.states[b].tolist(), strict=True))), (a, b))
+        return list(found.values())
+
+    def reports(self, values: Any, randomness: Randomness) -> Codes:
+        rows = key_values(values, self.keys, self.held)
+        chosen = randomness.uniform_residues(len(rows), self.keys).astype(np.int64)
+        value = rows[np.arange(len(rows)), chosen]
+        held = ~np.isnan(value)
+        sign = corners(np.where(held, value, 0.0)[:, None], 1, randomness)[:, 0]
+        key_kept, sign_kept = (happens(threshold, len(rows), randomness) for threshold in self.thresholds)
+        plus = (sign > 0) == sign_kept  # a fair coin stays fair
+        return 3 * chosen + np.where(held == key_kept, np.where(plus, 1, 2), 0)
+
+    def debiasing(self) -> Floats:
+        key, sign = (threshold / TOTAL for threshold in self.thresholds)
+        held = (np.array([0.0, 1.0, 1.0]) - (1.0 - key)) / (2.0 * key - 1.0)
+        value = np.array([0.0, 1.0, -1.0]) / (key * (2.0 * sign - 1.0))
+        return self.keys * np.hstack([np.kron(np.eye(self.keys), column[:, None]) for column in (held, value)])
+
+
+class PckvGrr(_KeyValues):
+    """Up to `held` keys: one of the held ones (padded with dummies) is chosen, with its sign, and sent by randomized response.
+
+    There are `held` dummy keys with fair signs, so that 2 (keys + held) reports exist, coded 2 * key + (value is +1). Because one of
+    `held` items is chosen, the response may keep an item with weight held (e^epsilon - 1) + 1 against 1. Reference: Gu et al. 2020.
+    """
+
+    kind: Literal["pckv-grr"] = "pckv-grr"
+    epsilon: Epsilon
+
+    def __init__(self, keys: int, held: int, epsilon: float, **rest: Any) -> None:
+        Declared.__init__(self, keys=keys, held=held, epsilon=epsilon, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        _ = self.response
+
+    @property
+    def outputs(self) -> int:
+        return 2 * (self.keys + self.held)
+
+    @cached_property
+    def response(self) -> KaryRandomizedResponse:
+        """What happens to the chosen item; its epsilon is larger, because the choice hides something too."""
+        return KaryRandomizedResponse(self.outputs, math.log1p(self.held * math.expm1(min(self.epsilon, 600.0))) * (1.0 - 1e-15))
+
+    def _chosen(self, code: int) -> list[Fraction]:
+        """How likely each of the 2 (keys + held) items is to be chosen."""
+        item = [Fraction(0)] * self.outputs
+        for key, state in enumerate(self.states[code].tolist()):
+            if state:
+                item[2 * key + (state > 0)] = Fraction(1, self.held)
+        missing = self.held - int(np.count_nonzero(self.states[code]))
+        for dummy in range(2 * self.keys, self.outputs):
+            item[dummy] = Fraction(missing, self.held * 2 * self.held)
+        return item
+
+    def rows(self) -> Floats:
+        chosen = np.array([[float(part) for part in self._chosen(code)] for code in range(self.inputs)])
+        return (self.response.other + (self.response.keep - self.response.other) * chosen) / TOTAL
+
+    @theorem("Gu20", "PCKV-GRR")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: w = other at every report; an item chosen with probability c is reported with other + c (keep - other).
+
+        Proof: somebody who holds `held` keys, none of them this one (or with the other sign), never chooses it. c <= 1/held, so
+        ratios are at most e^epsilon.
+        Numerics: exact fractions, rounded once.
+        """
+        self._checked_pair(a, b)
+        keep, other = Fraction(self.response.keep, TOTAL), Fraction(self.response.other, TOTAL)
+        return exact_blanket(
+            (1, other, other + one * (keep - other), other + two * (keep - other))
+            for one, two in zip(self._chosen(a), self._chosen(b), strict=True)
+        )  # fmt: skip
+
+    def pairs(self) -> list[Pair]:
+        """One pair for each number of keys held by each, shared with the same and with the other sign."""
+        found: dict[Item, Pair] = {}
+        for a, b in itertools.permutations(range(self.inputs), 2):
+            one, two = self.states[a], self.states[b]
+            kind = (int(np.abs(one).sum()), int(np.abs(two).sum()), int((one * two > 0).sum()), int((one * two < 0).sum()))
+            found.setdefault(kind, (a, b))
+        return list(found.values())
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        return min(self.epsilon, super().local_epsilon(a, b))
+
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+        rows = key_values(values, self.keys, self.held)
+        slot = randomness.uniform_residues(len(rows), self.held).astype(np.int64)
+        held = ~np.isnan(rows)
+        order = np.cumsum(held, axis=1) - 1
+        match = held & (order == slot[:, None])
+        real, key = match.any(axis=1), np.argmax(match, axis=1)
+        value = np.where(real, np.nan_to_num(rows[np.arange(len(rows)), key]), 0.0)
+        dummy = self.keys + randomness.uniform_residues(len(rows), self.held).astype(np.int64)
+        sign = corners(value[:, None], 1, randomness)[:, 0]
+        return self.response.reports(2 * np.where(real, key, dummy) + (sign > 0), randomness)
+
+    def debiasing(self) -> Floats:
+        keep, other = self.response.keep / TOTAL, self.response.other / TOTAL
+        own = np.zeros((self.outputs, self.keys))
+        own[np.arange(2 * self.keys), np.arange(2 * self.keys) // 2] = 1.0
+        sign = np.where(np.arange(self.outputs) % 2 == 1, 1.0, -1.0)[:, None]
+        return np.hstack([own - 2.0 * other, own * sign]) * (self.held / (keep - other))

@@ -1,0 +1,242 @@
+"""WitchHat: real numbers, private at a rate for close values and at a fixed epsilon for far ones, with an unbiased estimator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon
+from metricshuffle.randomizers.bounded_geometric import rounded_places
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exp_below, rounded_log
+from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomness import BUFFER_WORDS, Randomness
+
+
+@dataclass(frozen=True)
+class CappedProfile(PrivacyProfile):
+    """min(epsilon, rate * distance) with delta = 0."""
+
+    rate: float
+    most: float
+    bound: str = "pure"
+
+    def pure(self, distance: float) -> float:
+        return min(self.most, math.nextafter(self.rate * checked_distance(distance), math.inf)) if distance else 0.0
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon, cost = checked_epsilon(epsilon), self.pure(distance)
+        return 0.0 if epsilon >= cost else PureProfile(1.0).delta(epsilon, cost)
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Flat promises see the cap; a linear one is judged without it, which is safe."""
+        return self.covers_at(epsilon, delta, distance) if shape == "flat" else PureProfile(self.rate).covers(epsilon, delta, distance)
+
+
+class WitchHat(Randomizer):
+    """Real numbers in [-half_width, half_width]; two of them at distance d are min(epsilon, rate * d) apart after one report.
+
+    Values are rounded at random to a grid of 2 * `steps` steps; the report is a grid point of the same step. Weights fall geometrically
+    with the distance from the value until they reach e^-epsilon of the centre's, and stay there up to epsilon/rate beyond the ends.
+    Per step the rate is log(1 + rate h), so that the promise holds for real inputs (see LaplaceOnInterval). The weights are
+    integers: `law`, `scale` and `variance` are exact for them, not for the continuous density they approach (`WitchHatDensity`).
+    """
+
+    kind: Literal["witch-hat"] = "witch-hat"
+    half_width: Positive
+    epsilon: Epsilon
+    rate: Positive
+    steps: Whole = 512
+
+    def __init__(self, half_width: float, epsilon: float, rate: float, steps: int = 512, **rest: Any) -> None:
+        Declared.__init__(self, half_width=half_width, epsilon=epsilon, rate=rate, steps=steps, **rest)
+
+    def model_post_init(self, context: Any) -> None:
+        if not 1 <= self.steps <= 2**20 or self.reach > 2**20:
+            raise InputError(f"WitchHat: steps and epsilon / rate in steps must lie in 1..2^20, got {self.steps} and {self.reach:,}.")
+        _ = self.weights
+
+    @property
+    def step(self) -> float:
+        return self.half_width / self.steps
+
+    @cached_property
+    def reach(self) -> int:
+        """Steps until the weights are flat."""
+        return max(1, math.ceil(self.epsilon / math.log1p(self.rate * self.step)))
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """2^63 times the probability of a report 0, 1, ..., reach steps away from the value; beyond, the last one.
+
+        Neighbouring weights are within a factor 1 + rate h, the first and the last within e^epsilon: checked in integers.
+        """
+        ratio, most = 1 + Fraction(self.rate) * Fraction(self.step), exp_below(self.epsilon)
+        exponents = -math.log1p(self.rate * self.step) * np.arange(self.reach + 1)
+        shape = np.exp(np.maximum(exponents, -self.epsilon))
+        for slack in range(44, 10, -3):
+            eased = shape ** (1.0 - 2.0**-slack)
+            outer = [math.ceil(TOTAL * value / (eased.sum() * 2.0 - 1.0 + 2 * self.steps * eased[-1])) for value in eased[1:].tolist()]
+            weights = (TOTAL - 2 * sum(outer) - 2 * self.steps * outer[-1], *outer)
+            falls = all(far <= near <= far * ratio for near, far in pairwise(weights))
+            if falls and weights[0] <= weights[-1] * most:
+                return weights
+        raise NotCertified(f"WitchHat: epsilon = {self.epsilon!r} does not fit into weights that are multiples of 2^-63; lower it.")
+
+    @property
+    def inputs(self) -> int:
+        return 2 * self.steps + 1
+
+    @property
+    def outputs(self) -> int:
+        return 2 * (self.steps + self.reach) + 1
+
+    def values_of(self, codes: Codes) -> Any:
+        return (np.asarray(codes) - self.steps) * self.step
+
+    def law(self, value: int) -> Floats:
+        away = np.minimum(np.abs(np.arange(self.outputs) - self.reach - self._checked_input(value)), self.reach)
+        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL)[away]
+        return probabilities
+
+    def rows(self) -> Floats:
+        self._listable()
+        away = np.abs(np.arange(self.outputs)[None, :] - self.reach - np.arange(self.inputs)[:, None])
+        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL)[np.minimum(away, self.reach)]
+        return probabilities
+
+    def distance(self, a: int, b: int) -> float:
+        return abs(a - b) * self.step
+
+    def pairs_within(self, distance: float) -> list[Pair]:
+        """Grid points up to the distance rounded up to whole steps (see LaplaceOnInterval)."""
+        steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
+        return [(a, b) for a, b in self.pairs() if abs(a - b) <= steps]
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        """Of two grid points: the largest log ratio of weights |a - b| steps apart, rounded up."""
+        apart = 2 * self.steps if a is None or b is None else abs(self._checked_input(a) - self._checked_input(b))
+        near, far = self.weights, self.weights[apart:] + (self.weights[-1],) * apart
+        worst = max(one / other for one, other in zip(near, far, strict=False))
+        return min(self.epsilon, self.rate * apart * self.step * (1.0 + 4e-16), rounded_log(worst)) if apart else 0.0
+
+    def local_profile(self) -> PrivacyProfile:
+        """min(epsilon, rate * distance) with delta = 0, for real inputs."""
+        return CappedProfile(self.rate, self.epsilon)
+
+    def reports(self, values: Any, randomness: Randomness) -> NDArray[np.int64]:
+        """Codes of grid points: code c is the point (c - steps - reach) * step."""
+        places = rounded_places(values, -self.half_width, self.half_width, 2 * self.steps, randomness)
+        sums = np.cumsum(np.array(self.weights[:0:-1] + self.weights, dtype=np.uint64), dtype=np.uint64)
+        out, flat = np.empty(len(places), dtype=np.int64), np.uint64(self.weights[-1])
+        for start in range(0, len(places), BUFFER_WORDS):
+            part = places[start : start + BUFFER_WORDS]
+            numbers = randomness.words(len(part)) >> np.uint64(1)
+            peak = np.searchsorted(sums, numbers, side="right")
+            beyond = ((numbers - np.minimum(numbers, sums[-1])) // flat).astype(np.int64)
+            beyond += np.where(beyond >= part, 2 * self.reach + 1, 0)  # the flat reports, in order, without the hat
+            out[start : start + BUFFER_WORDS] = np.where(numbers < sums[-1], part + peak, beyond)
+        return out
+
+    @cached_property
+    @theorem("metricshuffle", "unbiased WitchHat estimator")
+    def scale(self) -> float:
+        """Statement: E[z] = x/scale for the reported point z, with scale = 2^63/(sum of w - flat over the hat).
+
+        Proof: subtract the flat weight from every report: what is left is symmetric about x, and the flat part about 0.
+        Numerics: integers, rounded once.
+        """
+        flat = self.weights[-1]
+        return TOTAL / (2 * sum(weight - flat for weight in self.weights) - (self.weights[0] - flat))
+
+    def targets(self) -> Floats:
+        column: Floats = self.values_of(np.arange(self.inputs))[:, None]
+        return column
+
+    def debiasing(self) -> Floats:
+        places = np.arange(self.outputs, dtype=np.float64) - (self.steps + self.reach)
+        return (places * (self.step * self.scale))[:, None]
+
+    @theorem("metricshuffle", "exact WitchHat variance")
+    def variance(self, value: float) -> float:
+        """Variance of one report's estimate of the real number `value`, with its random rounding.
+
+        Statement: scale^2 E[z^2] - value^2; E[z^2] = (F + V + q s)/2^63 in steps, F = flat * sum of squares of all reports, q = E of the
+        rounded value squared, V and s the second moment and the sum of w - flat over the hat. Numerics: integers, rounded once.
+        """
+        if not abs(value) <= self.half_width:
+            raise InputError(f"value must lie within +-{self.half_width:g}, got {value!r}.")
+        place, flat, last = Fraction(value) / Fraction(self.step), self.weights[-1], self.steps + self.reach
+        below = math.floor(place)
+        share = place - below
+        square = below**2 * (1 - share) + (below + 1) ** 2 * share
+        everywhere = flat * (last * (last + 1) * (2 * last + 1) // 3)
+        hat = [weight - flat for weight in self.weights]
+        second = everywhere + 2 * sum(j * j * weight for j, weight in enumerate(hat)) + square * (2 * sum(hat) - hat[0])
+        return float(Fraction(self.scale) ** 2 * second * Fraction(self.step) ** 2 / TOTAL - Fraction(value) ** 2)
+
+    @property
+    def continuous(self) -> WitchHatDensity:
+        """The density this law approaches as the steps get finer."""
+        return WitchHatDensity(self.half_width, self.epsilon, 2.0 / self.rate)
+
+
+@dataclass(frozen=True)
+class WitchHatDensity:
+    """The continuous law on [-B-R, B+R]: e^(-2|z-x|/F)/N within R = mF/2 of x, e^-m/N beyond. It is never sampled, only compared with.
+
+    B half_width, m epsilon, F spread = 2/rate.
+    """
+
+    half_width: float
+    epsilon: float
+    spread: float
+
+    @property
+    def normaliser(self) -> float:
+        """N = F (1 - e^-m) + 2 B e^-m."""
+        return -self.spread * math.expm1(-self.epsilon) + 2.0 * self.half_width * math.exp(-self.epsilon)
+
+    @property
+    def kappa(self) -> float:
+        """1 - e^-m - m e^-m."""
+        return -math.expm1(-self.epsilon) - self.epsilon * math.exp(-self.epsilon)
+
+    @property
+    def scale(self) -> float:
+        """N/(F kappa): the estimate is scale * z, unbiased."""
+        return self.normaliser / (self.spread * self.kappa)
+
+    @theorem("metricshuffle", "exact variance of the WitchHat density")
+    def variance(self, value: float) -> float:
+        """Statement: scale^2 E[z^2] - x^2, with N E[z^2] = (2e^-m/3)((B+R)^3 - R^3) - 2e^-m R x^2 + F^3/2 + F x^2
+        - e^-m F (2x^2 + 2R^2 + 2FR + F^2)/2. Proof: integrate both pieces. Conditions: |x| <= B.
+        """
+        b, f, r, x, flat = self.half_width, self.spread, self.epsilon * self.spread / 2.0, value, math.exp(-self.epsilon)
+        second = 2.0 * flat / 3.0 * ((b + r) ** 3 - r**3) - 2.0 * flat * r * x * x + f**3 / 2.0 + f * x * x
+        second -= flat * f * (2.0 * x * x + 2.0 * r * r + 2.0 * f * r + f * f) / 2.0
+        return self.scale**2 * second / self.normaliser - x * x
+
+    @theorem("metricshuffle", "corrected WitchHat variance bound")
+    def variance_bound(self, value: float) -> float:
+        """Statement: N(e^-m B (8B^2 + 12mFB + 6m^2F^2) + 6F^3 + 3N x^2)/(12 F^2 kappa^2) is at least the variance.
+
+        The bound is published with 6 m^2 F for 6 m^2 F^2, which is false: 290.8 against an exact 299.0 at B=10, m=2, F=5, x=6.
+        """
+        b, m, f, n = self.half_width, self.epsilon, self.spread, self.normaliser
+        inside = math.exp(-m) * b * (8.0 * b * b + 12.0 * m * f * b + 6.0 * m * m * f * f) + 6.0 * f**3 + 3.0 * n * value * value
+        return n * inside / (12.0 * f * f * self.kappa**2)
+
+    def total_variation(self, distance: float) -> float:
+        """(F(e^m - e^(m - d/F)) - d)/(F(e^m - 1) + 2B) with d at most mF."""
+        d, f, m = min(checked_distance(distance), self.epsilon * self.spread), self.spread, self.epsilon
+        return (-f * math.exp(m) * math.expm1(-d / f) - d) / (f * math.expm1(m) + 2.0 * self.half_width)

@@ -1,0 +1,246 @@
+"""Every calibrated protocol keeps its target by an accounting of its own mechanism, and would not with less noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from metricshuffle.accounting.composition import composed
+from metricshuffle.accounting.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
+from metricshuffle.accounting.split_and_mix import security_bits, view_penalty
+from metricshuffle.errors import ConditionError
+from metricshuffle.noise.polya import Polya
+from metricshuffle.planning import candidates
+from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.plan import checked_setting
+from metricshuffle.planning.setting import Setting
+from metricshuffle.planning.target import Target
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.protocols import Centroid, Mean, Sum
+from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.spaces import Grid, Integers, Interval
+
+TARGET = Target(1.0, 1e-6, 10)
+
+
+def noise_of(one: Candidate) -> AdditiveRandomizer:
+    randomizer = one.mechanism.randomizers[0]
+    assert isinstance(randomizer, AdditiveRandomizer)
+    return randomizer
+
+
+def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, honest: int | None = None, **choices: Any) -> Setting:
+    return checked_setting(query or Mean(Integers(-5, 25)), target, users, honest, **choices)
+
+
+def accounted(setting: Setting, one: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
+    """The profile of what the mechanism's honest reports add up to (rates times `faster`), and what comes on top of delta."""
+    mechanism = one.mechanism
+    randomizer = noise_of(one)
+    exact = Polya(randomizer.shape * setting.honest, randomizer.rate * faster)
+    extra = 0.0
+    if mechanism.modulus is not None:
+        axis: PrivacyProfile = AdditiveNoise(exact)
+        if mechanism.transport == "shuffler":
+            sigma = security_bits(setting.honest, mechanism.messages, mechanism.modulus)
+            extra = setting.axes * setting.rounds * view_penalty(setting.target.epsilon, sigma)
+    else:
+        changed = randomizer.model_copy(update={"rate": randomizer.rate * faster, "granularity": 1})
+        axis = changed.summed_profile(setting.honest)
+        if "rarely clamped" in one.guarantee.bound and setting.grain == setting.rounds == 1:
+            extra = setting.axes * (1 + math.exp(setting.target.epsilon)) * changed.clamp_probability(setting.honest)
+            axis = AdditiveNoise(exact)
+    if setting.grain > 1:
+        axis = Quantised(axis, setting.grain)
+    if setting.rounds > 1:
+        axis = composed(axis, setting.rounds)
+    if setting.axes == 1:
+        return axis, extra
+    return PlanarNoise(axis) if isinstance(axis, AdditiveNoise) and one.padding != "bounded" else PerAxis(axis), extra
+
+
+def kept(setting: Setting, one: Candidate, faster: float = 1.0) -> bool:
+    profile, extra = accounted(setting, one, faster)
+    promise = setting.promise
+    return profile.covers(promise.epsilon, promise.delta - extra, promise.distance * (1 + 1e-12), promise.shape)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "fewer honest": {"honest": 41},
+    "bounded": {"padding": "bounded"},
+    "flat": {"target": Target(1.0, 1e-6, 10, "flat")},
+    "rounded first": {"granularity": 3},
+    "tiny delta": {"target": Target(2.0, 1e-30, 10), "users": 20},
+    "nineteen": {"users": 19},
+    "centroid": {"query": Centroid(Grid(12, 9, cell=0.1)), "target": Target(1.0, 1e-6, 0.3), "users": 40},
+    "flat centroid": {"query": Centroid(Grid(12, 9)), "target": Target(1.0, 1e-6, 3.2, "flat"), "users": 40},
+    "bounded centroid": {"query": Centroid(Grid(12, 9)), "target": Target(1.0, 1e-6, 3), "users": 20, "padding": "bounded"},
+    "aggregator": {"transport": "aggregator", "honest": 2, "users": 3},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shuffled_noise_keeps_the_target_and_a_twentieth_less_does_not(name: str) -> None:
+    setting = setting_for(**CASES[name])
+    for shape in {1, 4, setting.honest} if setting.honest > 4 else {1, setting.honest}:
+        for build in (candidates.shuffled_modular, candidates.shuffled_unary):
+            one = build(setting, shape)
+            assert kept(setting, one), (name, shape, one.encoding)
+            assert not kept(setting, one, 1.05), (name, shape, one.encoding)
+            assert one.guarantee.epsilon == setting.target.epsilon
+            assert one.guarantee.delta <= setting.target.delta
+            assert one.guarantee.trust.honest_reports == setting.honest
+            assert one.guarantee.protects == ("one person" if setting.grain > 1 else "people together")
+            # What one honest person adds times the honest people is the total shape, exactly.
+            assert noise_of(one).shape * setting.honest == shape
+
+
+@pytest.mark.parametrize(("shape", "build"), [(1, candidates.shuffled_unary), (6, candidates.shuffled_modular)])
+def test_rounds_are_composed(shape: int, build: Any) -> None:
+    setting = setting_for(target=Target(1.0, 1e-6, 2), users=20, rounds=2)
+    alone, naive = setting_for(target=Target(1.0, 1e-6, 2), users=20), setting_for(target=Target(0.5, 5e-7, 2), users=20)
+    one = build(setting, shape)
+    assert kept(setting, one)
+    assert one.guarantee.rounds == one.fallback.rounds == 2
+    assert build(naive, shape).rate * (1 - 1e-4) <= one.rate < build(alone, shape).rate
+    assert one.local_epsilon == pytest.approx(2 * Polya(Fraction(shape, 20), one.rate).pure(2))
+
+
+def test_every_padding_is_the_smallest() -> None:
+    setting = setting_for(users=100, query=Sum(Integers(0, 1000)), target=Target(3.0, 1e-4, 30))
+    one = candidates.shuffled_unary(setting, 1)
+    assert one.radius == 99
+    shorter = one.mechanism.randomizers[0].model_copy(update={"radius": 98}).summed_profile(100)
+    assert isinstance(shorter, Clamped)
+    assert not setting.promise.kept_by(shorter)
+
+
+def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
+    setting = setting_for(query=Sum(Integers(0, 2000)), target=Target(1.0, 1e-6, 1000), users=50_000)
+    one = candidates.shuffled_unary(setting, 1)
+    randomizer = noise_of(one)
+    assert (1 + math.e) * randomizer.clamp_probability(50_000) <= 1e-6
+    assert (1 + math.e) * randomizer.model_copy(update={"radius": randomizer.radius - 50}).clamp_probability(50_000) > 0.98e-6
+    assert one.guarantee.bound == "pure, rarely clamped"
+    with pytest.raises(ConditionError, match="Bounded padding"):
+        candidates.shuffled_unary(replace(setting, padding="bounded"), 1)
+
+
+def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> None:
+    """Colluders send values and noise too, but hide nothing: the modulus counts users, the shares the honest."""
+    setting = setting_for(users=500, honest=19)
+    one = candidates.shuffled_modular(setting, 1)
+    modulus, messages, share = one.mechanism.modulus, one.mechanism.messages, noise_of(one).shape
+    assert modulus is not None
+    room = (modulus - 500 * 30 - 1) // 2
+    assert Polya(share * 500, one.rate or 0.0).mass_beyond(room) <= 1e-20
+    assert share * 500 == Fraction(500, 19)
+    sigma = security_bits(19, messages, modulus)
+    assert view_penalty(1.0, sigma) <= 1e-3 * 1e-6
+    fewer = [security_bits(19, fewer, modulus) for fewer in (messages - 1,)]
+    assert view_penalty(1.0, fewer[0]) > 1e-3 * 1e-6 / 4
+    # The error of the plan is that of everybody's noise, not only of the honest people's.
+    everybody = Polya(share * 500, one.rate or 0.0).law(-60.0).mean_absolute() / 500
+    assert one.expected_error == pytest.approx(everybody, rel=1e-6)
+
+
+@pytest.mark.parametrize("build", [candidates.shuffled_modular, candidates.shuffled_unary])
+def test_more_honest_people_never_hurt(build: Any) -> None:
+    errors = [build(setting_for(users=100, honest=honest), 1).expected_error for honest in (20, 50, 80, 100)]
+    assert errors == sorted(errors, reverse=True)
+    errors = [build(setting_for(users=100, honest=honest), honest).expected_error for honest in (20, 50, 80, 100)]
+    assert errors == sorted(errors, reverse=True)
+
+
+PLANE = Centroid(Grid(20, 9, cell=2.0))
+
+
+@pytest.mark.parametrize("choices", [{}, {"granularity": 4}, {"rounds": 3}, {"query": PLANE}, {"query": PLANE, "rounds": 2}])
+def test_local_and_central_noise_is_pure(choices: dict[str, Any]) -> None:
+    setting = setting_for(**choices)
+    local, central = candidates.local(setting), candidates.central(setting)
+    for one in (local, central):
+        assert one.guarantee.delta == 0.0
+        assert one.rate == pytest.approx(setting.pure_rate(), rel=1e-8)
+    assert local.guarantee.trust.trusted == "nobody"
+    assert not local.baseline
+    assert local.local_epsilon <= setting.target.epsilon * (1 + 1e-12)
+    assert local.fallback.epsilon == local.local_epsilon
+    assert central.baseline
+    assert math.isinf(central.local_epsilon)
+    assert central.expected_error < local.expected_error
+
+
+def test_a_flat_local_promise_is_about_one_person() -> None:
+    assert candidates.local(setting_for(target=Target(1.0, 0.0, 10, "flat"))).guarantee.protects == "one person"
+    assert candidates.local(setting_for()).guarantee.protects == "people together"
+
+
+def test_nothing_but_pure_noise_without_a_delta() -> None:
+    setting = setting_for(target=Target(1.0, 0.0, 10))
+    for build in (candidates.shuffled_modular, candidates.shuffled_unary):
+        with pytest.raises(ConditionError, match="delta"):
+            build(setting, 1)
+    with pytest.raises(ConditionError, match="delta"):
+        candidates.randomized_response(setting)
+    summed = setting_for(target=Target(1.0, 0.0, 10), transport="aggregator")
+    for shape in (1, 60):
+        one = candidates.shuffled_modular(summed, shape)
+        assert one.guarantee.delta == 0.0
+        assert one.rate == pytest.approx(0.1, rel=1e-8)
+    assert candidates.shuffled_modular(setting_for(transport="aggregator"), 60).guarantee.delta == 1e-6
+
+
+def test_shares_need_nineteen_honest_people() -> None:
+    with pytest.raises(ConditionError, match="19 honest"):
+        candidates.shuffled_modular(setting_for(users=60, honest=18), 1)
+
+
+def test_randomized_response_is_verified_over_every_data_set() -> None:
+    setting = setting_for(query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50)
+    one = candidates.randomized_response(setting)
+    assert one.rate is None
+    profile = one.mechanism.randomizers[0].summed_profile(50)
+    assert all(profile.delta(0.5 * d, d) <= 1e-3 for d in (1, 2, 3))
+    weaker = one.mechanism.randomizers[0].model_copy(update={"flip": 0.9 * (one.flip or 0.0)}).summed_profile(50)
+    assert max(weaker.delta(0.5 * d, d) for d in (1, 2, 3)) > 1e-3
+    assert one.flip is not None
+    assert one.local_epsilon == pytest.approx(3 * math.log((1 - one.flip) / one.flip))
+
+
+def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffler_colludes() -> None:
+    setting = setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=20)
+    one = candidates.randomized_response(setting)
+    assert one.flip is not None
+    rate = math.log((1 - one.flip) / one.flip)
+    farthest = max(i + j for i in range(3) for j in range(30) if math.hypot(i, j) <= 20)
+    assert one.local_epsilon >= rate * farthest
+    with pytest.raises(ConditionError, match="shorter axis"):
+        candidates.randomized_response(setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9))
+
+
+def test_real_numbers_are_rounded_first() -> None:
+    setting = setting_for(query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 2.0), users=40, granularity=0.5)
+    for one in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
+        assert one.mechanism.randomizers[0].granularity == 4096
+        assert one.mechanism.randomizers[0].top == 20
+        assert one.guarantee.between == "values rounded to a fine grid"
+    # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon / distance.
+    assert candidates.local(setting).rate == pytest.approx(math.log1p(0.25), rel=1e-4)
+
+
+def test_a_cap_on_local_epsilon_adds_the_smallest_shape_that_meets_it() -> None:
+    """The epsilon of one report falls with the shape and rises again, so a cap is met in the middle only."""
+    setting = setting_for(query=Mean(Integers(0, 100)), users=1000, max_local_epsilon=8.0)
+    at = {shape: candidates.shuffled_modular(setting, shape).local_epsilon for shape in (1, 100, 1000)}
+    assert at[100] < 8.0 < min(at[1], at[1000])
+    (added,) = set(candidates.shapes(setting)) - set(candidates.shapes(setting_for(query=Mean(Integers(0, 100)), users=1000)))
+    assert candidates.shuffled_modular(setting, added).local_epsilon <= 8.0
+    assert candidates.shuffled_modular(setting, added - 2).local_epsilon > 7.98
+    assert candidates.shapes(setting_for(users=30, max_local_epsilon=0.01)) == candidates.shapes(setting_for(users=30))

@@ -1,0 +1,114 @@
+"""Bad parameters and values are refused with a sentence; big instances answer from closed forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import metricshuffle.randomizers as shipped
+from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.randomizers import (
+    BoundedGeometric,
+    ClusteredResponse,
+    Duchi,
+    HadamardResponse,
+    KaryRandomizedResponse,
+    LocalHash,
+    PaddedExponential,
+    PckvGrr,
+    PlanarGeometric,
+    PrivKV,
+    Randomizer,
+    Rappor,
+    SubsetExponential,
+    SubsetSelection,
+    WitchHat,
+)
+from metricshuffle.randomness import Randomness
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: KaryRandomizedResponse(1, 1.0), "options must lie in 2"),
+        (lambda: KaryRandomizedResponse(4, 0.0), "epsilon must be > 0"),
+        (lambda: KaryRandomizedResponse(4, math.nan), "epsilon must be a finite number"),
+        (lambda: KaryRandomizedResponse(4, 1e-30), "too small"),
+        (lambda: KaryRandomizedResponse(4.5, 1.0), "options must be a whole number"),  # type: ignore[arg-type]
+        (lambda: LocalHash(10, 1.0, buckets=4), "must be a prime number .* the next one is 5"),
+        (lambda: SubsetSelection(4, 1.0, size=4), "together at most options"),
+        (lambda: HadamardResponse(5, 1.0, blocks=4), "leave the last block empty"),
+        (lambda: PaddedExponential([[0, 1, 9], [1, 0, 1], [9, 1, 0]], 1.0), "triangle inequality"),
+        (lambda: PaddedExponential([[0, 1], [1, 0]], 1.0, kept=(0, 2)), "kept must be different points"),
+        (lambda: ClusteredResponse(2, 2, 1.0, 1.0), "inner must be below 1"),
+        (lambda: BoundedGeometric(5, 1e-12), "rate must be a number between"),
+        (lambda: PlanarGeometric(1, 5, 1.0), "a line is BoundedGeometric"),
+        (lambda: WitchHat(1, 1.0, 1e-9), "must lie in 1"),
+        (lambda: Duchi(0, 1.0), "dimensions must lie in 1"),
+        (lambda: PrivKV(3, 1.0, 1.0, held=4), "held <= keys"),
+        (lambda: Randomizer.of_kind({"kind": "no-such"}), "unknown kind 'no-such'; known kinds are"),
+    ],
+)
+def test_bad_parameters(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "values", "told"),
+    [
+        (KaryRandomizedResponse(4, 1.0), [0, -1], r"row 1 .* holds -1"),
+        (SubsetExponential(6, 2, 1.0, 2), [[1, 1]], "2 different whole numbers from 0 to 5"),
+        (SubsetSelection(6, 1.0, 2), [6], "different whole numbers from 0 to 5"),
+        (Duchi(2, 1.0), [[0.5, 1.5]], "from -1 to 1"),
+        (Duchi(2, 1.0), [[0.5, math.nan]], "from -1 to 1"),
+        (PrivKV(2, 1.0, 1.0), [[math.nan, 2.0]], "NaN for a key that is not held"),
+        (PckvGrr(3, 1, 1.0), [[0.5, 0.5, math.nan]], r"row 0 .* holds 2 keys"),
+        (PlanarGeometric(3, 3, 1.0), [[0, 3]], "holds 3"),
+    ],
+)
+def test_bad_values(randomizer: Randomizer, values: list[object], told: str) -> None:
+    with pytest.raises(DomainError, match=told):
+        randomizer.reports(np.array(values), Randomness.seeded(1))
+
+
+def test_pairs_and_inputs_are_checked() -> None:
+    response = KaryRandomizedResponse(4, 1.0)
+    with pytest.raises(InputError, match="must differ, got 2 twice"):
+        response.blanket(2, 2)
+    with pytest.raises(InputError, match=r"coded 0\.\.3, got 4"):
+        response.law(4)
+
+
+def test_a_matrix_too_large_to_list_is_refused_but_the_closed_form_answers() -> None:
+    for randomizer in (KaryRandomizedResponse(10_000, 1.0), LocalHash(5_000, 1.0), Rappor(300, 1.0), SubsetSelection(64, 1.0)):
+        with pytest.raises(NotCertified, match="use law, blanket"):
+            randomizer.rows()
+        law = randomizer.blanket(0, 1)
+        assert law.pure <= 1.0 + 1e-12
+        reports = randomizer.reports(np.zeros(200, dtype=np.int64), Randomness.seeded(1))
+        assert randomizer.totals(reports).shape == (randomizer.inputs,)
+
+
+@pytest.mark.parametrize("options", [3, 1000, 2**17, 2**24])
+def test_k_ary_reports_at_every_size(options: int) -> None:
+    """Keeps the value as often as the law says, and spreads the rest evenly (many options read the spare words)."""
+    response, count = KaryRandomizedResponse(options, math.log(options)), 300_000
+    values = np.arange(count) % options
+    reports = response.reports(values, Randomness.seeded(7)).astype(np.int64)
+    keep = response.keep / 2**63
+    assert abs(np.count_nonzero(reports == values) - count * keep) < 5 * math.sqrt(count * keep * (1 - keep))
+    moved = reports[reports != values] / (options - 1)
+    assert 0.0 <= moved.min() <= moved.max() <= 1.0
+    if options > 3:
+        assert abs(moved.mean() - 0.5) < 5 * math.sqrt(1 / 12 / len(moved))
+
+
+def test_every_name_is_exported() -> None:
+    for name in shipped.__all__:
+        assert getattr(shipped, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = shipped.NoSuchRandomizer
