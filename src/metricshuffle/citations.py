@@ -43,7 +43,7 @@ PAPERS: dict[str, str] = {
     "Wang24": "S. Wang, Y. Peng, J. Li, Z. Wen, Z. Li, S. Yu, D. Wang, W. Yang. "
     "Privacy Amplification via Shuffling: Unified, Simplified, and Tightened. PVLDB 2024, arXiv:2304.05007.",
     "Warner65": "S. Warner. Randomized Response: A Survey Technique for Eliminating Evasive Answer Bias. JASA 1965.",
-    "WitchHat": "A paper on metric differential privacy in the shuffle model (Theorem 1, Corollaries 1 and 2, Algorithms 1 to 3, WitchHat), "
+    "WitchHat": "A paper on metric differential privacy in the shuffle model (Corollaries 1 and 2, Algorithms 1 to 3, WitchHat), "
     "of which only the supplement was at hand.",
     "Ye18": "M. Ye, A. Barg. "
     "Optimal Schemes for Discrete Distribution Estimation under Locally Differential Privacy. IEEE Trans. Inf. Theory 2018.",

@@ -68,7 +68,7 @@ def test_an_arbitrary_table() -> None:
     points = np.random.default_rng(6).random((30, 3)) * 4
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     distances = np.maximum(distances, distances.T)
-    found = amplified_metric(Space(labels(30), Matrix(distances)), 1.0, 2000, 1e-5)
+    found = amplified_metric(Space(labels(30), Matrix(distances)), 1.0, 10**6, 1e-5)
     check(found, distances, distances.max(axis=1), loss=0.2)
     assert found.reached_by == "every pair"
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
+from numpy.typing import NDArray
 from tests.oracles.binomial_blanket import two_atom_delta
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 
@@ -31,9 +32,9 @@ def k_ary_weights(k: int, p: int) -> list[list[int]]:
     return [[p if report == value else 1 for report in range(k)] for value in range(k)]
 
 
-def as_rows(weights: list[list[int]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def as_rows(weights: list[list[int]]) -> NDArray[np.float64]:
     matrix = np.array(weights, dtype=np.float64)
-    return matrix / matrix.sum(axis=1, keepdims=True)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
 def close_above(found: DeltaBracket, golden: float) -> bool:

@@ -147,6 +147,20 @@ def test_bins_enclose_the_continuous_law(rate: float, users: int) -> None:
     assert coarse.pure == pytest.approx(rate, rel=1e-12)
 
 
+def test_one_user_with_laplace_noise_has_a_closed_form() -> None:
+    for rate, epsilon in ((0.5, 0.0), (2.0, 0.7), (4.0, 3.9)):
+        found = delta_bracket(laplace(rate, 30), 1, epsilon, directions="forward")
+        assert found.lower <= -math.expm1(0.5 * (epsilon - rate)) <= found.upper
+        assert found.gap < 0.03
+
+
+def test_strong_laplace_noise_does_not_look_private() -> None:
+    """Rate 12, 1e4 users: a NaN once made this 8e-10."""
+    law = laplace(12.0, 20)
+    upper, lower = (function(law, 10**4, 1e-6, directions="forward", relative=1e-3) for function in (epsilon_upper, epsilon_lower))
+    assert 9.0 < lower <= upper < 10.5
+
+
 def test_two_bins_are_a_finite_law_between_their_roundings() -> None:
     """Outputs of Laplace noise seen only up to the bin they fall in are a finite channel: it cannot leak more than the bins allow."""
     rate, users, epsilon = 2.0, 6, 0.4
@@ -158,12 +172,17 @@ def test_two_bins_are_a_finite_law_between_their_roundings() -> None:
 
 
 def test_a_bin_with_a_turning_point_is_refused() -> None:
-    masses = np.array([[0.4, 0.4], [0.7, 0.3], [0.3, 0.7]])
-    law = BinnedLaw(*masses, np.array([[1.0, 0.75], [0.75, 1.75]]), np.array([[1.5, 0.75], [0.75, 1.75]]))
+    law = BinnedLaw(
+        np.array([0.4, 0.4]),
+        np.array([0.7, 0.3]),
+        np.array([0.3, 0.7]),
+        np.array([[1.0, 0.75], [0.75, 1.75]]),
+        np.array([[1.5, 0.75], [0.75, 1.75]]),
+    )
     with pytest.raises(InputError, match="not monotone"):
         delta_bracket(law, 10, 0.1)
     with pytest.raises(InputError, match="positive blanket mass"):
-        BinnedLaw(*np.array([[0.5, 0.0], [0.5, 0.5], [0.5, 0.5]]), np.ones((2, 2)), np.ones((2, 2)))
+        BinnedLaw(np.array([0.5, 0.0]), np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.ones((2, 2)), np.ones((2, 2)))
 
 
 def test_exact_laws_survive_a_round_trip_through_rationals() -> None:

@@ -72,6 +72,10 @@ def test_a_flat_promise_is_about_the_full_distance() -> None:
     assert pure == pytest.approx(0.05, rel=1e-9)
 
 
+def test_epsilons_so_large_that_hardly_any_noise_is_needed() -> None:
+    assert largest_rate(PureProfile, Promise(900.0, 1e-6, 4)) >= 225.0 * (1 - 1e-9)
+
+
 def test_two_axes_are_verified_at_every_cell_within_the_radius() -> None:
     promise = Promise(0.15, 5e-5, 6)
     rate = largest_rate(lambda rate: PlanarNoise(sum_of(1000, rate)), promise, relative=1e-7)

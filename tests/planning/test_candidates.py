@@ -13,7 +13,7 @@ from metricshuffle.accounting.composition import composed
 from metricshuffle.accounting.planar import PerAxis, PlanarNoise
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
 from metricshuffle.accounting.split_and_mix import security_bits, view_penalty
-from metricshuffle.errors import ConditionError
+from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning import candidates
 from metricshuffle.planning.candidate import Candidate
@@ -130,6 +130,11 @@ def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
     assert one.guarantee.bound == "pure, rarely clamped"
     with pytest.raises(ConditionError, match="Bounded padding"):
         candidates.shuffled_unary(replace(setting, padding="bounded"), 1)
+
+
+def test_padding_that_cannot_be_certified_is_refused_in_words() -> None:
+    with pytest.raises(NotCertified, match="use the modular encoding"):
+        candidates.shuffled_unary(setting_for(target=Target(900.0, 1e-6, 10)), 1)
 
 
 def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> None:

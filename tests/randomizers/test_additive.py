@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_value
 
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.randomizers.additive import AdditiveRandomizer, rounded
 from metricshuffle.randomness import Randomness
@@ -104,3 +104,12 @@ def test_randomizers_survive_json_exactly() -> None:
     assert again == one
     assert again.shape == Fraction(1, 3)
     assert one.top == 2
+
+
+def test_another_table_than_the_accounted_one_is_refused() -> None:
+    bounded = AdditiveRandomizer(span=10, shape=Fraction(1, 7), rate=0.5, padding="bounded", radius=40)
+    assert bounded.pinned().table == bounded.table
+    assert bounded.pinned().reports(np.array([3, 4]), Randomness.seeded(1)).shape == (2,)
+    other = bounded.pinned().model_copy(update={"table_digest": "0" * 64})
+    with pytest.raises(PlanError, match="another noise table"):
+        other.reports(np.array([3, 4]), Randomness.seeded(1))

@@ -47,7 +47,8 @@ EVERY = [
     HadamardResponse(7, 0.8), HadamardResponse(10, 2.5), HadamardResponse(5, 1.0, blocks=2), Rappor(5, 1.0), Rappor(2, 2.0),
     ExponentialMechanism(LINE, 0.7), PaddedExponential(LINE, 0.7), PaddedExponential(EQUILATERAL, 2.0),
     ClusteredResponse(3, 4, 0.2, 2.0), ClusteredResponse(2, 2, 0.5, 0.1),
-    BoundedGeometric(9, 0.4), BoundedGeometric(1, 2.0), PlanarGeometric(4, 3, 0.8), PlanarGeometric(3, 3, 0.8, cell=0.5, metric="manhattan"),
+    BoundedGeometric(9, 0.4), BoundedGeometric(1, 2.0),
+    PlanarGeometric(4, 3, 0.8), PlanarGeometric(3, 3, 0.8, cell=0.5, metric="manhattan"),
     LaplaceOnInterval(-1, 3, 0.9, steps=12), WitchHat(10, 2.0, 0.4, steps=8), WitchHat(1, 1.0, 0.1, steps=3),
     Duchi(1, 1.0), Duchi(3, 1.0), Duchi(4, 1.5), Harmony(3, 1.0),
     PrivKV(3, 0.5, 0.6, held=1), PrivKV(2, 0.5, 2.6), PckvGrr(3, 2, 1.0), PckvGrr(4, 1, 1.0),
@@ -58,14 +59,14 @@ IDS = [f"{index}-{type(randomizer).__name__}" for index, randomizer in enumerate
 
 @pytest.mark.parametrize("randomizer", EVERY, ids=IDS)
 def test_it_passes_the_public_checks(randomizer: Randomizer) -> None:
-    check_randomizer(randomizer, draws=8_000, most_pairs=60)
+    check_randomizer(randomizer, draws=6_000, most_pairs=30)
 
 
 @pytest.mark.parametrize("randomizer", EVERY, ids=IDS)
 def test_blankets_and_guarantees_are_those_of_the_channel(randomizer: Randomizer) -> None:
     channel, rows = Channel(randomizer.rows()), randomizer.rows()
     pairs = list(itertools.permutations(range(randomizer.inputs), 2))
-    for a, b in pairs[:: max(1, len(pairs) // 40)]:
+    for a, b in pairs[:: max(1, len(pairs) // 15)]:
         # Both ways: the closed form neither claims too much nor gives anything away.
         closed = randomizer.blanket(a, b)
         assert abs(blanket_excess(closed, rows, a, b)) < 1e-12
@@ -102,8 +103,9 @@ def test_pairs_stand_for_every_pair(randomizer: Randomizer) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda e: KaryRandomizedResponse(64, e), lambda e: KaryRandomizedResponse(2**24, e), lambda e: LocalHash(1000, e), BinaryRandomizedResponse,
-        lambda e: SubsetSelection(500, e), lambda e: SubsetExponential(100, 5, e), lambda e: HadamardResponse(1000, e),
+        lambda e: KaryRandomizedResponse(64, e), lambda e: KaryRandomizedResponse(2**24, e), BinaryRandomizedResponse,
+        lambda e: LocalHash(1000, e), lambda e: SubsetSelection(500, e), lambda e: SubsetExponential(100, 5, e),
+        lambda e: HadamardResponse(1000, e),
         lambda e: Rappor(10_000, e), lambda e: ClusteredResponse(10, 50, 0.1, e), lambda e: Duchi(50, e), lambda e: Harmony(51, e),
     ],
 )  # fmt: skip
@@ -162,10 +164,10 @@ def test_real_inputs_between_grid_points_keep_the_rate() -> None:
         rows, steps = randomizer.rows(), randomizer.inputs - 1
         rng = np.random.default_rng(0)
 
-        def law(x: float, rows: np.ndarray = rows, steps: int = steps, low: float = low, high: float = high) -> np.ndarray:  # type: ignore[type-arg]
+        def law(x: float, rows: np.ndarray = rows, steps: int = steps, low: float = low, high: float = high) -> np.ndarray:
             place = (x - low) / (high - low) * steps
             below = min(math.floor(place), steps - 1)
-            return rows[below] * (1 - (place - below)) + rows[below + 1] * (place - below)
+            return np.asarray(rows[below] * (1 - (place - below)) + rows[below + 1] * (place - below))
 
         for x, y in (*rng.uniform(low, high, (300, 2)), (low, low + 1e-3)):
             assert np.abs(np.log(law(x) / law(y))).max() <= min(most, 0.9 * abs(x - y)) * (1 + 1e-12)

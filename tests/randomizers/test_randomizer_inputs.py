@@ -38,6 +38,10 @@ from metricshuffle.randomness import Randomness
         (lambda: KaryRandomizedResponse(4, math.nan), "epsilon must be a finite number"),
         (lambda: KaryRandomizedResponse(4, 1e-30), "too small"),
         (lambda: KaryRandomizedResponse(4.5, 1.0), "options must be a whole number"),  # type: ignore[arg-type]
+        (lambda: LocalHash(10, "one"), "epsilon must be a number"),  # type: ignore[arg-type]
+        (lambda: HadamardResponse(10, -1.0), "epsilon must be > 0"),
+        (lambda: SubsetSelection(10, None), "epsilon must be a number"),  # type: ignore[arg-type]
+        (lambda: KaryRandomizedResponse(4, 701.0), "at most 700"),
         (lambda: LocalHash(10, 1.0, buckets=4), "must be a prime number .* the next one is 5"),
         (lambda: SubsetSelection(4, 1.0, size=4), "together at most options"),
         (lambda: HadamardResponse(5, 1.0, blocks=4), "leave the last block empty"),
@@ -105,6 +109,42 @@ def test_k_ary_reports_at_every_size(options: int) -> None:
     assert 0.0 <= moved.min() <= moved.max() <= 1.0
     if options > 3:
         assert abs(moved.mean() - 0.5) < 5 * math.sqrt(1 / 12 / len(moved))
+
+
+@pytest.mark.parametrize("options", [2, 3, 64, 5_000, 2**24])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 10.0, 22.0, 40.0])
+def test_the_float_guess_of_k_ary_reports_is_exact(options: int, epsilon: float) -> None:
+    """Halves of words at, just below and just above the boundaries: what is called decided is, whatever the lower bits are."""
+    from metricshuffle.randomizers import _channel_kernels as kernels
+
+    if options == 2**24 and epsilon == 0.01:
+        epsilon = 0.1  # the least that 2^24 options can do
+    response = KaryRandomizedResponse(options, epsilon)
+    keep, other = response.keep, response.other
+    edges = [(keep + place * other) >> 31 for place in np.linspace(0, options - 2, 40, dtype=np.int64).tolist()]
+    halves = np.array([half for edge in edges for half in (edge - 1, edge, edge + 1) if 0 <= half < 2**32], dtype=np.uint32)
+    values = (np.arange(halves.size) % options).astype(np.int32)
+    out, spare = np.empty(halves.size, dtype=np.int32), Randomness.seeded(3).words(halves.size)
+    first, inverse = keep / 2**31, 2**31 / other
+    doubt = 2e-6 * inverse + 1e-15 * options
+    undecided = kernels.draw_kary(halves, values, first, inverse, doubt, out)
+    before = out.copy()
+    kernels.finish_kary(halves, values, first, inverse, doubt, keep, other, spare, out)
+
+    def report(number: int, value: int) -> int:
+        option = (number - keep) // other
+        return value if number < keep else option + (option >= value)
+
+    used = 0
+    for place, (half, value) in enumerate(zip(halves.tolist(), values.tolist(), strict=True)):
+        ends = {report(half << 31, value), report((half << 31) + 2**31 - 1, value)}
+        low = (half - first) * inverse - doubt
+        if low + (inverse + 2 * doubt) >= math.floor(low) + 1:
+            assert out[place] == report((half << 31) + (int(spare[used]) >> 33), value)
+            used += 1
+        else:
+            assert ends == {before[place]} == {out[place]}
+    assert used == undecided > 0
 
 
 def test_every_name_is_exported() -> None:

@@ -35,17 +35,17 @@ def test_the_published_bound_is_false() -> None:
 @pytest.mark.parametrize(("b", "m", "f"), [(10.0, 2.0, 5.0), (1.0, 2.0, 0.5), (164.6, 4.49, 50.0), (3.0, 0.2, 1.0)])
 def test_the_density_against_integrals(b: float, m: float, f: float) -> None:
     density, reach = WitchHatDensity(b, m, f), m * f / 2
-    z = np.linspace(-b - reach, b + reach, 400_001)
+    z = np.linspace(-b - reach, b + reach, 80_001)
 
-    def law(x: float) -> np.ndarray:  # type: ignore[type-arg]
+    def law(x: float) -> np.ndarray:
         return np.exp(-np.minimum(2 * np.abs(z - x) / f, m)) / density.normaliser
 
-    def integral(values: np.ndarray) -> float:  # type: ignore[type-arg]
+    def integral(values: np.ndarray) -> float:
         return float(np.trapezoid(values, z))
 
     for x in (0.0, 0.3 * b, b):
         estimate = density.scale * z
-        assert integral(law(x)) == pytest.approx(1.0, rel=1e-8)
+        assert integral(law(x)) == pytest.approx(1.0, rel=1e-7)
         assert integral(law(x) * estimate) == pytest.approx(x, abs=1e-6 * b)
         assert integral(law(x) * estimate**2) - x * x == pytest.approx(density.variance(x), rel=1e-6)
         assert density.variance(x) <= density.variance_bound(x)
@@ -64,10 +64,8 @@ def test_the_sampled_law_is_exact(hat: WitchHat) -> None:
         assert rows[code] @ estimate == pytest.approx(x, abs=1e-12 * hat.half_width * hat.scale)
         assert rows[code] @ estimate**2 - x * x == pytest.approx(hat.variance(x), rel=1e-11)
     for apart in range(1, hat.inputs):
-        told = hat.local_epsilon(0, apart)
-        assert (
-            np.abs(np.log(rows[0] / rows[apart])).max() <= told * (1 + 1e-12) <= min(hat.epsilon, hat.rate * apart * hat.step) * (1 + 1e-11)
-        )
+        told, promised = hat.local_epsilon(0, apart), min(hat.epsilon, hat.rate * apart * hat.step)
+        assert np.abs(np.log(rows[0] / rows[apart])).max() <= told * (1 + 1e-12) <= promised * (1 + 1e-11)
 
 
 def test_variance_between_grid_points_counts_the_rounding() -> None:

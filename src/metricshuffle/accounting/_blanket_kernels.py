@@ -73,9 +73,9 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
         s = math.exp(0.5 * (low + high))
         z0, z1 = 0.0, 0.0
         for i in range(k):
-            grown = math.expm1(s * x[i])
-            z0 += mass[i] * grown
-            z1 += mass[i] * (grown + 1.0) * x[i]
+            rise = math.expm1(s * x[i])
+            z0 += mass[i] * rise
+            z1 += mass[i] * (rise + 1.0) * x[i]
         if users * z1 / (1.0 + z0) + eta2 * s - 2.0 / s > 0.0:
             high = math.log(s)
         else:

@@ -51,8 +51,8 @@ class CloneCounts:
     def relative(cls, pair: ClonePair, users: int, epsilon: float, *, upwards: bool = True) -> CloneCounts:
         """For the delta at one epsilon, which is at least h(c)/2 for c = ceil(E C), at least the median of C."""
         count, high, _ = _clone_law(pair, users, upwards)
-        middle = max(_values(pair, math.ceil(count * high), epsilon))
-        return cls._cut(pair, users, max(math.log(middle) + LOG_LEFT, LOG_LEAST), upwards, SHARE, EVERY_COUNT)
+        middle = _given(pair, math.ceil(count * high), epsilon)
+        return cls._cut(pair, users, max(math.log(middle) + LOG_LEFT, LOG_LEAST) if middle > 0.0 else LOG_LEAST, upwards, SHARE, EVERY_COUNT)
 
     @classmethod
     def _cut(cls, pair: ClonePair, users: int, log_left: float, upwards: bool, share: float, most: int) -> CloneCounts:
@@ -135,7 +135,9 @@ def _directions(pair: ClonePair, epsilon: float) -> list[tuple[float, float, flo
     return found
 
 
-def _values(pair: ClonePair, clones: int, epsilon: float) -> list[float]:
+def _given(pair: ClonePair, clones: int, epsilon: float) -> float:
+    """h(clones) in the worse direction; only to choose a window."""
     from metricshuffle.accounting import _clone_kernels as kernels
 
-    return [float(kernels.one_count(float(clones), *numbers)[1]) for numbers in _directions(pair, epsilon)]
+    ways = [numbers for numbers in _directions(pair, epsilon) if all(map(math.isfinite, numbers))]
+    return max([float(kernels.one_count(float(clones), *numbers)[1]) for numbers in ways], default=0.0)

@@ -112,7 +112,7 @@ def tail_fraction(k: float, count: float, high: float, low: float, relative: flo
     spread = max(count * high * low, 1e-300)
     depth = -math.log(relative)
     terms = 8.0 + 0.14 * depth * depth * spread / (lead * lead)  # error exp(-z sqrt(8 terms)), z = lead/sqrt(spread)
-    while True:
+    for _ in range(16):
         last = math.floor(min(min(terms, MOST_TERMS), b - 1.0))
         lower, upper, error = 0.0, 0.0, 0.0
         n = last + 1.0
@@ -137,9 +137,10 @@ def tail_fraction(k: float, count: float, high: float, low: float, relative: flo
             else:
                 lower, upper, error = b_n, b_n, 16.0 * U
             n -= 1.0
-        if not open_end or upper - lower <= relative * lower or last >= MOST_TERMS:
+        if not open_end or not upper - lower > relative * lower or last >= MOST_TERMS:
             return lower * (1.0 - error - 4.0 * U), upper * (1.0 + error + 4.0 * U)
         terms *= 2.0
+    return math.nan, math.nan
 
 
 @njit(cache=True)

@@ -39,8 +39,9 @@ class AmplifiedMetric:
     """epsilon(x, y) at a fixed delta for every pair of a space. It is no metric: never close it by shortest paths.
 
     Two guarantees (e1, delta) and (e2, delta) compose to delta (1 + e^e1), not to delta, so that the sum of two entries says
-    nothing about a third. Entries come from a table, rounded up to the next level of distance and reach: at
-    most 4 % above the bound of the pair itself for the distance, and `reach_step`/2 (in log epsilon) for each reach.
+    nothing about a third. Entries come from a table, rounded up to the next level of distance and reach. Where epsilon falls
+    like 1/sqrt(users), that costs at most 4 % for the distance and e^(reach_step/2) for the reaches; where amplification has
+    only just set in, more.
     """
 
     space: Space

@@ -29,7 +29,7 @@ Directions = Literal["both", "forward"]
 Side = Literal["upper", "lower"]
 
 RELATIVE = 1e-7  # the bracket aimed at
-ROUGH = 0.5  # enough to find the neighbourhood of an epsilon
+ROUGH = 0.05  # enough to find the neighbourhood of an epsilon
 SMALLEST_DELTA = 1e-290
 MOST_USERS = 2**53  # integers above are not floats
 
@@ -106,8 +106,8 @@ def _one_way(law: Law, users: int, delta: float, relative: float, evaluators: Se
         return 0.0
     guess, slope = normal_guess(delta * math.exp(min(at_zero, 700.0)), delta)
     rough = Bracketed(law.pure, at_low=at_zero).narrowed(lambda x: excess(x, "upper"), min(guess, 0.9 * law.pure), slope, 1e-2)
+    evaluation.relative = min(ROUGH, 0.3 * relative * max(1.0, min(slope, rough.slope)))
     slope = rough.slope if rough.slope > 0.0 else slope
-    evaluation.relative = min(ROUGH, 0.3 * relative * max(1.0, slope))
     if at_zero < 1.0 and excess(0.0) <= 0.0:
         return 0.0
     fine = Bracketed(law.pure, high=rough.high if side == "upper" else math.inf)
@@ -136,7 +136,7 @@ def epsilon_upper(
     for way in ways[1:]:
         if not certified(found, way):
             found = max(found, _one_way(way, users, delta, relative, evaluators, "upper"))
-    step = 1e-10  # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
+    step = 0.1 * relative  # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
     while found < ceiling and not all(certified(found, way) for way in ways):
         found, step = min(ceiling, found * (1.0 + step) + 1e-300), 4.0 * step
     return found

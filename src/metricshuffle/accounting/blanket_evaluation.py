@@ -19,6 +19,7 @@ WIDEST = 2.8  # smoothing in units of the range of G
 # vectors of counts: visited first if a rough or a fine answer is wanted, or only if the contour does not do
 ROUGH_STATES, FINE_STATES, MOST_STATES = 5_000, 600_000, 10_000_000
 FINE = 1e-2
+ROUNDED = 1e-3
 NARROW = 1e-3  # a width that costs many nodes
 NODE_BUDGET = 400_000  # nodes times atoms of one contour
 TAIL = 120.0  # counts beyond probability e^-120 are bounded
@@ -157,7 +158,8 @@ class Evaluation:
                 upper, winner = (most + high) * (1.0 + 4.0 * U), method
             if least + low > lower:
                 lower = (least + low) * (1.0 - 4.0 * U)
-            if upper - lower <= relative * upper:
+            # what is left after an enumeration is rounding, unless the tail it cut off matters: no other method would help
+            if upper - lower <= max(relative, ROUNDED if method == "enumeration" else 0.0) * upper:
                 return lower, upper, winner
         return max(lower, _single_draw(atoms, self.users)), upper, winner
 

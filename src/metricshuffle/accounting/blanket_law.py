@@ -284,7 +284,8 @@ class BinnedLaw:
             share = np.where(first == second, 0.0, np.clip((mean - first) / (second - first), 0.0, 1.0))
         # neighbours share an end: one atom for both
         value, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-        mass = np.bincount(place, np.concatenate([self.mass * (1.0 - share), self.mass * share]))
+        mass = np.zeros(value.size)
+        np.add.at(mass, place, np.concatenate([self.mass * (1.0 - share), self.mass * share]))
         wide = np.zeros(value.size)
         np.maximum.at(wide, place, np.concatenate([ends, ends]) + 2.0 * np.concatenate([doubt, doubt]))
         held = mass > 0.0

@@ -98,7 +98,8 @@ def largest_rate(
         return promise.nearly_kept_by(profile_at(rate))
 
     floor = promise.slope * (1.0 - 1e-12) if start is None else start
-    failing, passing = 2.0 * LARGEST_RATE, LARGEST_RATE
+    passing = max(LARGEST_RATE, floor)
+    failing = 2.0 * passing
     while passing > floor and not steered(passing):
         failing, passing = passing, 0.5 * passing
     found = last_certified(steered, failing, max(passing, floor), relative=relative)

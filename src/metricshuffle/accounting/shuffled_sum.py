@@ -15,7 +15,7 @@ from typing import Protocol
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw
-from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 # The tail that is cut off (and added to delta) lies this far, in log, below the delta that is asked for.
 TAIL_MARGIN = 40.0
@@ -114,6 +114,11 @@ class Clamped(PrivacyProfile):
         if checked_distance(distance) == 0.0:
             return 0.0
         return min(1.0, (self.clamp_probability + self.truncated.delta(epsilon, distance)) * (1.0 + 1e-15))
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        # The truncated profile knows which distances there are (whole steps, or lattice points of a plane).
+        rest = math.nextafter(delta - self.clamp_probability, 0.0)
+        return rest > 0.0 and self.truncated.covers(epsilon, rest, distance, shape)
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         rest = math.nextafter(delta - self.clamp_probability, 0.0)

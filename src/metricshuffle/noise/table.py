@@ -5,6 +5,7 @@ One 64-bit word makes one draw, exactly: nothing is approximated between the gua
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +100,11 @@ class Table:
     def probability(self, z: int) -> float:
         """P(Z = z), to the nearest float; the exact value is weights[|z|] / 2^64."""
         return self.weights[abs(z)] / TOTAL if abs(z) <= self.radius else 0.0
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the weights: two machines that agree on it draw from the same law."""
+        return hashlib.sha256(",".join(map(str, self.weights)).encode()).hexdigest()
 
     @cached_property
     def variance(self) -> float:

@@ -112,8 +112,11 @@ def shuffled_unary(setting: Setting, total_shape: int) -> Candidate:
             radius, profile = tight, exactly(tight)
         elif bounded:
             raise NotCertified("no bounded noise up to twice the tail of one share could be verified; use padding='clamp'.")
+    if isinstance(profile, RarelyClamped) and clamping_penalty(promise.epsilon, profile.clamp_probability) > room:
+        raise NotCertified(f"clamping is not rare enough to be certified at epsilon {promise.epsilon:g}; use the modular encoding.")
     _verified(setting, profile)
-    protocol = SumProtocol(name=name, transport="shuffler", randomizers=setting.randomizers(share, rate, setting.padding, radius))
+    randomizers = tuple(one.pinned() for one in setting.randomizers(share, rate, setting.padding, radius))
+    protocol = SumProtocol(name=name, transport="shuffler", randomizers=randomizers)
     return candidate(setting, protocol, profile, rate=rate, shape=total_shape, padding=setting.padding, radius=radius)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 ONE = np.uint64(1)
-LOW_BITS, LOW_RANGE, LOW_SHIFT = 31, 2**31, np.uint64(33)
+LOW_BITS, LOW_SHIFT = 31, np.uint64(33)
 JUST_ABOVE_ONE = 1.0 + 2.0**-52
 
 
@@ -31,30 +31,37 @@ def draw_rows(words, values, thresholds, guide, shift, out):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def draw_kary(halves, start, values, keep, other, inverse, spare, out):  # type: ignore[no-untyped-def]
+def draw_kary(halves, values, first, inverse, doubt, out):  # type: ignore[no-untyped-def]
     """The first `keep` numbers below 2^63 keep the value, then `other` numbers stand for each other option, in order.
 
-    Half a word gives the upper 32 of 63 bits. The other 31 are drawn (from `spare`) only where they could matter: the law is
-    that of the whole number. Returns where the spare words ran out, or the end. The quotient (number - keep) // other
-    is guessed with a float and corrected with integers: the guess is off by one at most.
+    Half a word gives the upper 32 of 63 bits; the number lies in [half, half + 1) 2^31. With first = keep/2^31 and
+    inverse = 2^31/other its option lies between the floors of (half - first) inverse and of one `inverse` more; a float tells them
+    apart up to `doubt`. Returns how many are undecided: `finish_kary` draws the other 31 bits for those. No branch, so that
+    the compiler does four at a time.
     """
+    undecided = 0
+    width = inverse + 2.0 * doubt
+    for index in range(values.size):
+        low = (np.float64(halves[index]) - first) * inverse - doubt
+        start = np.floor(low)
+        option, value = np.int32(start), values[index]
+        undecided += int(low + width >= start + 1.0)
+        out[index] = value if low < 0.0 else option + np.int32(option >= value)
+    return undecided
+
+
+@njit(cache=True, nogil=True)
+def finish_kary(halves, values, first, inverse, doubt, keep, other, spare, out):  # type: ignore[no-untyped-def]
+    """Draw the lower 31 bits (from `spare`, one word each) of the numbers that draw_kary left undecided; all in integers."""
     used = 0
-    for index in range(start, values.size):
-        rest = (np.int64(halves[index]) << LOW_BITS) - keep
-        quotient = np.int64(np.float64(rest) * inverse)
-        remainder = rest - quotient * other
-        step = np.int64(remainder >= other) - np.int64(remainder < 0)
-        quotient += step
-        room = -rest if rest < 0 else other - remainder + step * other  # what may be added before the next boundary
-        if room < LOW_RANGE:
-            if used == spare.size:
-                return index
-            rest += np.int64(spare[used] >> LOW_SHIFT)
+    width = inverse + 2.0 * doubt
+    for index in range(values.size):
+        low = (np.float64(halves[index]) - first) * inverse - doubt
+        if low + width >= np.floor(low) + 1.0:
+            rest = (np.int64(halves[index]) << LOW_BITS) + np.int64(spare[used] >> LOW_SHIFT) - keep
             used += 1
-            quotient = rest // other
-        value = values[index]
-        out[index] = value if rest < 0 else quotient + np.int64(quotient >= value)
-    return values.size
+            option, value = rest // other, np.int64(values[index])
+            out[index] = value if rest < 0 else option + np.int64(option >= value)
 
 
 @njit(cache=True, nogil=True)

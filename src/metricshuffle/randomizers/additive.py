@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
 from metricshuffle.declared import Declared
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
 from metricshuffle.noise.law import Floats, SymmetricLaw
 from metricshuffle.noise.polya import Polya
@@ -47,6 +47,8 @@ class AdditiveRandomizer(Declared):
     padding: Padding = "none"
     radius: int = 0
     granularity: int = 1
+    table_digest: str | None = None
+    """Of the bounded form's table, once it has been accounted for."""
 
     def model_post_init(self, context: Any) -> None:
         if self.span < 1 or self.granularity < 1 or self.radius < 0:
@@ -74,16 +76,24 @@ class AdditiveRandomizer(Declared):
         return self.top + 2 * self.radius
 
     @property
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """The table of the bounded form; refused if it is not the one that was accounted for (another machine's arithmetic)."""
         # Cached by its parameters and not on the object: copies with another rate must not keep the old table.
-        return shared_table(self.noise, self.radius)
+        table = shared_table(self.noise, self.radius)
+        if self.table_digest is not None and table.digest != self.table_digest:
+            raise PlanError("this machine computes another noise table than the plan was accounted for; make the plan again here.")
+        return table
+
+    def pinned(self) -> AdditiveRandomizer:
+        """The same randomizer, tied to the very table it has here (if it has one)."""
+        return self.model_copy(update={"table_digest": self.table.digest}) if self.padding == "bounded" else self
 
     def reports(self, values: Integers64, randomness: Randomness) -> Integers64:
         """One report per value (already validated, 0..span); padded reports are shifted to start at 0."""
         cells = rounded(values, self.granularity, randomness)
         if self.padding == "bounded":
             noisy = cells + self.radius
-            self._table.add_noise_to(noisy, randomness)
+            self.table.add_noise_to(noisy, randomness)
             return noisy
         noisy = cells + sample_polya(self.shape, self.exact_rate, len(cells), randomness)
         if self.padding == "clamp":

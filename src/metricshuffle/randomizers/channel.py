@@ -49,7 +49,8 @@ def _square(values: Any) -> Floats | None:
         return None
     from metricshuffle.spaces.matrix import Matrix
 
-    return Matrix(values).distances
+    table: Floats = values.distances if isinstance(values, Matrix) else Matrix(values).distances
+    return table
 
 
 def _listed(matrix: Floats | None) -> list[list[float]] | None:
@@ -144,6 +145,16 @@ class Channel(Randomizer):
             return self.worst_pair[0]
         self._checked_pair(a, b)
         return rounded_log(float(kernels.largest_ratio(self.weights[a], self.weights[b])))
+
+    def local_delta(self, a: int, b: int, epsilon: float) -> float:
+        if epsilon >= self.local_epsilon(a, b):
+            return 0.0
+        first, second, factor = self._rows[a], self._rows[b], math.exp(min(epsilon, 700.0)) * (1.0 - 4e-16)
+        leaks = (
+            np.maximum(0.0, one * (1.0 + 4e-16) - factor * (other * (1.0 - 4e-16))).sum()
+            for one, other in ((first, second), (second, first))
+        )
+        return float(max(leaks)) * (1.0 + 1e-13)
 
     def pairwise_epsilon(self) -> Floats:
         """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""

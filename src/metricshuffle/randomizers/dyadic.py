@@ -15,10 +15,10 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import AfterValidator
 
 from metricshuffle.accounting.blanket_law import BlanketLaw
-from metricshuffle.declared import _positive, shown
+from metricshuffle.declared import Positive
 from metricshuffle.errors import InputError
 from metricshuffle.randomness import Randomness
 
@@ -29,14 +29,13 @@ LARGEST_EPSILON = 700.0
 Weights = NDArray[np.uint64]
 
 
-def _epsilon(value: object) -> float:
-    number = _positive(value)
-    if number > LARGEST_EPSILON:
-        raise ValueError(f"must be at most 700, got {shown(value)}")
-    return number
+def _at_most(epsilon: float) -> float:
+    if epsilon > LARGEST_EPSILON:
+        raise ValueError(f"must be at most 700, got {epsilon!r}")
+    return epsilon
 
 
-Epsilon = Annotated[float, BeforeValidator(_epsilon)]
+Epsilon = Annotated[Positive, AfterValidator(_at_most)]
 """A model field: the total epsilon of one report."""
 
 
@@ -46,6 +45,11 @@ def exp_below(exponent: float | Fraction) -> Fraction:
         exact = Fraction(exponent)
         power = (Decimal(exact.numerator) / Decimal(exact.denominator)).exp()
         return Fraction(power) * (1 - Fraction(1, 10**40))
+
+
+def growth(epsilon: object) -> float:
+    """About e^epsilon, for choosing defaults; 1 for what is no number, which validation then refuses."""
+    return math.exp(min(float(epsilon), 60.0)) if isinstance(epsilon, int | float) and epsilon > 0 else 1.0
 
 
 def dyadic(matrix: NDArray[np.float64]) -> Weights:

@@ -13,7 +13,7 @@ from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
-from metricshuffle.randomizers.dyadic import Epsilon, Levels, happens
+from metricshuffle.randomizers.dyadic import Epsilon, Levels, growth, happens
 from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
 
@@ -33,7 +33,8 @@ class HadamardResponse(Randomizer):
 
     def __init__(self, options: int, epsilon: float, blocks: int | None = None, **rest: Any) -> None:
         if blocks is None:
-            blocks = 2 ** max(0, math.ceil(math.log2(min(math.exp(min(float(epsilon), 60.0)), max(2.0, 2.0 * options)))) - 1)
+            options = options if isinstance(options, int) else 2
+            blocks = 2 ** max(0, math.ceil(math.log2(min(growth(epsilon), max(2.0, 2.0 * options)))) - 1)
             while blocks > 1 and (blocks - 1) * (_order(options, blocks) - 1) >= options:  # a block would be empty
                 blocks //= 2
         Declared.__init__(self, options=options, epsilon=epsilon, blocks=blocks, **rest)

@@ -13,7 +13,7 @@ from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket
+from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, growth
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
@@ -37,8 +37,7 @@ class LocalHash(Randomizer):
 
     def __init__(self, options: int, epsilon: float, buckets: int | None = None, **rest: Any) -> None:
         if buckets is None:
-            wanted = round(float(np.exp(min(epsilon, 20.0)))) + 1 if isinstance(epsilon, int | float) and epsilon > 0 else 2
-            buckets = _prime_from(min(wanted, max(2, options if isinstance(options, int) else 2)))
+            buckets = _prime_from(min(round(growth(epsilon)) + 1, options if isinstance(options, int) else 2, 2**23))
         Declared.__init__(self, options=options, epsilon=epsilon, buckets=buckets, **rest)
 
     def model_post_init(self, context: Any) -> None:

@@ -19,7 +19,6 @@ from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
 MOST_OPTIONS = 2**24
-SPARE_WORDS = 128
 
 
 class KaryRandomizedResponse(Randomizer):
@@ -97,15 +96,17 @@ class KaryRandomizedResponse(Randomizer):
 
         codes = coded_values(values, self.options)
         out = np.empty(len(codes), dtype=smallest_type(self.options))
-        words, spare = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(SPARE_WORDS, dtype=np.uint64)
-        drawn = np.empty(2 * BUFFER_WORDS, dtype=np.int64)
+        words, drawn = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(2 * BUFFER_WORDS, dtype=np.int32)
+        first, inverse = self.keep / 2**31, 2**31 / self.other
+        doubt = 2e-6 * inverse + 1e-15 * self.options  # first is off by 2^32 2^-53 at most, products up to `options` by 4 units
         for start in range(0, len(codes), drawn.size):
-            part = codes[start : start + drawn.size].astype(np.int64, copy=False)
+            part = codes[start : start + drawn.size].astype(np.int32)
             randomness.fill(words[: (len(part) + 1) // 2])
-            done = 0
-            while done < len(part):
-                randomness.fill(spare)
-                done = kernels.draw_kary(words.view(np.uint32), done, part, self.keep, self.other, 1.0 / self.other, spare, drawn)
+            halves = words.view(np.uint32)
+            undecided = kernels.draw_kary(halves, part, first, inverse, doubt, drawn)
+            if undecided:
+                spare = randomness.words(undecided)
+                kernels.finish_kary(halves, part, first, inverse, doubt, self.keep, self.other, spare, drawn)
             out[start : start + len(part)] = drawn[: len(part)]
         return out
 

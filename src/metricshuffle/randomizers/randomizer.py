@@ -110,7 +110,12 @@ class Randomizer(Kinded, ABC):
         if a is not None and b is not None:
             law = self.blanket(a, b)
             return max(law.pure, law.reversed.pure)
-        return max((self.local_epsilon(*pair) for pair in self.pairs() if pair[0] < pair[1]), default=0.0)
+        return max((self.local_epsilon(*pair) for pair in self.pairs()), default=0.0)
+
+    def local_delta(self, a: int, b: int, epsilon: float) -> float:
+        """sum (K_a - e^epsilon K_b)_+ or the same with a and b exchanged, whichever is larger, rounded up."""
+        law = self.blanket(a, b)
+        return max((one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), default=0.0)
 
     def total_variation(self, a: int, b: int) -> float:
         """sum (K_a - K_b)_+, the advantage of guessing between a and b from one report."""
@@ -171,7 +176,8 @@ def coded_values(values: Any, size: int) -> NDArray[Any]:
     codes = np.asarray(values)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise DomainError(f"values must be a one-dimensional array of whole numbers, got {codes.dtype} of shape {codes.shape}.")
-    if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < size):
+    # One pass: a negative number is a large unsigned one.
+    if codes.size and not int(codes.view(f"u{codes.dtype.itemsize}").max()) < size:
         row = int(np.argmax((codes < 0) | (codes >= size)))
         raise DomainError(
             f"row {row} (counting from 0) holds {codes[row]}, but values are whole numbers from 0 to {size - 1:,}; correct it."
@@ -199,9 +205,5 @@ class LocalProfile(PrivacyProfile):
         return max((self.randomizer.local_epsilon(*pair) for pair in self.randomizer.pairs_within(distance)), default=0.0)
 
     def delta(self, epsilon: float, distance: float) -> float:
-        epsilon, worst = checked_epsilon(epsilon), 0.0
-        for a, b in self.randomizer.pairs_within(distance):
-            if epsilon < self.randomizer.local_epsilon(a, b):
-                law = self.randomizer.blanket(a, b)
-                worst = max(worst, *(one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), 0.0)
-        return min(1.0, worst)
+        epsilon, pairs = checked_epsilon(epsilon), self.randomizer.pairs_within(distance)
+        return min(1.0, max((self.randomizer.local_delta(a, b, epsilon) for a, b in pairs), default=0.0))

@@ -14,7 +14,7 @@ from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.randomizers.dyadic import Epsilon, Levels, happens
+from metricshuffle.randomizers.dyadic import Epsilon, Levels, growth, happens
 from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
 from metricshuffle.randomness import Randomness
 
@@ -63,13 +63,14 @@ class SubsetExponential(Randomizer):
 
     def __init__(self, options: int, held: int, epsilon: float, size: int | None = None, **rest: Any) -> None:
         if size is None:  # near the optimum of subset selection, d / (e^epsilon + 1), shared by the members
-            size = max(1, round(options / (max(1, held) * (math.exp(min(float(epsilon), 30.0)) + 1.0))))
+            known = isinstance(options, int) and isinstance(held, int)
+            size = max(1, round(options / (max(1, held) * (growth(epsilon) + 1.0)))) if known else 1
         Declared.__init__(self, options=options, held=held, size=size, epsilon=epsilon, **rest)
 
     def model_post_init(self, context: Any) -> None:
-        if not (self.held >= 1 and self.size >= 1 and self.held + self.size <= self.options <= 2**20):
+        if not (self.held >= 1 and self.size >= 1 and self.held + self.size <= self.options <= 2**12):
             raise InputError(
-                f"{type(self).__name__}: held and size must be at least 1 and together at most options, which is at most 2^20; "
+                f"{type(self).__name__}: held and size must be at least 1 and together at most options, which is at most 2^12; "
                 f"got options {self.options}, held {self.held}, size {self.size}."
             )
         _ = self.levels

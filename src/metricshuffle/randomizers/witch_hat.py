@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError, NotCertified
@@ -121,6 +122,20 @@ class WitchHat(Randomizer):
         """Grid points up to the distance rounded up to whole steps (see LaplaceOnInterval)."""
         steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
         return [(a, b) for a, b in self.pairs() if abs(a - b) <= steps]
+
+    @theorem("metricshuffle", "blanket of WitchHat")
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        """Statement: w(y) is the weight at the distance from y to the farther end, because weights never grow with the distance.
+
+        Numerics: reports with equal weights are one atom; differences are taken in integers.
+        """
+        self._checked_pair(a, b)
+        weights, places = np.array(self.weights, dtype=np.int64), np.arange(self.outputs) - self.reach
+        first, second = (weights[np.minimum(np.abs(places - value), self.reach)] for value in (a, b))
+        common = weights[np.minimum(np.maximum(np.abs(places), np.abs(places - 2 * self.steps)), self.reach)]
+        triples, copies = np.unique(np.stack([common, first, second], axis=1), axis=0, return_counts=True)
+        columns = (triples[:, 0], triples[:, 1], triples[:, 2], triples[:, 1] - triples[:, 2])
+        return BlanketLaw(*(column.astype(np.float64) / TOTAL * copies for column in columns))
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """Of two grid points: the largest log ratio of weights |a - b| steps apart, rounded up."""

@@ -1,0 +1,207 @@
+"""What the shuffled reports of a randomizer promise: the best of the blanket of its own laws, the clones, and one report alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket import checked_users, delta_bracket, epsilon_upper
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.clones import ClonePair
+from metricshuffle.accounting.clones import delta_upper as clones_delta
+from metricshuffle.accounting.clones import epsilon_upper as clones_epsilon
+from metricshuffle.accounting.lower_bounds import relative_for
+from metricshuffle.planning.worst_pair import Pair, PairScan
+from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
+
+Floats = NDArray[np.float64]
+
+FEW_PAIRS = 40
+MOST_LAWS = 4096
+MOST_WORK = 2**24  # pairs times reports of one look at all pairs
+CHAMPIONS = 6
+
+
+class Laws(Protocol):
+    """Whatever has a local profile and laws that bound every pair up to a distance."""
+
+    def blankets(self, distance: float = ...) -> list[BlanketLaw]: ...
+    def local_profile(self) -> PrivacyProfile: ...
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A number, the bound behind it, and the evaluator that gave it."""
+
+    value: float
+    bound: str
+    evaluator: str
+
+
+@dataclass(frozen=True)
+class ShuffledProfile(PrivacyProfile):
+    """One report each of `users` people, shuffled: the smallest of three upper bounds.
+
+    "blanket": the randomizer's own laws, every pair up to the distance; where there are many pairs, those that are dominated
+    (`worst_pair.PairScan.dominated`) are not evaluated. "clones": from the local epsilons alone, if the pairs are too many to look at.
+    "local": one report alone, where shuffling buys nothing.
+    """
+
+    randomizer: Laws
+    users: int
+    widest: float
+    """The largest distance."""
+    bound: str = "blanket"
+    _laws: dict[float, list[BlanketLaw] | PairScan | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _pures: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_users(self.users)
+        if self._pairs_at(self.widest) is None:
+            object.__setattr__(self, "bound", "clones")
+
+    @cached_property
+    def _local(self) -> PrivacyProfile:
+        return self.randomizer.local_profile()
+
+    def pure(self, distance: float) -> float:
+        """That of one report: shuffling never adds to it."""
+        if distance not in self._pures:
+            self._pures[distance] = self._local.pure(distance)
+        return self._pures[distance]
+
+    def _pairs_at(self, distance: float) -> list[BlanketLaw] | PairScan | None:
+        if distance not in self._laws:
+            self._laws[distance] = self._found(distance)
+        return self._laws[distance]
+
+    def _found(self, distance: float) -> list[BlanketLaw] | PairScan | None:
+        source = self.randomizer
+        if not isinstance(source, Randomizer):
+            return source.blankets(distance)
+        if type(source).pairs is Randomizer.pairs and source.inputs * (source.inputs - 1) > FEW_PAIRS:
+            if source.inputs * source.outputs > LARGEST_MATRIX or source.inputs**2 * source.outputs > 2 * MOST_WORK:
+                return None
+            scan = PairScan(source.rows(), source.pairs_within(distance))
+            if scan.covered and len(scan.pairs) > FEW_PAIRS:
+                return scan
+        pairs = source.pairs_within(distance)
+        if len(pairs) > MOST_LAWS:
+            return None
+        known = set(pairs)
+        return [source.blanket(a, b) for a, b in pairs if a < b or (b, a) not in known]
+
+    def _clones(self, distance: float) -> ClonePair | None:
+        local, most = self.pure(distance), self.pure(self.widest)
+        return ClonePair(local, most, most) if most < math.inf else None
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return self.delta_winner(epsilon, distance).value
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        return self.epsilon_winner(delta, distance).value
+
+    def delta_winner(self, epsilon: float, distance: float) -> Winner:
+        """delta, and which bound and evaluator gave it."""
+        epsilon, distance = checked_epsilon(epsilon), min(checked_distance(distance), self.widest)
+        if distance == 0.0 or epsilon >= self.pure(distance):
+            return Winner(0.0, "local", "local")
+        found = [Winner(min(1.0, max(0.0, self._local.delta(epsilon, distance))), "local", "local")]
+        laws = self._pairs_at(distance)
+        if laws is not None:
+            found.append(self._blanket_delta(laws, epsilon))
+        if laws is None or not found[-1].value < found[0].value:
+            pair = self._clones(distance)
+            found += [Winner(clones_delta(pair, self.users, epsilon), "clones", "counts")] if pair else []
+        return min((one for one in found if one.value >= 0.0), key=lambda one: one.value, default=Winner(1.0, "local", "local"))
+
+    def _blanket_delta(self, laws: list[BlanketLaw] | PairScan, epsilon: float) -> Winner:
+        growth = math.exp(min(epsilon, 700.0))
+        worst, evaluator = 0.0, "local"
+        if isinstance(laws, PairScan):
+            left, champions = laws.ranked(growth), list[Pair]()
+            while left:
+                champions.append(left[0])
+                bracket = delta_bracket(self._law(left[0]), self.users, epsilon, directions="forward")
+                if not bracket.upper <= worst:
+                    worst, evaluator = bracket.upper, bracket.evaluator
+                left = laws.survivors(left[1:], champions[-1:], growth) if len(champions) <= CHAMPIONS else left[1:]
+            return Winner(worst, "blanket", evaluator)
+        for law in laws:
+            bracket = delta_bracket(law, self.users, epsilon, relative=relative_for(self.users))
+            if not bracket.upper <= worst:
+                worst, evaluator = bracket.upper, bracket.evaluator
+        return Winner(worst if worst == worst else 1.0, "blanket", evaluator)
+
+    def _law(self, pair: Pair) -> BlanketLaw:
+        assert isinstance(self.randomizer, Randomizer)  # noqa: S101 - only a randomizer has a scan
+        return self.randomizer.blanket(*pair)
+
+    def epsilon_winner(self, delta: float, distance: float) -> Winner:
+        """The smallest certified epsilon, and which bound and evaluator gave it."""
+        delta, distance = checked_delta(delta), min(checked_distance(distance), self.widest)
+        ceiling = self.pure(distance)
+        found = [Winner(ceiling, "local", "local")]
+        if delta == 0.0 or ceiling == 0.0:
+            return found[0]
+        laws = self._pairs_at(distance)
+        if laws is not None:
+            found.append(self._blanket_epsilon(laws, delta))
+        if laws is None or not found[-1].value < ceiling * (1.0 - 1e-9):
+            pair = self._clones(distance)
+            found += [Winner(clones_epsilon(pair, self.users, delta), "clones", "counts")] if pair else []
+        return min((one for one in found if one.value >= 0.0), key=lambda one: one.value, default=found[0])
+
+    def _blanket_epsilon(self, laws: list[BlanketLaw] | PairScan, delta: float) -> Winner:
+        relative = relative_for(self.users)
+        if isinstance(laws, PairScan):
+            return self._scanned_epsilon(laws, delta, relative)
+        worst, slowest = 0.0, laws[0] if laws else None
+        for law in laws:
+            value = epsilon_upper(law, self.users, delta, relative=relative)
+            if not value <= worst:
+                worst, slowest = value, law
+        if slowest is None:
+            return Winner(0.0, "blanket", "local")
+        return Winner(worst, "blanket", delta_bracket(slowest, self.users, worst * (1.0 - 1e-12), relative=0.5).evaluator)
+
+    def _scanned_epsilon(self, scan: PairScan, delta: float, relative: float) -> Winner:
+        """epsilon of the pair that looks worst; then every pair is dominated by one that passes there, passes, or takes over.
+
+        delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
+        """
+        left = scan.ranked(1.0)
+        worst, slowest = epsilon_upper(self._law(left[0]), self.users, delta, directions="forward", relative=relative), left[0]
+        growth, champions = math.exp(min(worst, 700.0)), list[Pair]()
+        left = [slowest, *(pair for pair in scan.ranked(growth) if pair != slowest)]
+        while left:
+            pair = left.pop(0)
+            law = self._law(pair)
+            if not delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
+                value = epsilon_upper(law, self.users, delta, directions="forward", relative=relative)
+                if not value <= worst:
+                    worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
+            champions.append(pair)
+            if len(champions) <= CHAMPIONS:
+                left = scan.survivors(left, [pair], growth)
+        law = self._law(slowest)
+        shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
+        return Winner(worst, "blanket", shown)
+
+
+def largest_distance(randomizer: Randomizer) -> float:
+    """How far apart two inputs of it can be."""
+    line = getattr(randomizer, "step", None) is not None or type(randomizer).__name__ in ("BoundedGeometric", "PlanarGeometric")
+    if line:  # places on a line or a grid: the first and the last code are the farthest
+        return randomizer.distance(0, randomizer.inputs - 1)
+    pairs: Sequence[Pair] | None = list(randomizer.pairs()) if type(randomizer).pairs is not Randomizer.pairs else None
+    if pairs is None and type(randomizer).distance is Randomizer.distance:
+        return 1.0
+    return max((randomizer.distance(*pair) for pair in (randomizer.pairs() if pairs is None else pairs)), default=0.0)
