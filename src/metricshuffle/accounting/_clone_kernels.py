@@ -150,13 +150,14 @@ def wide_blocks(count: float, high: float, low: float, first: float, last: float
     width = min(spread, max(0.25 * spread, 0.5 * share * mean))
     left, right = int((mean - first) / width + 0.5), int((last - mean) / width + 0.5)
     ends = np.empty(left + right + 2)
-    ends[0], ends[left + right + 1] = first, last + 1.0
-    for i in range(left):
-        ends[1 + i] = math.floor(mean - (left - i - 0.5) * width)
-    for i in range(right):
-        ends[1 + left + i] = math.ceil(mean + (i + 0.5) * width)
-    ends = np.unique(ends)
-    blocks = len(ends) - 1
+    ends[0], blocks = first, 0
+    for i in range(left + right + 1):
+        offset = (i - left + 0.5) * width  # the mean lies in the middle of a block
+        end = last + 1.0 if i == left + right else math.floor(mean + offset)
+        if end > ends[blocks]:
+            blocks += 1
+            ends[blocks] = end
+    ends = ends[: blocks + 1]
     least, most = np.zeros(blocks), np.zeros(blocks)
     below, below_most = upper_tail(count - ends[0] + 1.0, count, low, high)
     for j in range(blocks):

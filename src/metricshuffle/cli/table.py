@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from metricshuffle.planning.explain import name_of
@@ -34,7 +33,7 @@ def candidates_table(plan: Plan) -> Table:
         chosen = index == plan.chosen
         cells = (
             "->" if chosen else "", f"({name_of(one)})" if one.baseline else name_of(one), one.encoding, one.trusted,
-            plain(one.expected_error), "raw" if math.isinf(one.local_epsilon) else promised(one.local_epsilon), f"{one.bits_per_user:,}",
+            plain(one.expected_error), "raw" if one.trusted == "curator" else promised(one.local_epsilon), f"{one.bits_per_user:,}",
         )  # fmt: skip
         table.add_row(*map(Text, cells), style="bold" if chosen else ("dim" if one.baseline else None))
     return table

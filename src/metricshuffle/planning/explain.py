@@ -22,7 +22,7 @@ def rows(plan: Plan) -> list[tuple[str, ...]]:
         mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
         table.append((
             mark, name_of(one), one.encoding, one.trusted, f"{plain(one.expected_error)}{unit}",
-            "raw values" if math.isinf(one.local_epsilon) else promised(one.local_epsilon), f"{one.bits_per_user:,}",
+            "raw values" if one.trusted == "curator" else promised(one.local_epsilon), f"{one.bits_per_user:,}",
         ))  # fmt: skip
     return table
 
@@ -63,13 +63,11 @@ def explanation(plan: Plan) -> list[str]:
     if diameter > target.distance * 1.001:
         lines.append(f"A change of {plain(diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden.")
     if one.trusted != "nobody":
-        if math.isinf(one.local_epsilon):
+        if one.trusted == "curator":
             lines.append("The curator sees every raw value; if the curator is dishonest nothing is hidden.")
         else:
-            lines.append(
-                f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report "
-                f"is hidden at epsilon {promised(one.local_epsilon)} only."
-            )
+            left = f"hidden at epsilon {promised(one.local_epsilon)} only" if math.isfinite(one.local_epsilon) else "NOT hidden at this delta"
+            lines.append(f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report is {left}.")
     if one.trusted in ("shuffler", "aggregator"):
         lines.append(
             f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "
