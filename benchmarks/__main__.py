@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table: `python -m benchmarks [sampling accounting release] [--output results.json]`."""
+"""Run the benchmarks and print one table: `python -m benchmarks [sampling accounting amplification release] [--output results.json]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 from importlib import import_module
 from pathlib import Path
 
-SUBJECTS = ("sampling", "accounting", "release")
+SUBJECTS = ("sampling", "accounting", "amplification", "release")
 
 
 def main() -> None:

@@ -27,7 +27,9 @@ def check(found: AmplifiedMetric, distances: Floats, reaches: Floats, *, loss: f
     assert not matrix.diagonal().any()
     rng = np.random.default_rng(4)
     for i, j in rng.integers(0, len(matrix), (25, 2)):
-        exact = epsilon_upper(ClonePair(*(found.rate * float(v) for v in (distances[i, j], reaches[i], reaches[j]))), found.users, found.delta)
+        exact = epsilon_upper(
+            ClonePair(*(found.rate * float(v) for v in (distances[i, j], reaches[i], reaches[j]))), found.users, found.delta
+        )
         assert exact * (1 - 1e-9) <= matrix[i, j] <= exact * (1 + loss)
         assert matrix[i, j] <= found.by_distance(float(distances[i, j])) * (1 + 1e-3)
 
@@ -81,7 +83,7 @@ class Clock(Metric):
 
     def pairwise(self, points_a: object, points_b: object) -> Floats:
         apart = np.abs(np.subtract.outer(np.asarray(points_a, dtype=float), np.asarray(points_b, dtype=float))) % self.hours
-        return np.minimum(apart, self.hours - apart)
+        return np.asarray(np.minimum(apart, self.hours - apart))
 
 
 def test_where_all_points_are_alike_only_the_distance_matters() -> None:
@@ -140,7 +142,7 @@ def test_semi_metrics_are_refused_with_the_triple_or_closed() -> None:
         kind: Literal["crooked-of-the-tests"] = "crooked-of-the-tests"
 
         def pairwise(self, points_a: object, points_b: object) -> Floats:
-            return np.abs(np.subtract.outer(np.asarray(points_a, dtype=float), np.asarray(points_b, dtype=float))) ** 2
+            return np.asarray(np.subtract.outer(np.asarray(points_a, dtype=float), np.asarray(points_b, dtype=float)) ** 2)
 
     with pytest.raises(ConditionError, match=r"open triangle: d\(0, 2\) = 4 > 1 \+ 1 by way of 1"):
         amplified_metric(Space(Integers(0, 9), Crooked()), 0.1, 100, 1e-6)

@@ -141,7 +141,7 @@ def test_version_and_bare_call(terminal: Any) -> None:
 
 def test_every_command_and_option_is_documented() -> None:
     page = reference()
-    assert set(GROUP.commands) == {"plan", "profile", "randomize", "shuffle", "estimate", "run", "simulate", "demo"}
+    assert set(GROUP.commands) == {"plan", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "amplify", "demo"}
     for name, command in GROUP.commands.items():
         assert command.help, name
         assert "--json" in {option for parameter in command.params for option in parameter.opts}

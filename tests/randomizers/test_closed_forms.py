@@ -35,6 +35,7 @@ from metricshuffle.randomizers import (
     WitchHat,
 )
 from metricshuffle.randomizers._checks import blanket_excess
+from metricshuffle.randomizers.subsets import rank_of, ranks, subset_at
 from metricshuffle.testing import check_randomizer
 
 LINE = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
@@ -69,7 +70,10 @@ def test_blankets_and_guarantees_are_those_of_the_channel(randomizer: Randomizer
     for a, b in pairs[:: max(1, len(pairs) // 15)]:
         # Both ways: the closed form neither claims too much nor gives anything away.
         closed = randomizer.blanket(a, b)
-        assert abs(blanket_excess(closed, rows, a, b)) < 1e-12
+        assert blanket_excess(closed, rows, a, b) < 1e-12
+        for factor, share in ((0.7, 0.4), (1.0, 0.0), (1.2, 1.5), (1.4, -0.3), (2.0, -2.0)):
+            told = np.maximum(0.0, closed.a - factor * closed.b - share * closed.mass).sum()
+            assert told == pytest.approx(np.maximum(0.0, rows[a] - factor * rows[b] - share * rows.min(axis=0)).sum(), abs=1e-12)
         assert closed.mass.sum() == pytest.approx(rows.min(axis=0).sum(), rel=1e-12)
         assert channel.local_epsilon(a, b) <= randomizer.local_epsilon(a, b) * (1 + 1e-12) + 1e-12
         assert randomizer.total_variation(a, b) == pytest.approx(channel.total_variation(a, b), abs=1e-14)
@@ -116,11 +120,18 @@ def test_rounding_never_exceeds_the_claim_and_costs_nothing(make: type[BinaryRan
     # Weights are multiples of 2^-63: what is lost is the rounding of the rare reports, and 2^24 options are 2^24 roundings.
     lost = 4e-5 if isinstance(randomizer, KaryRandomizedResponse) and randomizer.options > 10**6 else 1e-9
     assert epsilon - lost - (0.2 if epsilon == 40.0 else 0.0) <= told <= epsilon
-    first, second = (0, 1) if not isinstance(randomizer, SubsetExponential) or randomizer.held == 1 else (0, 0)
-    if first != second:
-        law = randomizer.blanket(first, second)
+    for law in randomizer.blankets():
         assert law.pure <= epsilon * (1 + 1e-14)
         assert law.a.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_subsets_are_numbered_in_lexicographic_order() -> None:
+    for options, size in ((6, 3), (7, 1), (5, 4)):
+        sets = list(itertools.combinations(range(options), size))
+        assert ranks(np.array(sets), options).tolist() == list(range(len(sets)))
+        for code, members in enumerate(sets):
+            assert subset_at(code, options, size) == list(members)
+            assert rank_of(list(members), options) == code
 
 
 def test_excess_keeps_its_digits_at_a_tiny_epsilon() -> None:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 U = 2.0**-53
-EVERY_COUNT = 8192  # up to this many clone counts each is summed
+EVERY_COUNT = 4096  # up to this many clone counts each is summed
 SUMMED = 32768  # up to this many, block masses are sums
-WORTH_A_BLOCK = 32.0  # one block costs as much as this many counts in a row
-SHARE = 1e-4  # a block is this fraction of the clone count wide: half of it, at most, is lost in epsilon
+WORTH_A_BLOCK = 32.0  # one block costs as much as this many counts in a row; so up to 1e5 users every count is summed
+SHARE = 1.5e-4  # a block is this fraction of the clone count wide: half of it, at most, is lost in epsilon
 LOG_RIGHT = math.log(1e-11)  # h falls in c, so that what lies right of the window is 1e-11 of delta
 LOG_LEFT = math.log(1e-10)  # left of it, P(C < first) is this fraction of delta
 LOG_LEAST = -690.0
@@ -52,7 +52,9 @@ class CloneCounts:
         """For the delta at one epsilon, which is at least h(c)/2 for c = ceil(E C), at least the median of C."""
         count, high, _ = _clone_law(pair, users, upwards)
         middle = _given(pair, math.ceil(count * high), epsilon)
-        return cls._cut(pair, users, max(math.log(middle) + LOG_LEFT, LOG_LEAST) if middle > 0.0 else LOG_LEAST, upwards, SHARE, EVERY_COUNT)
+        return cls._cut(
+            pair, users, max(math.log(middle) + LOG_LEFT, LOG_LEAST) if middle > 0.0 else LOG_LEAST, upwards, SHARE, EVERY_COUNT
+        )
 
     @classmethod
     def _cut(cls, pair: ClonePair, users: int, log_left: float, upwards: bool, share: float, most: int) -> CloneCounts:

@@ -18,7 +18,8 @@ from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_d
 from metricshuffle.spaces.space import Space
 
 MOST_USERS = 2**52  # integers above are not all exact as floats
-RELATIVE = 1e-9  # of a search
+RELATIVE = 1e-9  # bracket of a search
+ROUGH = 1e-6  # where blocks cost more than that anyway
 U = 2.0**-53
 LARGEST_EXPONENT = 700.0  # delta falls in epsilon: beyond, the value there is used
 
@@ -90,7 +91,7 @@ def delta_upper(pair: ClonePair, users: int, epsilon: float) -> float:
     Conditions: as stated; a D-private K has p = e^D(a,b), q0 = e^reach(a), q1 = e^reach(b). 1 <= users <= 2^52.
     Numerics: delta = E h(C), h(c) = (p-e)/(p+1) P(k-1) - (e-1) S(k), P the pmf and S the upper tail of Bin(c, r0/(r0+r1)),
     k = floor(w1 (c+1)/(w0+w1)) + 1, w0 = (p-e)/r0, w1 = (pe-1)/r1. h falls in c, because one more clone is
-    post-processing. Up to 8192 counts every one is summed; beyond, blocks at their left ends. Mass left out is added,
+    post-processing. Up to a few thousand counts every one is summed; beyond, blocks at their left ends. Mass left out is added,
     everything is rounded up; the excess is below 1e-9 of delta in full sums.
     Reference: this docstring.
     """
@@ -137,7 +138,7 @@ def epsilon_upper(pair: ClonePair, users: int, delta: float) -> float:
     top = min(pair.log_p, LARGEST_EXPONENT)
     if top < pair.log_p and not 0.0 <= counts.delta(top) <= delta:
         return pair.log_p
-    return crossing(counts.delta, delta, top, counts.guess(delta))[1]
+    return crossing(counts.delta, delta, top, counts.guess(delta), RELATIVE if counts.ends is None else ROUGH)[1]
 
 
 @theorem("metricshuffle", "epsilon of the asymmetric clone pair, from below")
@@ -152,7 +153,7 @@ def epsilon_lower(pair: ClonePair, users: int, delta: float) -> float:
     if delta == 0.0 or top == 0.0:
         return top
     counts = CloneCounts.absolute(pair, users, delta, upwards=False)
-    return crossing(lambda epsilon: 0.0 if epsilon >= top else counts.delta(epsilon), delta, top, counts.guess(delta))[0]
+    return crossing(counts.delta, delta, top, counts.guess(delta), RELATIVE if counts.ends is None else ROUGH)[0]
 
 
 def crossing(delta_at: Callable[[float], float], delta: float, top: float, guess: float, relative: float = RELATIVE) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket import checked_users, delta_upper, epsilon_upper
+from metricshuffle.accounting.blanket import checked_users, delta_bracket, epsilon_upper
 from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
@@ -27,6 +27,7 @@ Steps = tuple[int, ...]
 
 MOST_LEVELS = 256
 LARGEST_SPAN = 4096
+RELATIVE = 1e-3  # how far above the blanket expression a delta may come out
 SLACK = 1e-8  # levels are rounded up except for a billionth of a level; the blanket is lowered by this much instead
 
 
@@ -87,7 +88,7 @@ def displacement_laws(spans: Steps, rate: float, low: Steps, high: Steps) -> lis
 def _axis_levels(span: int, low: int, high: int, rate: float, coarse: int) -> tuple[Floats, Floats]:
     """The shares of an axis, levels rounded up to the longer axis's."""
     places = -(-np.arange(len(_levels(span, rate, low, high)[0])) * level_steps(span) // coarse)
-    first, second = (np.bincount(places, own) for own in _levels(span, rate, low, high))
+    first, second = (np.bincount(places, own).astype(np.float64) for own in _levels(span, rate, low, high))
     return first, second
 
 
@@ -154,7 +155,8 @@ class ShuffledGeometric(PrivacyProfile):
         return max((self.rate * sum(steps) for steps in self.outermost(distance)), default=0.0) * (1.0 + 4e-16)
 
     def _delta(self, epsilon: float, low: Steps, high: Steps) -> float:
-        return max(delta_upper(law, self.users, epsilon) for law in displacement_laws(self.spans, self.rate, low, high))
+        laws = displacement_laws(self.spans, self.rate, low, high)
+        return max(delta_bracket(law, self.users, epsilon, relative=RELATIVE).upper for law in laws)
 
     def delta(self, epsilon: float, distance: float) -> float:
         """The largest over all displacements: blocks of them are looked into only where one law for the block says more."""
@@ -181,8 +183,8 @@ class ShuffledGeometric(PrivacyProfile):
         if delta == 0.0 or ceiling == 0.0:
             return ceiling
         laws = [law for steps in outer for law in displacement_laws(self.spans, self.rate, steps, steps)]
-        found, step = max(epsilon_upper(law, self.users, delta) for law in laws), 1e-9
-        while found < ceiling and not self._covered(lambda _: found, delta, distance):
+        found, step = max(epsilon_upper(law, self.users, delta) for law in laws), 1e-6
+        while found < ceiling and not self.covers(found, delta, distance, "flat"):
             found, step = found * (1.0 + step) + 1e-12, 8.0 * step
         return min(ceiling, found)
 
@@ -201,6 +203,17 @@ class ShuffledGeometric(PrivacyProfile):
             return all(self.rate * sum(steps) <= (1.0 + PURE_TOLERANCE) * epsilon * (self.length(steps) / reach) for steps in inside)
         slope = epsilon / reach * (1.0 - 1e-15)
         return self._covered((lambda _: epsilon) if shape == "flat" else (lambda length: slope * length), delta, reach)
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Necessary for `covers`, and cheap: the promise at the outermost displacements and, if it is linear, at single steps."""
+        outer = self.outermost(distance)
+        if shape == "linear":
+            single = [steps for steps in itertools.product((0, 1), repeat=len(self.spans)) if any(steps)]
+            outer = [*(steps for steps in single if self.length(steps) <= distance), *outer]
+        return all(
+            self._delta(epsilon * min(1.0, self.length(steps) / distance) if shape == "linear" else epsilon, steps, steps) <= delta
+            for steps in outer
+        )
 
     def _covered(self, allowed: Callable[[float], float], delta: float, distance: float) -> bool:
         outer = self.outermost(distance)

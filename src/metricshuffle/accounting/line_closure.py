@@ -41,7 +41,7 @@ def closed_line(semi_metric: Floats) -> Floats:
     if given.ndim != 1 or not len(given) or not np.isfinite(given).all() or not given[0] > 0.0 or (np.diff(given) < 0.0).any():
         raise InputError("semi_metric must hold finite numbers > 0, one for each number of steps 1..k, that do not fall.")
     steps = np.arange(1.0, len(given) + 1.0)
-    straight = np.minimum(steps * given[0], given[-1])
+    straight: Floats = np.minimum(steps * given[0], given[-1])
     if (given >= straight).all():
         return straight
     closed = np.concatenate(([0.0], given))

@@ -34,11 +34,11 @@ class Inversion(ABC):
     @property
     @abstractmethod
     def limit(self) -> float:
-        """The largest m for which the bound says anything; beyond, the local epsilon itself is the bound."""
+        """Beyond this m the bound says nothing, or next to nothing: the local epsilon itself is the bound."""
 
     @abstractmethod
     def diameter(self, target: float) -> float:
-        """The largest v <= limit with eps(v; v) <= target, rounded down."""
+        """The largest v with eps(v; v) <= target, rounded down; -inf if the bound never says anything."""
 
     @abstractmethod
     def solved(self, targets: Floats, diameter: float) -> Floats:
@@ -59,7 +59,7 @@ class ClosedForm(Inversion):
 
     def diameter(self, target: float) -> float:
         def certified(v: float) -> bool:
-            return self._bound(np.array([v]), self.gain(v))[0] <= target
+            return bool(self._bound(np.array([v]), self.gain(v))[0] <= target)
 
         top = self.limit
         if not top > 0.0:
@@ -130,7 +130,8 @@ class CloneInversion(Inversion):
 
     @property
     def limit(self) -> float:
-        return math.inf
+        """Two clones of a pair are to be expected."""
+        return math.log(self.users)
 
     def passes(self, local: float, diameter: float, target: float) -> bool:
         """Whether eps(v; m) <= target is certified; with a margin wider than the bracket of `epsilon_upper`."""
@@ -159,14 +160,17 @@ class CloneInversion(Inversion):
         """Beyond 512 distances the target, which `solved` has certified, stands for the epsilon itself."""
         if len(local) > ACCOUNTED:
             return np.minimum(local, targets)
-        each = [epsilon_upper(ClonePair(float(v), diameter, diameter), self.users, self.delta) for v in local]
-        return np.minimum(np.array(each), np.minimum(local, targets))
+        each = np.array([epsilon_upper(ClonePair(float(v), diameter, diameter), self.users, self.delta) for v in local], dtype=np.float64)
+        return np.asarray(np.minimum(each, np.minimum(local, targets)), dtype=np.float64)
 
     def _below(self, targets: Floats, diameter: float) -> Floats:
         """Targets that m does not meet: some by search; the others by a curve through those, and each one certified."""
         count = len(targets)
-        some = np.arange(count) if count <= EACH else np.unique(np.rint(np.geomspace(1, count, EACH)).astype(np.int64) - 1)
-        found, ratio = np.array(targets), 1.0
+        rising = np.rint(np.geomspace(1, count, EACH)).astype(np.int64)
+        # The curve is steep before m, so many of them are there.
+        some = np.arange(count) if count <= EACH else np.unique(np.concatenate((rising - 1, count - rising)))
+        found: Floats = np.array(targets)
+        ratio = 1.0
         for index in some:
             found[index] = self._searched(float(targets[index]), diameter, ratio)
             ratio = float(found[index] / targets[index])
@@ -181,8 +185,9 @@ class CloneInversion(Inversion):
                 continue
             target, aim = float(targets[index]), float(curve[index])
             guesses = (min(aim * (1.0 - lower), diameter) for lower in (1e-5, 1e-4, 1e-3, 1e-2))
+            # found[index - 1] passed for a smaller target.
             found[index] = next((v for v in guesses if self.passes(v, diameter, target)), max(target, float(found[index - 1])))
-        return np.maximum(found, targets)
+        return np.asarray(np.maximum(found, targets), dtype=np.float64)
 
     def _searched(self, target: float, diameter: float, ratio: float) -> float:
         passing, failing = target, diameter

@@ -58,7 +58,7 @@ class LineTarget:
             )
         if not (exact > 0.5 and abs(exact - round(exact)) <= 1e-9 * exact):
             raise InputError(
-                f"step must divide high - low = {self.high - self.low:g} into whole steps, but step {self.step:g} makes {exact:.6g} of them."
+                f"step must divide high - low = {self.high - self.low:g} into whole steps, but {self.step:g} makes {exact:.6g} of them."
             )
         if not float(self.totals[0]) > 0.0 or not float(self.totals[-1]) <= LARGEST_TARGET:
             raise InputError(
@@ -132,6 +132,12 @@ class LocalMetrics:
     solutions: tuple[LocalMetric, ...]
 
     @property
+    def best_closed(self) -> tuple[LocalMetric, ...]:
+        """Those that no other dominates after closing: closing shrinks some so much that nothing speaks for them any more."""
+        kept = undominated({one.diameter: one.closed for one in self.solutions})
+        return tuple(one for one in self.solutions if one.diameter in kept)
+
+    @property
     def amplifies(self) -> bool:
         """Whether any solution allows more than the target itself as the local metric, which needs no shuffler."""
         return any(bool((one.semi_metric > one.target.totals * (1.0 + 1e-9)).any()) for one in self.solutions)
@@ -176,10 +182,11 @@ def algorithm_1n(target: LineTarget, users: int, delta: float, grid: int = 16) -
 
     Statement: with p = e^v and q0 = q1 = e^m the clone pair (delta_upper) covers any two values with local epsilon v when none
     exceeds m, metric or not; eps is non-decreasing in v and m and never above v. So D^m(a, b) = min(m, Solve[eps(v; m, m) <= D#(a, b)]),
-    for m between the solutions v of eps(v; v, v) = D#_min and = D#_max: below, D^m = m everywhere; above, no D with diameter m is feasible.
+    for m between the solutions v of eps(v; v, v) = D#_min and = D#_max: below, D^m = m everywhere; above, no D with diameter m is
+    feasible by this bound.
     Conditions: delta > 0.
-    Numerics: certified bisection, relative bracket 1e-8, each result certified by itself. Beyond 64 distances, 64 are searched and the others
-    are read off a curve, lowered by 1e-5 and certified one by one.
+    Numerics: certified bisection, relative bracket 1e-8, each result certified by itself. Beyond 64 distances, up to 128 are searched
+    and the others are read off a curve, lowered by 1e-5 and certified one by one.
     Reference: delta_upper, algorithm_1.
     """
     return _found("1N", target, CloneInversion(*_setting(users, delta)), grid)
@@ -188,7 +195,7 @@ def algorithm_1n(target: LineTarget, users: int, delta: float, grid: int = 16) -
 ALGORITHMS: dict[str, Callable[[LineTarget, int, float, int], LocalMetrics]] = {"1": algorithm_1, "3": algorithm_3, "1N": algorithm_1n}
 
 
-def local_metrics(target: LineTarget, users: int, delta: float, *, algorithm: Algorithm = "1N", grid: int = 16) -> LocalMetrics:
+def local_metrics(target: LineTarget, users: int, delta: float, *, algorithm: Algorithm = "1", grid: int = 16) -> LocalMetrics:
     """The local metrics one may use so that shuffling the reports of `users` people meets the target at that delta."""
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
@@ -209,20 +216,20 @@ def _found(algorithm: Algorithm, target: LineTarget, bound: Inversion, grid: int
     least, most = float(totals[0]), float(totals[-1])
     low, high = max(least, bound.diameter(least)), max(most, bound.diameter(most))
     vectors = {m: bound.solved(totals, m) for m in _diameters(low, high, bound.limit, grid)}
-    kept = _undominated(vectors)
+    kept = undominated(vectors)
     return LocalMetrics(algorithm, low, high, tuple(_solution(target, bound, m, vectors[m]) for m in kept))
 
 
 def _diameters(low: float, high: float, limit: float, grid: int) -> list[float]:
     """`grid` values; of those beyond the limit only the last is of use, because D^m = min(m, D#) is dominated by D# there."""
     if grid == 1 or low >= high or limit <= low:
-        return [high] if grid == 1 or limit <= low else [low]
-    if high <= limit:
-        return sorted({*np.linspace(low, high, grid).tolist(), low, high})
-    return [*np.linspace(low, limit, grid - 1).tolist(), high]
+        return [high]
+    spread: list[float] = np.linspace(low, min(high, limit), grid).tolist()
+    return [*spread[:-1], high]
 
 
-def _undominated(vectors: dict[float, Floats]) -> list[float]:
+def undominated(vectors: dict[float, Floats]) -> list[float]:
+    """The keys of the vectors that lie below no other one everywhere; of equal ones the first."""
     kept: list[float] = []
     for m, vector in vectors.items():
         if any(bool((vector <= vectors[other]).all()) for other in kept):

@@ -55,8 +55,13 @@ class DataSetLower(LowerProfile):
         delta = checked_delta(delta)
         if checked_distance(distance) == 0.0:
             return 0.0
-        found = [epsilon_lower(law, self.users, delta, relative=relative_for(self.users)) for law in self.laws(distance)]
-        return max((value for value in found if 0.0 <= value < math.inf), default=0.0)
+        best = 0.0
+        for law in self.laws(distance):
+            if best > 0.0 and not delta_lower(law, self.users, best) > delta:
+                continue  # it shows no more
+            found = epsilon_lower(law, self.users, delta, relative=relative_for(self.users))
+            best = found if best < found < math.inf else best
+        return best
 
 
 def _with_mass(law: BlanketLaw, mass: Floats) -> BlanketLaw:
@@ -115,10 +120,11 @@ def krr_data_sets(options: int, keep: Fraction, other: Fraction) -> list[Blanket
         columns = zip(*((float(m * w), float(m * a), float(m * b), float(m * (a - b))) for m, w, a, b in atoms if m), strict=True)
         return BlanketLaw(*(np.array(column) for column in columns))
 
-    laws = [law((1, keep, keep, other), (1, other, other, keep), (options - 2, other, other, other))]
-    if options > 2:
-        laws.append(law((1, other, keep, other), (1, other, other, keep), (1, keep, other, other), (options - 3, other, other, other)))
-    return laws
+    own = law((1, keep, keep, other), (1, other, other, keep), (options - 2, other, other, other))
+    if options == 2:
+        return [own]
+    third = law((1, other, keep, other), (1, other, other, keep), (1, keep, other, other), (options - 3, other, other, other))
+    return [third, own]
 
 
 @theorem("metricshuffle", "variation-ratio Proposition I.1 (merged pair), a lower bound")

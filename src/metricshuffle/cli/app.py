@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from metricshuffle.cli.amplify import amplify
 from metricshuffle.cli.estimate import estimate
 from metricshuffle.cli.options import Json
 from metricshuffle.cli.plan import plan
@@ -20,6 +21,7 @@ from metricshuffle.cli.randomize import randomize
 from metricshuffle.cli.run import run
 from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
+from metricshuffle.cli.solve import solve
 from metricshuffle.errors import MetricShuffleError
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
@@ -121,7 +123,7 @@ def demo(
 
 
 for name, command in (
-    ("plan", plan), ("profile", profile), ("randomize", randomize), ("shuffle", shuffle), ("estimate", estimate),
-    ("run", run), ("simulate", simulate), ("demo", demo),
+    ("plan", plan), ("profile", profile), ("solve", solve), ("randomize", randomize), ("shuffle", shuffle), ("estimate", estimate),
+    ("run", run), ("simulate", simulate), ("amplify", amplify), ("demo", demo),
 ):  # fmt: skip
     app.command(name)(command)

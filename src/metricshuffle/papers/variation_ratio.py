@@ -24,7 +24,8 @@ Direction = Literal["P||Q", "Q||P"]
 
 _CLONES = "accounting.clones.delta_upper, or accounting.blanket with BlanketLaw.three_symbol or BlanketLaw.from_rows"
 _LOWER = "accounting.blanket.delta_lower of BlanketLaw.from_rows with one row in `others`"
-_BISECTIONS = 60
+_BISECTIONS = 48
+_NEGLIGIBLE = 1e-25  # of a probability of a number of clones: left out
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,18 @@ def _growth(epsilon: float) -> float:
     return math.exp(min(checked_epsilon(epsilon), 700.0))
 
 
-def _between(clones: Floats, rho: float, low: Floats, high: Floats) -> Floats:
-    """CDF_{c,rho}[low, high]: P(low <= Bin(c, rho) <= high)."""
-    from scipy.special import bdtr
+def _at_least(clones: Floats, rho: float, k: Floats) -> Floats:
+    """CDF_{c,rho}[k, c]: P(Bin(c, rho) >= k)."""
+    from scipy.special import betainc
 
-    def at_most(k: Floats) -> Floats:
-        capped = np.minimum(k, clones)
-        return np.asarray(np.where(capped < 0.0, 0.0, bdtr(np.maximum(capped, 0.0), clones, rho)))
+    inside = (k >= 1.0) & (k <= clones)
+    tail = betainc(np.where(inside, k, 1.0), np.where(inside, clones - k + 1.0, 1.0), rho)
+    return np.asarray(np.where(inside, tail, np.where(k < 1.0, 1.0, 0.0)))
 
-    return np.maximum(at_most(high) - at_most(low - 1.0), 0.0)
+
+def _at_most(clones: Floats, rho: float, k: Floats) -> Floats:
+    """CDF_{c,rho}[0, k]: P(Bin(c, rho) <= k)."""
+    return _at_least(clones, 1.0 - rho, clones - k)
 
 
 def _weights(clones: Floats, users: int, chance: float) -> Floats:
@@ -125,23 +129,24 @@ def _printed_cut(pair: Variation, users: int, clones: Floats, e: float) -> Float
 def _expectation(pair: Variation, users: int, e: float, direction: Direction, chance: float, printed: bool = False) -> float:
     """The sum over c of Proposition I.1, with weights of Bin(n-1, chance)."""
     clones, cut = np.arange(float(users)), _printed_cut if printed else _cut
+    weights = _weights(clones, users, chance)
+    clones, weights = clones[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
     p, alpha, s, rho = pair.p, pair.alpha, pair.s, pair.r0 / (pair.r0 + pair.r1)
     if direction == "P||Q":
         one_more, same = np.ceil(cut(pair, users, clones + 1.0, e)), np.ceil(cut(pair, users, clones, e))
-        mine, other = _between(clones, rho, one_more - 1.0, clones), _between(clones, rho, one_more, clones)
-        neither = _between(clones, rho, same, clones)
+        mine, other, neither = (_at_least(clones, rho, k) for k in (one_more - 1.0, one_more, same))
     else:
-        zero = np.zeros_like(clones)
         one_more, same = np.floor(cut(pair, users, clones + 1.0, 1.0 / e)), np.floor(cut(pair, users, clones, 1.0 / e))
-        other, mine = _between(clones, rho, zero, one_more - 1.0), _between(clones, rho, zero, one_more)
-        neither = _between(clones, rho, zero, same)
+        other, mine, neither = (_at_most(clones, rho, k) for k in (one_more - 1.0, one_more, same))
     inside = (p - e) * alpha * mine + (1.0 - p * e) * alpha * other + (1.0 - e) * s * neither
-    return float(_weights(clones, users, chance) @ inside)
+    return float(weights @ inside)
 
 
 def _worse(pair: Variation, users: int, epsilon: float, chance: float) -> float:
+    """The larger of both directions, which are equal if q0 = q1."""
     e = _growth(epsilon)
-    return max(_expectation(pair, users, e, "P||Q", chance), _expectation(pair, users, e, "Q||P", chance))
+    ways: tuple[Direction, ...] = ("P||Q",) if pair.q0 == pair.q1 else ("P||Q", "Q||P")
+    return max(_expectation(pair, users, e, way, chance) for way in ways)
 
 
 @theorem("Wang24", "Proposition I.1, as published: true")
@@ -241,7 +246,8 @@ def theorem_4_2(pair: Variation, users: int, delta: float, *, conditions: bool =
     p, beta, q, log_4 = pair.p, pair.beta, pair.q0, math.log(4.0 / delta)
     omega = 2.0 * r * (n - 1) - math.sqrt(min(6.0 * r, 0.5) * (n - 1) * log_4)
     spread = pair.s * r / (1.0 - 2.0 * r) if pair.s > 0.0 else 0.0
-    fewest = (2.0 * p * (beta + 1.0 + (beta - 1.0) * p) * (n - 1) + beta) / (q + p * (beta - 1.0 + (beta + 1.0) * p) - p * q)
+    above, under = 2.0 * p * (beta + 1.0 + (beta - 1.0) * p) * (n - 1) + beta, q + p * (beta - 1.0 + (beta + 1.0) * p) - p * q
+    fewest = above / under if under != 0.0 else math.copysign(math.inf, above)
     if conditions and pair.alpha + 0.5 * beta < spread:
         raise ConditionError("Theorem 4.2 of Wang24", "alpha + beta/2 >= s r/(1-2r)", f"{pair.alpha + 0.5 * beta:.6g} and {spread:.6g}")
     if omega <= 0.0 or (conditions and omega < fewest):

@@ -1,5 +1,6 @@
 """From a target to a plan, a release and a simulation."""
 
+from metricshuffle.planning.amplify import Amplification, amplify
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.inverse import plan_for_error
 from metricshuffle.planning.plan import Plan, plan
@@ -7,4 +8,4 @@ from metricshuffle.planning.release import Release
 from metricshuffle.planning.simulate import Simulation, simulate
 from metricshuffle.planning.target import Target
 
-__all__ = ["Candidate", "Plan", "Release", "Simulation", "Target", "plan", "plan_for_error", "simulate"]
+__all__ = ["Amplification", "Candidate", "Plan", "Release", "Simulation", "Target", "amplify", "plan", "plan_for_error", "simulate"]

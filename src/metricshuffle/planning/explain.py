@@ -66,8 +66,12 @@ def explanation(plan: Plan) -> list[str]:
         if one.trusted == "curator":
             lines.append("The curator sees every raw value; if the curator is dishonest nothing is hidden.")
         else:
-            left = f"hidden at epsilon {promised(one.local_epsilon)} only" if math.isfinite(one.local_epsilon) else "NOT hidden at this delta"
-            lines.append(f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report is {left}.")
+            left = (
+                f"hidden at epsilon {promised(one.local_epsilon)} only" if math.isfinite(one.local_epsilon) else "NOT hidden at this delta"
+            )
+            lines.append(
+                f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in one report is {left}."
+            )
     if one.trusted in ("shuffler", "aggregator"):
         lines.append(
             f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "

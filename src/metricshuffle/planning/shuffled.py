@@ -17,7 +17,7 @@ from metricshuffle.accounting.clones import ClonePair
 from metricshuffle.accounting.clones import delta_upper as clones_delta
 from metricshuffle.accounting.clones import epsilon_upper as clones_epsilon
 from metricshuffle.accounting.lower_bounds import relative_for
-from metricshuffle.planning.worst_pair import Pair, PairScan
+from metricshuffle.planning.worst_pair import Pair, Pairs, PairScan
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
 
@@ -51,7 +51,7 @@ class ShuffledProfile(PrivacyProfile):
 
     "blanket": the randomizer's own laws, every pair up to the distance; where there are many pairs, those that are dominated
     (`worst_pair.PairScan.dominated`) are not evaluated. "clones": from the local epsilons alone, if the pairs are too many to look at.
-    "local": one report alone, where shuffling buys nothing.
+    "local": one report alone, where shuffling buys nothing. Made with bound = "clones", the blanket is left out.
     """
 
     randomizer: Laws
@@ -59,6 +59,8 @@ class ShuffledProfile(PrivacyProfile):
     widest: float
     """The largest distance."""
     bound: str = "blanket"
+    relative: float | None = None
+    """How closely things are evaluated; the default depends on the number of users."""
     _laws: dict[float, list[BlanketLaw] | PairScan | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pures: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -71,11 +73,20 @@ class ShuffledProfile(PrivacyProfile):
     def _local(self) -> PrivacyProfile:
         return self.randomizer.local_profile()
 
+    @property
+    def _relative(self) -> float:
+        return relative_for(self.users) if self.relative is None else self.relative
+
     def pure(self, distance: float) -> float:
         """That of one report: shuffling never adds to it."""
         if distance not in self._pures:
             self._pures[distance] = self._local.pure(distance)
         return self._pures[distance]
+
+    @property
+    def many_pairs(self) -> bool:
+        """Whether an answer takes a look at more than a few pairs."""
+        return isinstance(self._pairs_at(self.widest), PairScan)
 
     def _pairs_at(self, distance: float) -> list[BlanketLaw] | PairScan | None:
         if distance not in self._laws:
@@ -84,6 +95,8 @@ class ShuffledProfile(PrivacyProfile):
 
     def _found(self, distance: float) -> list[BlanketLaw] | PairScan | None:
         source = self.randomizer
+        if self.bound == "clones":
+            return None
         if not isinstance(source, Randomizer):
             return source.blankets(distance)
         if type(source).pairs is Randomizer.pairs and source.inputs * (source.inputs - 1) > FEW_PAIRS:
@@ -126,16 +139,17 @@ class ShuffledProfile(PrivacyProfile):
         growth = math.exp(min(epsilon, 700.0))
         worst, evaluator = 0.0, "local"
         if isinstance(laws, PairScan):
-            left, champions = laws.ranked(growth), list[Pair]()
-            while left:
-                champions.append(left[0])
-                bracket = delta_bracket(self._law(left[0]), self.users, epsilon, directions="forward")
-                if not bracket.upper <= worst:
-                    worst, evaluator = bracket.upper, bracket.evaluator
-                left = laws.survivors(left[1:], champions[-1:], growth) if len(champions) <= CHAMPIONS else left[1:]
-            return Winner(worst, "blanket", evaluator)
+            left = laws.ranked(growth)
+            while len(left):
+                pair, left = _first(left)
+                if not self._rough(laws, pair, epsilon) <= worst:
+                    bracket = delta_bracket(self._law(pair), self.users, epsilon, directions="forward", relative=self._relative)
+                    if not bracket.upper <= worst:
+                        worst, evaluator = bracket.upper, bracket.evaluator
+                        left = laws.survivors(left, pair, growth)
+            return Winner(worst if worst == worst else 1.0, "blanket", evaluator)
         for law in laws:
-            bracket = delta_bracket(law, self.users, epsilon, relative=relative_for(self.users))
+            bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
             if not bracket.upper <= worst:
                 worst, evaluator = bracket.upper, bracket.evaluator
         return Winner(worst if worst == worst else 1.0, "blanket", evaluator)
@@ -143,6 +157,10 @@ class ShuffledProfile(PrivacyProfile):
     def _law(self, pair: Pair) -> BlanketLaw:
         assert isinstance(self.randomizer, Randomizer)  # noqa: S101 - only a randomizer has a scan
         return self.randomizer.blanket(*pair)
+
+    def _rough(self, scan: PairScan, pair: Pair, epsilon: float) -> float:
+        """An upper bound on the pair's delta, quickly."""
+        return delta_bracket(scan.law(pair), self.users, epsilon, directions="forward", relative=0.5).upper
 
     def epsilon_winner(self, delta: float, distance: float) -> Winner:
         """The smallest certified epsilon, and which bound and evaluator gave it."""
@@ -160,7 +178,7 @@ class ShuffledProfile(PrivacyProfile):
         return min((one for one in found if one.value >= 0.0), key=lambda one: one.value, default=found[0])
 
     def _blanket_epsilon(self, laws: list[BlanketLaw] | PairScan, delta: float) -> Winner:
-        relative = relative_for(self.users)
+        relative = self._relative
         if isinstance(laws, PairScan):
             return self._scanned_epsilon(laws, delta, relative)
         worst, slowest = 0.0, laws[0] if laws else None
@@ -177,23 +195,31 @@ class ShuffledProfile(PrivacyProfile):
 
         delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
         """
-        left = scan.ranked(1.0)
-        worst, slowest = epsilon_upper(self._law(left[0]), self.users, delta, directions="forward", relative=relative), left[0]
-        growth, champions = math.exp(min(worst, 700.0)), list[Pair]()
-        left = [slowest, *(pair for pair in scan.ranked(growth) if pair != slowest)]
-        while left:
-            pair = left.pop(0)
+        slowest, _ = _first(scan.ranked(1.0))
+        worst = epsilon_upper(self._law(slowest), self.users, delta, directions="forward", relative=relative)
+        growth = math.exp(min(worst, 700.0))
+        left, news = scan.survivors(scan.ranked(growth), slowest, growth), 0
+        while len(left):
+            pair, left = _first(left)
+            if self._rough(scan, pair, worst) <= delta:
+                if news < CHAMPIONS:  # it passes, and so does what it dominates
+                    left, news = scan.survivors(left, pair, growth), news + 1
+                continue
             law = self._law(pair)
-            if not delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
-                value = epsilon_upper(law, self.users, delta, directions="forward", relative=relative)
-                if not value <= worst:
-                    worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
-            champions.append(pair)
-            if len(champions) <= CHAMPIONS:
-                left = scan.survivors(left, [pair], growth)
+            if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
+                left = scan.survivors(left, pair, growth)
+                continue
+            value = epsilon_upper(law, self.users, delta, directions="forward", relative=relative)
+            if not value <= worst:
+                worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
+                left = scan.survivors(left, pair, growth)
         law = self._law(slowest)
         shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
         return Winner(worst, "blanket", shown)
+
+
+def _first(pairs: Pairs) -> tuple[Pair, Pairs]:
+    return (int(pairs[0, 0]), int(pairs[0, 1])), pairs[1:]
 
 
 def largest_distance(randomizer: Randomizer) -> float:

@@ -154,7 +154,10 @@ class BoundedGeometric(Randomizer):
 
 
 def rounded_places(values: Any, low: float, high: float, steps: int, randomness: Randomness) -> Integers:
-    """Real numbers as grid places 0..steps, rounded up with the probability of their remainder: unbiased."""
+    """Real numbers as grid places 0..steps, rounded up with the probability of their remainder: unbiased.
+
+    Positions are doubles: values at distance d are treated as at most d (1 + 1e-15) + 1e-15 (high - low) apart.
+    """
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or not np.all((numbers >= low) & (numbers <= high)):
         raise DomainError(f"values must be a one-dimensional array of numbers from {low:g} to {high:g}; correct or clamp them first.")

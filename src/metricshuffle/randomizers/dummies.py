@@ -51,6 +51,8 @@ class AmongDummies:
 
         Statement: p = infinity, w = 1/bins: the pair (a, b) has mass 1/bins on each of two messages.
         """
+        if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 4096:
+            raise InputError(f"AmongDummies: bins must be a whole number in 2..4096, got {bins!r}.")
         return cls(Channel(np.eye(bins)), Channel(np.full((1, bins), 1.0 / bins)))
 
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
-from metricshuffle.errors import DomainError, InputError
+from metricshuffle.errors import DomainError, InputError, NotCertified
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
@@ -26,6 +27,8 @@ from metricshuffle.randomness import Randomness
 
 Rows = NDArray[np.float64]
 Item = tuple[int, ...]
+
+MOST_INPUTS = 1_000
 
 
 def key_values(values: Any, keys: int, most: int) -> Rows:
@@ -74,11 +77,10 @@ class _KeyValues(Randomizer):
         """Per key whether it is held, then per key the value (0 if it is not held)."""
         return np.hstack([np.abs(self.states), self.states]).astype(np.float64)
 
-    def _laws(self, code: int) -> list[Fraction]:
-        raise NotImplementedError
-
-    def pairs(self) -> list[Pair]:
-        return list(itertools.permutations(range(self.inputs), 2))
+    def _all_pairs(self) -> Iterator[Pair]:
+        if self.inputs > MOST_INPUTS:
+            raise NotCertified(f"{type(self).__name__}: {self.inputs:,} inputs are too many to look at in pairs; hold or offer fewer keys.")
+        return itertools.permutations(range(self.inputs), 2)
 
 
 class PrivKV(_KeyValues):
@@ -137,7 +139,7 @@ class PrivKV(_KeyValues):
     def pairs(self) -> list[Pair]:
         """One pair for each way in which the states of the keys can pair up."""
         found: dict[tuple[Item, ...], Pair] = {}
-        for a, b in itertools.permutations(range(self.inputs), 2):
+        for a, b in self._all_pairs():
             found.setdefault(tuple(sorted(zip(self.states[a].tolist(), self.states[b].tolist(), strict=True))), (a, b))
         return list(found.values())
 
@@ -217,7 +219,7 @@ class PckvGrr(_KeyValues):
     def pairs(self) -> list[Pair]:
         """One pair for each number of keys held by each, shared with the same and with the other sign."""
         found: dict[Item, Pair] = {}
-        for a, b in itertools.permutations(range(self.inputs), 2):
+        for a, b in self._all_pairs():
             one, two = self.states[a], self.states[b]
             kind = (int(np.abs(one).sum()), int(np.abs(two).sum()), int((one * two > 0).sum()), int((one * two < 0).sum()))
             found.setdefault(kind, (a, b))

@@ -48,6 +48,10 @@ class LocalHash(Randomizer):
                 f"LocalHash: buckets must be a prime number up to 2^24, so that every pair of values collides equally often, "
                 f"got {self.buckets}; the next one is {_prime_from(max(2, min(self.buckets, 2**24)))}."
             )
+        if self.outputs >= 2**62:
+            raise InputError(
+                f"LocalHash: {self.options:,} options and {self.buckets:,} buckets make too many functions; take fewer buckets."
+            )
         _ = self.response  # says what is wrong with epsilon
 
     @cached_property

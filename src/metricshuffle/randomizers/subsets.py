@@ -90,20 +90,14 @@ class SubsetExponential(Randomizer):
         return math.comb(self.options, self.size)
 
     def values_of(self, codes: Codes) -> Any:
-        return _all_subsets(self.options, self.held)[codes]
+        wanted, place = np.unique(np.asarray(codes), return_inverse=True)
+        return np.array([subset_at(int(code), self.options, self.held) for code in wanted], dtype=np.int64).reshape(-1, self.held)[place]
 
     def codes_of(self, reports: Any) -> Codes:
-        """Lexicographic ranks; only for few subsets."""
-        sets = sorted_sets(reports, self.size, self.options)
+        """Lexicographic ranks."""
         if self.outputs >= 2**62:
             raise InputError(f"there are {self.outputs:,} different reports, too many to number; use totals(reports).")
-        ranks, previous = np.zeros(len(sets), dtype=np.int64), np.full(len(sets), -1)
-        for place in range(self.size):
-            skipped = [math.comb(self.options - 1 - smaller, self.size - 1 - place) for smaller in range(self.options)]
-            before = np.concatenate([[0], np.cumsum(np.array(skipped, dtype=np.int64))])
-            ranks += before[sets[:, place]] - before[previous + 1]
-            previous = sets[:, place]
-        return ranks
+        return ranks(sorted_sets(reports, self.size, self.options), self.options)
 
     def rows(self) -> Floats:
         self._listable()
@@ -112,10 +106,11 @@ class SubsetExponential(Randomizer):
 
     def pairs(self) -> list[Pair]:
         """One pair for each number of members in common: the first set, and the first that shares so many with it."""
-        if self.held == 1:
-            return [(0, 1)]
-        shared = (_members(self.options, self.held) @ _members(self.options, self.held)[0]).astype(int)
-        return [(0, int(np.argmax(shared == common))) for common in sorted(set(shared.tolist()) - {self.held})]
+        found = []
+        for common in range(max(0, 2 * self.held - self.options), self.held):
+            other = [*range(common), *range(self.held, 2 * self.held - common)]
+            found.append((0, rank_of(other, self.options)))
+        return found
 
     @theorem("Wang18", "PrivSet: exponential mechanism over k-subsets")
     def blanket(self, a: int, b: int) -> BlanketLaw:
@@ -125,10 +120,7 @@ class SubsetExponential(Randomizer):
         reports, C(d-s, k) miss a, and C(d-2s+c, k) miss both. Numerics: exact fractions, rounded once.
         """
         self._checked_pair(a, b)
-        common = 0
-        if self.held > 1:
-            sets = _all_subsets(self.options, self.held)
-            common = len(set(sets[a].tolist()) & set(sets[b].tolist()))
+        common = len({*subset_at(a, self.options, self.held)} & {*subset_at(b, self.options, self.held)})
         missing = math.comb(self.options - self.held, self.size)
         neither = math.comb(self.options - 2 * self.held + common, self.size)
         both = self.outputs - 2 * missing + neither
@@ -198,6 +190,38 @@ class SubsetSelection(SubsetExponential):
     def reports(self, values: Any, randomness: Randomness) -> Sets:
         column = np.asarray(values)
         return super().reports(column[:, None] if column.ndim == 1 else column, randomness)
+
+
+def subset_at(code: int, options: int, size: int) -> list[int]:
+    """The subset with the given lexicographic rank."""
+    members: list[int] = []
+    for candidate in range(options):
+        if len(members) == size:
+            break
+        starting_here = math.comb(options - 1 - candidate, size - 1 - len(members))
+        if code < starting_here:
+            members.append(candidate)
+        else:
+            code -= starting_here
+    return members
+
+
+def rank_of(members: list[int], options: int) -> int:
+    """The lexicographic rank of a sorted subset, however large."""
+    size = len(members)
+    after = sum(math.comb(options - 1 - member, size - place) for place, member in enumerate(members))
+    return math.comb(options, size) - 1 - after
+
+
+def ranks(sets: Sets, options: int) -> Codes:
+    """rank_of for many subsets of one size, as 64-bit integers."""
+    size = sets.shape[1]
+    total = np.full(len(sets), math.comb(options, size) - 1, dtype=np.int64)
+    for place in range(size):
+        after = [math.comb(options - 1 - member, size - place) for member in range(options)]
+        # No sorted subset has a member so early in a late place that this does not fit.
+        total -= np.array([many if many < 2**62 else 0 for many in after], dtype=np.int64)[sets[:, place]]
+    return total
 
 
 def _all_subsets(options: int, size: int) -> Sets:

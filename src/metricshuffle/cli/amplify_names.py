@@ -1,0 +1,122 @@
+"""The randomizers that `metricshuffle amplify` knows by name, and which options each of them takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.amplify import Amplification
+
+# name -> (options that must be given, options that may be)
+TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "generic": (("local-epsilon",), ()),
+    "krr": (("options", "local-epsilon"), ()),
+    "metric": (("distance", "reach"), ("rate", "reach-other")),
+    "laplace": (("low", "high", "rate"), ("steps", "distance")),
+    "witch-hat": (("half-width", "local-epsilon", "rate"), ("steps", "distance")),
+    "hadamard": (("options", "local-epsilon"), ()),
+    "subset": (("options", "local-epsilon"), ("size",)),
+    "hash": (("options", "local-epsilon"), ("buckets",)),
+    "channel": (("matrix",), ("local-epsilon", "pair")),
+}
+NAMES = tuple(TAKES)
+POSITIVE = ("local-epsilon", "rate", "half-width")
+LINE_STEPS, HAT_STEPS = 64, 32
+
+
+@dataclass(frozen=True)
+class Given:
+    """A name and the values of its options (None: left out)."""
+
+    name: str
+    values: dict[str, Any]
+
+    def check(self) -> None:
+        """Refuse what is missing, what belongs to another randomizer, and numbers that cannot be."""
+        needed, allowed = TAKES[self.name]
+        for option in needed:
+            if self.values[option] is None:
+                raise InputError(f"--randomizer {self.name} needs --{option}, which is missing.")
+        for option, value in self.values.items():
+            if value is not None and option not in (*needed, *allowed):
+                takes = ", ".join(f"--{one}" for one in (*needed, *allowed))
+                raise InputError(f"--{option} does not belong to --randomizer {self.name}, which takes {takes}; leave it out.")
+            if value is not None and option in POSITIVE and not value > 0:
+                raise InputError(f"--{option} must be greater than 0, got {value:g}.")
+        if self.values["pair"] is not None and self.values["pair"][0] == self.values["pair"][1]:
+            raise InputError(f"--pair must be two different rows, got {self.values['pair'][0]} twice: nothing tells a row from itself.")
+
+    @property
+    def distance(self) -> float | None:
+        """How far apart the inputs may be that are asked about; None for any two."""
+        return None if self.name == "metric" else self.values["distance"]
+
+    def amplification(self, users: int, honest: str | None, rounds: int) -> Amplification:
+        """Both bounds for that many users."""
+        from metricshuffle.planning.amplify import amplify, amplify_generic, amplify_metric
+
+        value = self.values
+        if self.name == "generic":
+            return amplify_generic(value["local-epsilon"], users, honest, rounds=rounds)
+        if self.name == "metric":
+            rate = 1.0 if value["rate"] is None else value["rate"]
+            return amplify_metric(rate, value["distance"], value["reach"], value["reach-other"], users=users, honest=honest, rounds=rounds)
+        return amplify(self.randomizer(), users, honest, rounds=rounds)
+
+    def randomizer(self) -> Any:
+        """The randomizer itself, if the name stands for one."""
+        from metricshuffle import randomizers as known
+
+        value = self.values
+        optional = {name: value[name] for name in ("size", "buckets") if value[name] is not None}
+        if self.name == "laplace":
+            return known.LaplaceOnInterval(value["low"], value["high"], value["rate"], value["steps"] or LINE_STEPS)
+        if self.name == "witch-hat":
+            return known.WitchHat(value["half-width"], value["local-epsilon"], value["rate"], value["steps"] or HAT_STEPS)
+        if self.name == "channel":
+            return _channel(value["matrix"], value["local-epsilon"], value["pair"])
+        by_options = {
+            "krr": known.KaryRandomizedResponse, "hadamard": known.HadamardResponse,
+            "subset": known.SubsetSelection, "hash": known.LocalHash,
+        }  # fmt: skip
+        return by_options[self.name](value["options"], value["local-epsilon"], **optional)
+
+
+def _channel(path: Path, claimed: float | None, pair: tuple[int, int] | None) -> Any:
+    from metricshuffle.planning.channel_pair import ChannelPair
+    from metricshuffle.randomizers import Channel
+
+    channel = Channel(_matrix(path), claimed)
+    if pair is None:
+        return channel
+    for row in pair:
+        if not 0 <= row < channel.inputs:
+            raise InputError(f"--pair counts rows from 0 to {channel.inputs - 1}, got {row}.")
+    return ChannelPair(channel.matrix, *pair)
+
+
+def _matrix(path: Path) -> list[list[float]]:
+    """The numbers of a CSV file without a header."""
+    rows: list[list[float]] = []
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InputError(f"--matrix {path} is not a text file; give a CSV of probabilities.") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append([float(cell) for cell in line.split(",")])
+        except ValueError:
+            raise InputError(
+                f"--matrix {path}, line {number}: {line.strip()[:60]!r} is not a row of numbers separated by commas."
+            ) from None
+        if len(rows[-1]) != len(rows[0]):
+            raise InputError(f"--matrix {path}, line {number} has {len(rows[-1])} numbers, but the first row has {len(rows[0])}.")
+    if len(rows) < 2:
+        raise InputError(f"--matrix {path} needs a row for each of at least two inputs, got {len(rows)}.")
+    return rows
