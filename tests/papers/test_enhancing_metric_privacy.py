@@ -19,7 +19,7 @@ from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.bit_count import bit_count_law
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
-from metricshuffle.papers.enhancing_metric_privacy import Published
+from metricshuffle.papers.published import Published
 from metricshuffle.planning.candidates import shuffled_modular
 from metricshuffle.planning.setting import Setting
 from metricshuffle.planning.target import Target

@@ -38,6 +38,8 @@ class DataSetLower(LowerProfile):
     laws: Callable[[float], Sequence[BlanketLaw]]
     users: int
     bound: str = "data set"
+    relative: float | None = None
+    """How closely an epsilon is searched for; the default depends on the number of users."""
 
     def __post_init__(self) -> None:
         checked_users(self.users)
@@ -55,11 +57,11 @@ class DataSetLower(LowerProfile):
         delta = checked_delta(delta)
         if checked_distance(distance) == 0.0:
             return 0.0
-        best = 0.0
+        best, relative = 0.0, relative_for(self.users) if self.relative is None else self.relative
         for law in self.laws(distance):
             if best > 0.0 and not delta_lower(law, self.users, best) > delta:
                 continue  # it shows no more
-            found = epsilon_lower(law, self.users, delta, relative=relative_for(self.users))
+            found = epsilon_lower(law, self.users, delta, relative=relative)
             best = found if best < found < math.inf else best
         return best
 

@@ -74,7 +74,7 @@ def quantile_clones(log_ratio: float, users: int, delta: float) -> float:
     return passing
 
 
-@theorem("metricshuffle", "metric privacy in the shuffle model, Theorem 1 (Equation 1)")
+@theorem("WitchHat", "Theorem 1 (Equation 1)")
 def theorem_1(local: float, log_ratio: float, users: int, delta: float) -> float:
     """Amplified epsilon of a pair, from a Chernoff bound on the number of clones.
 
@@ -90,7 +90,7 @@ def theorem_1(local: float, log_ratio: float, users: int, delta: float) -> float
     return _hidden_among(chernoff_clones(log_ratio, users, delta), local, log_4_delta, "Theorem 1")
 
 
-@theorem("metricshuffle", "metric privacy in the shuffle model, Corollary 1 (Equation 2)")
+@theorem("WitchHat", "Corollary 1 (Equation 2)")
 def corollary_1(local: float, diameter: float, users: int, delta: float) -> float:
     """Theorem 1 from the largest local epsilon of the domain alone.
 
@@ -104,7 +104,7 @@ def corollary_1(local: float, diameter: float, users: int, delta: float) -> floa
     return _hidden_among(chernoff_clones(log_ratio, users, delta), local, log_4_delta, "Corollary 1")
 
 
-@theorem("metricshuffle", "metric privacy in the shuffle model, Corollary 2 (Equation 3)")
+@theorem("WitchHat", "Corollary 2 (Equation 3)")
 def corollary_2(local: float, log_ratio: float, users: int, delta: float) -> float:
     """The simplest closed form.
 
@@ -122,7 +122,7 @@ def corollary_2(local: float, log_ratio: float, users: int, delta: float) -> flo
     return min(local, math.log1p(excess) * (1.0 + ROUNDING))
 
 
-@theorem("metricshuffle", "metric privacy in the shuffle model, exact tail")
+@theorem("WitchHat", "exact tail")
 def exact_tail(local: float, log_ratio: float, users: int, delta: float) -> float:
     """Theorem 1 with the exact quantile of the number of clones in place of the Chernoff bound.
 

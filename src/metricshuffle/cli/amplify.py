@@ -93,7 +93,8 @@ def amplify(
         raise InputError(f"--plot {plot} lies in a folder that does not exist; make {plot.parent} first.")
     given = Given(randomizer, {
         "local-epsilon": local_epsilon, "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
-        "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets, "matrix": matrix, "pair": pair,
+        "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets,
+        "matrix": matrix, "pair": pair,
     })  # fmt: skip
     given.check()
 

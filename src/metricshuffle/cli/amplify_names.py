@@ -55,7 +55,7 @@ class Given:
         """How far apart the inputs may be that are asked about; None for any two."""
         return None if self.name == "metric" else self.values["distance"]
 
-    def amplification(self, users: int, honest: str | None, rounds: int) -> Amplification:
+    def amplification(self, users: int, honest: str | None, rounds: int, relative: float | None = None) -> Amplification:
         """Both bounds for that many users."""
         from metricshuffle.planning.amplify import amplify, amplify_generic, amplify_metric
 
@@ -65,7 +65,7 @@ class Given:
         if self.name == "metric":
             rate = 1.0 if value["rate"] is None else value["rate"]
             return amplify_metric(rate, value["distance"], value["reach"], value["reach-other"], users=users, honest=honest, rounds=rounds)
-        return amplify(self.randomizer(), users, honest, rounds=rounds)
+        return amplify(self.randomizer(), users, honest, rounds=rounds, relative=relative)
 
     def randomizer(self) -> Any:
         """The randomizer itself, if the name stands for one."""

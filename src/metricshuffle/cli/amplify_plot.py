@@ -16,13 +16,14 @@ from metricshuffle.privacy.guarantee import plain, promised
 Point = tuple[float, float, float, float]
 
 SHORTEST = 1e-12
+ROUGHLY = 3e-3  # a hundredth of a pixel
 
 
 def page(given: Given, users: int, honest: str | None, rounds: int, delta: float | None, epsilon: float | None) -> str:
     """One HTML document without any link: both charts, and their numbers as tables."""
-    answer = given.amplification(users, honest, rounds)
+    answer = given.amplification(users, honest, rounds, ROUGHLY)
     far = answer.distance if given.distance is None else given.distance
-    over_users = [(float(n), *_ends(given.amplification(n, honest, rounds), delta, epsilon, far)) for n in _around(users)]
+    over_users = [(float(n), *_ends(given.amplification(n, honest, rounds, ROUGHLY), delta, epsilon, far)) for n in _around(users)]
     distances = _distances(given, answer, far)
     over_distance = [(d, *_ends(answer, delta, epsilon, d)) for d in distances]
     asked = "epsilon" if delta is not None else "delta"
@@ -63,17 +64,17 @@ def page(given: Given, users: int, honest: str | None, rounds: int, delta: float
 
 def _around(users: int) -> list[int]:
     """A hundredth to a hundred times as many users."""
-    found = {min(10**13, max(1, round(users * 10.0 ** (step / 4.0)))) for step in range(-8, 9)}
+    found = {min(10**13, max(1, round(users * 10.0 ** (step / 3.0)))) for step in range(-6, 7)}
     return sorted(found | {users})
 
 
 def _distances(given: Given, answer: Amplification, far: float) -> list[float]:
-    """Twelve distances for a randomizer that has any; for the others distance says only same or different."""
+    """Eight distances for a randomizer that has any; for the others distance says only same or different."""
     if given.name == "metric":
         smallest = abs(given.values["reach"] - (given.values["reach-other"] or given.values["reach"]))
-        return [d for step in range(1, 13) if (d := far * step / 12.0) >= smallest]
+        return [d for step in range(1, 9) if (d := far * step / 8.0) >= smallest]
     if given.name in ("laplace", "witch-hat"):
-        return [answer.distance * step / 12.0 for step in range(1, 13)]
+        return [answer.distance * step / 8.0 for step in range(1, 9)]
     return [far]
 
 

@@ -151,15 +151,15 @@ def priv_kv(epsilon_1: float, epsilon_2: float, keys: int, held: int) -> Paramet
 
 @theorem("Wang24", "parameters of WitchHat in the published code: false")
 def witch_hat(half_width: float, epsilon: float, spread: float, distance: float) -> Parameters:
-    """beta = 2(e^m - e^(d/F) + d/F - m)/(F(e^m - 1) + 2B), p = e^min(m, 2d/F), q = e^m.
+    """beta = 2(e^m - e^(D/F) + D/F - m)/(F(e^m - 1) + 2B), D = min(m, 2d/F), p = e^D, q = e^m, for values d apart.
 
     Reference: false: it exceeds 1 or falls below 0. The truth is (F(e^m - e^(m-d/F)) - d)/(F(e^m - 1) + 2B) with d at most mF.
     """
     b, f = checked_number("half_width", half_width, 0.0), checked_number("spread", spread, 0.0)
-    d, q = checked_number("distance", distance, 0.0, 2.0 * b), _ratio(epsilon)
-    beta = 2.0 * (q - math.exp(d / f) + d / f - epsilon) / (f * (q - 1.0) + 2.0 * b)
+    local, q = min(epsilon, 2.0 * checked_number("distance", distance, 0.0, 2.0 * b) / f), _ratio(epsilon)
+    beta = 2.0 * (q - math.exp(local / f) + local / f - epsilon) / (f * (q - 1.0) + 2.0 * b)
     instead = "randomizers.witch_hat.WitchHatDensity.total_variation, or WitchHat.blanket"
-    return Parameters(math.exp(min(epsilon, 2.0 * d / f)), beta, q, "WitchHat", "false", instead)
+    return Parameters(math.exp(local), beta, q, "WitchHat", "false", instead)
 
 
 @theorem("Wang24", "parameters of Balcer-Cheu coins, as published: true")

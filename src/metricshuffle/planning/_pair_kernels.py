@@ -14,7 +14,7 @@ U = 2.0**-53
 MARGIN = 1e-12
 
 
-@njit(cache=True)
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def one_sided(mass: Floats, value: Floats, doubt: Floats, at: Floats) -> tuple[Floats, Floats]:  # pragma: no cover - compiled
     """E(G-t)_+ for G sorted downwards and t = at sorted downwards, and a bound on the rounding error of each."""
     means, errors = np.empty(at.size), np.empty(at.size)
@@ -31,7 +31,7 @@ def one_sided(mass: Floats, value: Floats, doubt: Floats, at: Floats) -> tuple[F
     return means, errors
 
 
-@njit(cache=True)
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floats, Floats]:  # pragma: no cover - compiled
     """(mass, value, doubt) of G = (a - growth b)/w, values falling."""
     value, doubt = np.empty(w.size), np.empty(w.size)
@@ -42,7 +42,7 @@ def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floa
     return w[order], value[order], doubt[order]
 
 
-@njit(cache=True)
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def undominated(
     rows: Floats, w: Floats, pairs: NDArray[np.int64], champion: NDArray[np.int64], growth: float
 ) -> NDArray[np.bool_]:  # pragma: no cover - compiled

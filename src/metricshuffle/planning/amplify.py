@@ -175,11 +175,17 @@ class Amplification:
 
 
 def amplify(
-    randomizer: Randomizer | Parallel | GenericLDP, users: int, honest: int | float | str | None = None, *, rounds: int = 1
+    randomizer: Randomizer | Parallel | GenericLDP,
+    users: int,
+    honest: int | float | str | None = None,
+    *,
+    rounds: int = 1,
+    relative: float | None = None,
 ) -> Amplification:
     """What the shuffled reports of `users` people, `honest` of them certainly honest, promise at the least and give away at the least.
 
-    `rounds` is how often the same people report the same values; the promise covers all rounds together.
+    `rounds` is how often the same people report the same values; the promise covers all rounds together. `relative` is how closely
+    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe.
     """
     counted = honest_count(honest, checked_users(users))
     if isinstance(randomizer, GenericLDP):
@@ -187,12 +193,13 @@ def amplify(
     if not isinstance(randomizer, Randomizer | Parallel):
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
     # A composition asks a thousand times, so roughly, and not pair by pair.
-    closely = None if rounds == 1 else 1e-3
+    closely = relative if rounds == 1 else 1e-3
     widest = 1.0 if isinstance(randomizer, Parallel) else largest_distance(randomizer)
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
     if rounds > 1 and upper.many_pairs:
         upper = ShuffledProfile(randomizer, counted, widest, "clones")
-    return _amplification(upper, DataSetLower(DataSets(randomizer), counted), counted, widest, randomizer.local_profile(), rounds)
+    lower = DataSetLower(DataSets(randomizer), counted, relative=relative)
+    return _amplification(upper, lower, counted, widest, randomizer.local_profile(), rounds)
 
 
 def _amplification(

@@ -96,13 +96,15 @@ def calibrated(
 
     strength = _strongest(nearly, kept, alone, most)
     if strength <= alone * (1.0 + 1e-3):
-        few = f"Shuffling buys nothing here: {honest:,} honest reports are too few for one of epsilon above {plain(alone)} to hide among."
+        held = plain(_local_epsilon(made(alone), target))
+        few = f"Shuffling buys nothing here: {honest:,} honest reports are too few for one of epsilon above {held} to hide among."
         return _candidate(query, target, users, made(alone), None, few)
     chosen = made(strength)
     profile = shuffled_profile(chosen, honest)
     if not promise.kept_by(profile):
         raise NotCertified("the calibrated randomizer could not be verified; please report this as a bug.")
-    gain = f"Hidden among {honest:,} honest reports, one may have epsilon {plain(strength)} instead of {plain(alone)}."
+    more, less = (plain(_local_epsilon(made(one), target)) for one in (strength, alone))
+    gain = f"Hidden among {honest:,} honest reports, one may have epsilon {more} instead of {less}."
     return _candidate(query, target, users, chosen, (profile, honest), gain)
 
 
@@ -133,18 +135,20 @@ def _strength_per_epsilon(randomizer: Randomizer, target: Target) -> float:
     return 1.0 / (profile.rate * max(slopes) * target.distance)
 
 
+def _local_epsilon(randomizer: Randomizer, target: Target) -> float:
+    """What one report gives away at the target's distance (on a grid, at the moves there are within it)."""
+    metric = isinstance(randomizer, BoundedGeometric | PlanarGeometric)
+    return shuffled_profile(randomizer, 1).pure(target.distance) if metric else randomizer.local_epsilon()
+
+
 def _candidate(
     query: Histogram, target: Target, users: int, randomizer: Randomizer, shuffled: tuple[PrivacyProfile, int] | None, gain: str
 ) -> HistogramCandidate:
     inversion = Inversion.of(randomizer)
     variances = inversion.variances(np.full(query.cells, 1.0 / query.cells))
-    local = randomizer.local_profile()
-    metric = isinstance(randomizer, BoundedGeometric | PlanarGeometric)
-    # (on a grid `pure` looks at the moves there are, which may be cheaper than rate * distance)
-    one = shuffled_profile(randomizer, 1).pure(target.distance) if metric else local.pure(1.0)
     fallback = Guarantee(
-        epsilon=one, delta=0.0, distance=target.distance, unit=query.unit, shape="flat",
-        protects="one person", trust=Trust(trusted="nobody"), bound=local.bound, between=query.between,
+        epsilon=_local_epsilon(randomizer, target), delta=0.0, distance=target.distance, unit=query.unit, shape="flat",
+        protects="one person", trust=Trust(trusted="nobody"), bound=randomizer.local_profile().bound, between=query.between,
     )  # fmt: skip
     guarantee = Guarantee(
         epsilon=target.epsilon, delta=0.0 if shuffled is None else target.delta, distance=target.distance, unit=query.unit,
