@@ -9,8 +9,11 @@ import numpy as np
 
 from benchmarks.measuring import measurement, seconds
 from metricshuffle.accounting.amplified_domain import amplified_metric
+from metricshuffle.accounting.blanket import epsilon_upper as blanket_epsilon
 from metricshuffle.accounting.clones import ClonePair, epsilon_lower, epsilon_upper
 from metricshuffle.accounting.metric_amplification import exact_tail
+from metricshuffle.planning.amplify import amplify
+from metricshuffle.randomizers import KaryRandomizedResponse, LaplaceOnInterval
 from metricshuffle.spaces import Categories, Grid, Integers, Matrix, Space, Tree
 
 POINTS = 10_000
@@ -56,5 +59,23 @@ def _every_pair() -> list[dict[str, Any]]:
     return rows
 
 
+def _randomizers() -> list[dict[str, Any]]:
+    """Upper and lower bound together, as `amplify` gives them, and one 200-bin blanket alone."""
+    rows = []
+    for users in (10**4, 10**6, 10**9, 10**12):
+        answer, many = amplify(KaryRandomizedResponse(10, 1.0), users), users >= 10**6
+        time = seconds(partial(answer.epsilon, 0.01 / users), 20)
+        rows.append(measurement(f"10-RR, upper and lower, {users:.0e} users", time, "s", 1e-3 if many else None, at_most=True))
+        band = answer.epsilon(0.01 / users)
+        rows.append(measurement("  upper/lower", band.upper / band.lower, "", 1.005, at_most=True))
+    law = LaplaceOnInterval(0.0, 1.0, 1.0, 199).blanket(0, 199)
+    for users in (10**6, 10**9):
+        time = seconds(partial(blanket_epsilon, law, users, 0.01 / users, relative=1e-5))
+        rows.append(measurement(f"blanket of 200 Laplace reports, one pair, {users:.0e} users", time, "s", 0.01, at_most=True))
+    answer = amplify(LaplaceOnInterval(0.0, 1.0, 1.0, 64), 10**6)
+    rows.append(measurement("Laplace on 64 steps, every pair, upper and lower", seconds(partial(answer.epsilon, 1e-8)), "s", None))
+    return rows
+
+
 def measurements() -> list[dict[str, Any]]:
-    return _one_pair() + _every_pair()
+    return _one_pair() + _randomizers() + _every_pair()

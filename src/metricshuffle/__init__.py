@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from metricshuffle.planning.histogram_plan import HistogramPlan, plan_histogram
     from metricshuffle.planning.inverse import plan_for_error
     from metricshuffle.planning.plan import Plan, plan
+    from metricshuffle.planning.real_mean import MeanEstimate, RealMeanPlan, plan_real_mean
     from metricshuffle.planning.release import Release
     from metricshuffle.planning.simulate import Simulation, simulate
     from metricshuffle.planning.target import Target
@@ -35,9 +36,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Amplification", "Band", "BatchTooSmall", "Candidate", "Categories", "Centroid", "ConditionError", "DomainError",
     "FrequencyEstimate", "Grid", "Guarantee", "Histogram", "HistogramPlan", "InputError", "Integers", "Interval",
-    "LowerProfile", "Mean", "MetricShuffleError", "MissingExtra", "NotCertified", "Plan", "PlanError", "PrivacyProfile",
-    "Randomness", "Release", "Reports", "Shuffled", "Simulation", "Space", "Sum", "Target", "Trust", "amplify",
-    "frequency_estimate", "plan", "plan_for_error", "plan_histogram", "simulate",
+    "LowerProfile", "Mean", "MeanEstimate", "MetricShuffleError", "MissingExtra", "NotCertified", "Plan", "PlanError",
+    "PrivacyProfile", "Randomness", "RealMeanPlan", "Release", "Reports", "Shuffled", "Simulation", "Space", "Sum",
+    "Target", "Trust", "amplify", "frequency_estimate", "plan", "plan_for_error", "plan_histogram", "plan_real_mean",
+    "simulate",
 ]  # fmt: skip
 
 # Where a name lives; imported when first asked for, so that `metricshuffle --help` does not wait for numpy.
@@ -46,6 +48,7 @@ _HOMES = {
         "Amplification", "Candidate", "Plan", "Release", "Simulation", "Target", "amplify", "plan", "plan_for_error", "simulate",
     ),
     "metricshuffle.planning.histogram_plan": ("HistogramPlan", "plan_histogram"),
+    "metricshuffle.planning.real_mean": ("MeanEstimate", "RealMeanPlan", "plan_real_mean"),
     "metricshuffle.privacy": ("Band", "Guarantee", "LowerProfile", "PrivacyProfile", "Trust"),
     "metricshuffle.protocols": ("Centroid", "Mean", "Reports", "Shuffled", "Sum"),
     "metricshuffle.protocols.histogram": ("FrequencyEstimate", "Histogram", "frequency_estimate"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,11 @@ from mpmath import mp, mpf
 from metricshuffle import errors
 from metricshuffle.accounting.composition import ComposedProfile, composed, composed_of
 from metricshuffle.accounting.loss_distribution import dominating, grid_step
+from metricshuffle.accounting.padded import RarelyClamped
+from metricshuffle.accounting.planar import PlanarNoise
+from metricshuffle.accounting.shuffled_sum import AdditiveNoise
 from metricshuffle.errors import InputError, MissingExtra, NotCertified
+from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 
 
@@ -180,6 +185,93 @@ class Leaky(PrivacyProfile):
 def test_what_never_falls_counts_as_infinite_loss(leak: float) -> None:
     exact = 1 - (1 - leak) ** 10 * (1 - randomized_response(1.0, 10, 8.5))
     assert exact * (1 - 1e-12) <= composed(Leaky(leak), 10).delta(8.5, 1.0) <= exact * 1.01
+
+
+def rare_response(weights: list[mpf], costs: list[int], rounds: int, epsilon: float) -> mpf:
+    """Exact delta of rounds of randomized response whose cost is drawn (in the open) with these weights."""
+    losses = [(w / (1 + mp.exp(-s * c)), s * c) for w, c in zip(weights, costs, strict=True) for s in (1, -1)]
+    total = mpf(0)
+    for drawn in itertools.product(losses, repeat=rounds):
+        total += mp.fprod(mass for mass, _ in drawn) * max(mpf(0), -mp.expm1(epsilon - sum(loss for _, loss in drawn)))
+    return total
+
+
+@dataclass(frozen=True)
+class RareResponse(PrivacyProfile):
+    """Randomized response at 200, and with a tiny chance at 600."""
+
+    chance: float
+
+    def pure(self, distance: float) -> float:
+        return 600.0 * distance
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        with mp.workdps(60):
+            exact = rare_response([1 - mpf(self.chance), mpf(self.chance)], [200, 600], 1, epsilon)
+        return min(1.0, math.nextafter(float(exact), math.inf))
+
+
+@pytest.mark.parametrize("epsilon", [300.0, 500.0, 700.0, 799.0])
+def test_a_tiny_mass_at_a_huge_loss_is_not_lost(epsilon: float) -> None:
+    # e^-600 * 1e-70 is no float: slopes of the hockey-stick curve this small once underflowed.
+    with mp.workdps(60):
+        exact = rare_response([1 - mpf(1e-70), mpf(1e-70)], [200, 600], 2, epsilon)
+    assert float(exact) <= composed(RareResponse(1e-70), 2).delta(epsilon, 1.0) <= 1.001 * float(exact) + 1e-80
+
+
+def test_a_delta_too_small_for_a_float_is_not_zero() -> None:
+    profile = composed(PureProfile(0.5), 20_000)
+    assert 0.0 < profile.delta(0.9 * profile.pure(1.0), 1.0) < 1e-300
+    assert profile.delta(profile.pure(1.0), 1.0) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e3, 1e300, math.inf])
+def test_what_is_infinite_stays_at_every_epsilon(epsilon: float) -> None:
+    exact = 1 - (1 - 0.01) ** 3
+    assert exact <= composed(Leaky(0.01), 3).delta(epsilon, 1.0) <= exact * (1 + 1e-2)
+
+
+def test_a_linear_promise_of_pure_rounds_holds_at_every_real_distance() -> None:
+    together = composed_of([PureProfile(0.5), PureProfile(0.5), PureProfile(0.8)])
+    delta = 0.05
+    epsilon = together.epsilon(delta, 2.5)
+    assert together.covers(epsilon, delta, 2.5)
+    assert all(together.delta(epsilon * d / 2.5, d) <= delta * (1 + 1e-6) for d in np.linspace(0.1, 2.5, 25).tolist())
+    # Kept at the whole steps 1 and 2, and broken at 2.5.
+    less = epsilon * (1 - 1e-3)
+    assert PrivacyProfile.covers(together, less, delta, 2.5)
+    assert not together.covers(less, delta, 2.5)
+    assert not together.covers(0.999 * together.pure(2.5), 0.0, 2.5)
+    assert together.covers(together.pure(2.5), 0.0, 2.5)
+
+
+def test_rounds_about_the_plane_are_not_checked_at_whole_steps_only() -> None:
+    # The noise is pure at rate 0.3 a cell on each axis, so (1, 1) costs 0.6 at distance sqrt(2): between 1 and 2.
+    plane = RarelyClamped(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
+    together = composed(plane, 2)
+    needed = 2 * 0.3 * 2 * math.sqrt(2)
+    assert PrivacyProfile.covers(together, 0.9 * needed, 1e-6, 2.0)
+    assert not together.covers(0.9 * needed, 1e-6, 2.0)
+    assert together.covers(1.0001 * needed, 1e-6, 2.0)
+    line = composed(RarelyClamped(AdditiveNoise(Polya(Fraction(3), 0.3)), 1e-12), 2)
+    assert line.covers(0.95 * 2 * 0.3 * 2, 0.05, 2.0) == PrivacyProfile.covers(line, 0.95 * 2 * 0.3 * 2, 0.05, 2.0)
+
+
+@dataclass(frozen=True)
+class Tabulated(PrivacyProfile):
+    """A profile that holds an array, so that `==` on it is no truth value."""
+
+    deltas: npt.NDArray[np.float64]
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return float(np.interp(epsilon, [0.0, 1.0, 2.0], self.deltas))
+
+
+def test_profiles_with_arrays_can_be_composed() -> None:
+    one, other = Tabulated(np.array([0.4, 0.1, 0.0])), Tabulated(np.array([0.4, 0.1, 0.0]))
+    assert isinstance(together := composed_of([one, other, one]), ComposedProfile)
+    assert [rounds for _, rounds in together.parts] == [2, 1]
+    assert together.delta(1.0, 1.0) >= one.delta(1.0, 1.0)
 
 
 def test_different_rounds_against_enumeration_and_in_any_order() -> None:

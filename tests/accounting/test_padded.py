@@ -14,6 +14,7 @@ from metricshuffle.accounting.planar import PlanarNoise
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
+from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 
 
@@ -57,3 +58,10 @@ def test_two_axes_are_checked_at_every_cell() -> None:
     profile = RarelyClamped(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
     assert profile.covers(0.3 * 2 * math.sqrt(2) * (1 + 1e-9), 1e-9, 2.0)
     assert not profile.covers(0.3 * 2 * 1.4, 1e-9, 2.0)
+
+
+def test_a_promise_smaller_than_the_penalty_is_refused_however_small() -> None:
+    profile = RarelyClamped(PureProfile(1.0), 5e-324)
+    assert clamping_penalty(0.1, 5e-324) > (1 + math.exp(0.1)) * 5e-324
+    assert not profile.covers(1.0, clamping_penalty(1.0, 5e-324) - 5e-324, 1.0)
+    assert RarelyClamped(PureProfile(1.0), 0.0).covers(1.0, 0.0, 1.0)

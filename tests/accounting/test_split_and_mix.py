@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricshuffle.accounting import split_and_mix
-from metricshuffle.accounting.split_and_mix import messages_needed, security_bits, view_penalty
+from metricshuffle.accounting.split_and_mix import SplitAndMix, messages_needed, security_bits, view_penalty
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.privacy.profile import PureProfile
 
 DIGITS = 400
 
@@ -251,3 +252,20 @@ def test_penalty_really_covers_a_view() -> None:
         delta = sum(max(0.0, ideal[s] - lift * ideal_1[s]) for s in ideal) / sum(ideal.values())
         seen = sum(max(0.0, view[v] - lift * view_1[v]) for v in view) / sum(view.values())
         assert delta <= seen + 1e-12 <= delta + (1.0 + lift) * tau
+
+
+def test_the_profile_of_shares() -> None:
+    ideal = PureProfile(1.0)
+    profile = SplitAndMix(ideal, 80.9, 3)
+    # A penalty below half an ulp of delta is still in the sum, and the bits are never rounded up.
+    assert profile.delta(0.0, 1.0) > ideal.delta(0.0, 1.0)
+    assert profile.bound == "pure, shares mixed to 2^-80"
+    assert profile.delta(1.0, 0.0) == 0.0
+    penalty = 3 * view_penalty(1.0, 80.9)
+    assert profile.covers(1.0 + 1e-12, 1.0001 * penalty, 1.0)
+    assert not profile.covers(1.0 + 1e-12, 0.9999 * penalty, 1.0)
+    tiny = SplitAndMix(ideal, 1075.0)
+    assert not tiny.covers(1.0 + 1e-12, view_penalty(1.0 + 1e-12, 1075.0) - 5e-324, 1.0)
+    for sigma, sharings in ((40.0, 0), (40.0, -1), (40.0, 1.5), (math.nan, 1), (-1.0, 1)):
+        with pytest.raises(InputError):
+            SplitAndMix(ideal, sigma, sharings)  # type: ignore[arg-type]

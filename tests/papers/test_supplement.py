@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tests.oracles.same_others import count_laws, divergence
 
-from metricshuffle.accounting.blanket import BlanketLaw, delta_lower
+from metricshuffle.accounting.blanket import BlanketLaw, delta_lower, epsilon_lower
 from metricshuffle.accounting.clones import ClonePair, delta_upper, epsilon_upper
 from metricshuffle.accounting.metric_amplification import corollary_1, theorem_1
+from metricshuffle.accounting.pem_lower import pem_laws
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.papers import metric_shuffle_supplement as paper
 from metricshuffle.randomizers import PaddedExponential, WitchHat
@@ -89,6 +90,8 @@ def test_all_outcomes_are_the_mechanism_itself(ab: float, ac: float, bc: float) 
     assert delta_lower(BlanketLaw.from_rows(rows, 0, 1, [2]), users, lower * 0.999) > 1e-3
     assert delta_upper(ClonePair(ab, max(ab, ac), max(ab, bc)), users, lower * (1 - 1e-6)) > 1e-3
     assert paper.algorithm_2_epsilon(ab, ac, bc, users, 1e-3).claim <= lower
+    library = max(epsilon_lower(law, users, 1e-3) for law in pem_laws(ab, ac, bc))
+    assert library >= lower * (1 - 1e-6), "it looks at others at a and at b too"
 
 
 def test_three_points_bound_three_points_only() -> None:

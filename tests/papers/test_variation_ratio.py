@@ -12,6 +12,7 @@ from tests.oracles.shuffled_brute_force import blanket_expression, every_data_se
 
 from metricshuffle.accounting.blanket import BlanketLaw, delta_bracket, delta_lower, delta_upper
 from metricshuffle.accounting.clones import ClonePair, epsilon_upper
+from metricshuffle.accounting.lower_bounds import merged_pair
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.papers import variation_ratio as paper
 from metricshuffle.papers import variation_ratio_table as table
@@ -42,6 +43,9 @@ def test_golden_merged_pair() -> None:
     assert claim.verdict == "true"
     truth = merged(Fraction(3), Fraction(2, 5), Fraction(4), Fraction(2), 5, Fraction(math.exp(0.1)), "P||Q")
     assert claim.claim == pytest.approx(float(truth), rel=1e-12)
+    library = delta_bracket(merged_pair(math.log(3.0), 0.4, math.log(4.0), math.log(2.0)), 5, 0.1, directions="forward")
+    assert library.lower <= float(truth) * (1 + 1e-12)
+    assert library.lower == pytest.approx(float(truth), rel=1e-6)
 
 
 @pytest.mark.parametrize("direction", ["P||Q", "Q||P"])
@@ -192,7 +196,7 @@ def test_the_ratio_where_both_are_equal_is_1_for_few_randomizers_only() -> None:
         channels.subset_selection(P, 5, 2), channels.local_hash(P, 3, 2), channels.hadamard(P, 8),
         channels.bitwise(ROOT / (ROOT + 1), 1 / (ROOT + 1), 3, range(3)), channels.collision(P, 5, 2), channels.pckv(P, 3, 2),
     ):  # fmt: skip
-        assert channels.ratio_where_equal(rows) > 1
+        assert channels.ratio_where_equal(rows) == P
 
 
 def test_splitting_the_common_part_is_what_the_channel_gives() -> None:

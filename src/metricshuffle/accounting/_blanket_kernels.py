@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 U = 2.0**-53
 NEGLIGIBLE = 60.0  # nodes below e^-60 of the largest are bounded, not evaluated
 BEYOND = 40.0  # the smoothing has removed all but e^-40 of the transform where the nodes end
+LOG_LEAST = -690.0  # smaller units are rounded up to e^-690
 ALIASED = 30.0  # the period makes what the trapezoid rule adds about e^-30 of the result
 
 
@@ -122,7 +123,7 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
     last = max(1.0, math.floor(math.sqrt(2.0 * BEYOND / eta2) / h))
     if not last < 1e15:
         return 0.0, math.inf, 0
-    above, density, loss, loss_density, size, nodes = 1.0 / (s * s), 1.0, 0.0, 0.0, 1.0 / (s * s), 1
+    above, density, size, size_density, nodes = 1.0 / (s * s), 1.0, 1.0 / (s * s), 1.0, 1
     unsure = (k + 40) * users * wrong
     loss = above * (64.0 + abs(height) + unsure * s + 40.0 * eta2 * s * s)
     loss_density = loss * s * s
@@ -154,6 +155,7 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
             loss += share / square
             loss_density += share
             size += magnitude / square
+            size_density += magnitude
             j += 1.0
             continue
         jump = 1.0
@@ -169,16 +171,17 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
     tiny, outside = math.exp(-NEGLIGIBLE + 0.1), math.exp(-0.5 * eta2 * end * end)
     left_out = outside / (math.pi * end) + tiny / s
     left_out_density = outside / (math.pi * eta2 * end) + tiny * end
-    rounding = U * (loss + (nodes + 8) * size)
-    unit = math.exp(height) * scale / users
+    rounding = U * (loss + (nodes + 24.0 + 2.0 * abs(math.log(scale / users))) * size)
+    log_unit = height + math.log(scale / users)  # in logs: e^height alone may be 0 where the result is not
+    unit = math.exp(max(log_unit, LOG_LEAST))
     upper = unit * ((above + rounding) * h / (2.0 * math.pi) + left_out) * (1.0 + 16.0 * U)
-    bump = eta2 * ((density + U * (loss_density + (nodes + 8) * size * 4.0 * s * s)) * h / (2.0 * math.pi) + left_out_density)
+    bump = eta2 * ((density + U * (loss_density + (nodes + 8) * size_density)) * h / (2.0 * math.pi) + left_out_density)
     folded = math.exp(-s * period + 1e-9)
     alias += folded / (1.0 - folded) ** 2 * ((above + rounding) * h / (2.0 * math.pi) + left_out + period * math.exp(-height))
-    lower = unit * ((above - rounding) * h / (2.0 * math.pi) - left_out - alias - bump) * (1.0 - 16.0 * U)
-    if rest > 0.0:
+    lower = 0.0 if log_unit < LOG_LEAST else unit * ((above - rounding) * h / (2.0 * math.pi) - left_out - alias - bump) * (1.0 - 16.0 * U)
+    if rest > 4.0 * (k + 16) * U:  # else it may be nothing but rounding
         nothing = users * math.log1p(-drawn)
-        nothing -= U * (abs(nothing) + (k + 16) * users * drawn / rest)
+        nothing -= U * (abs(nothing) + 2.0 * (k + 16) * users * drawn / rest)
         upper -= math.exp(nothing) * math.sqrt(eta2 / (2.0 * math.pi)) * scale / users * (1.0 - 64.0 * U)
     upper = max(upper, lower) + 1e-300
     if not 0.0 < upper < 1e300:
@@ -224,7 +227,7 @@ def enumeration(
             logp_here = logp + c * logs[d - 1] - factorial[c] + falling[n] + others * log_pivot
             s = s0 + c * value[d - 1] + others * pivot
             error = 16.0 * U * (d + 4) * (e0 + c * doubt[d - 1] + others * pivot_doubt)
-            if s + error > 0.0:
+            if not s + error <= 0.0:  # what overflowed is not a number, and must not count as 0
                 relative = 4.0 * U * (d + 4) * (size_here + n + others * odds + 16.0)
                 p = math.exp(logp_here)
                 upper += p * (1.0 + relative) * (s + error)

@@ -30,6 +30,8 @@ def positive(value: float) -> float:
 @njit(cache=True)
 def _threshold(c: float, odds: float) -> float:
     """The least number of reports of the first kind, out of c + 1, that speaks for it: floor((c+1)/(1+odds)) + 1, at most c + 1."""
+    if odds < 1.0:  # from above, where the rounding of 1 + odds would cost as much as odds is small
+        return min(c + 2.0 - math.ceil((c + 1.0) * odds / (1.0 + odds)), c + 1.0)
     return min(math.floor((c + 1.0) / (1.0 + odds)) + 1.0, c + 1.0)
 
 

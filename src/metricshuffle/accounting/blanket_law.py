@@ -137,7 +137,8 @@ class BlanketLaw:
             raise InputError(f"a clone pair needs log_ratio >= 0 and r0, r1 in (0, 1], got {log_ratio!r}, {r0!r}, {r1!r}.")
         if not r0 + r1 <= 1.0 + 4.0 * U:
             raise ConditionError("The clone pair", "r0 + r1 <= 1", f"{r0 + r1!r}")
-        high, low, gap = 1.0 / (1.0 + math.exp(-log_ratio)), math.exp(-log_ratio) / (1.0 + math.exp(-log_ratio)), math.tanh(0.5 * log_ratio)
+        inverse = math.exp(-log_ratio) if log_ratio <= LARGEST_EXPONENT else 0.0  # beyond, p is raised to inf: always allowed
+        high, low, gap = 1.0 / (1.0 + inverse), inverse / (1.0 + inverse), math.tanh(0.5 * log_ratio)
         return cls(np.array([r0, r1]), np.array([high, low]), np.array([low, high]), np.array([gap, -gap]))
 
     @classmethod
@@ -158,7 +159,8 @@ class BlanketLaw:
             raise ConditionError("The three-symbol pair", "beta <= (p-1)/(p+1)", f"beta = {beta!r} with log p = {log_ratio!r}")
         if not q >= 1.0 + beta - 8.0 * U:
             raise ConditionError("The three-symbol pair", "q >= 1 + beta", f"q = {q!r} with beta = {beta!r}")
-        high, low = beta / -math.expm1(-log_ratio), beta / math.expm1(min(log_ratio, LARGEST_EXPONENT))
+        # p beyond e^700 is raised to inf, which is always allowed
+        high, low = beta / -math.expm1(-log_ratio), beta / math.expm1(log_ratio) if log_ratio <= LARGEST_EXPONENT else 0.0
         equal = max(0.0, 1.0 - high - low)
         parts = [(equal, q)] if neutral is None else [(float(share), float(ratio)) for share, ratio in neutral]
         if not all(share >= 0.0 and ratio >= 1.0 for share, ratio in parts) or abs(math.fsum(share for share, _ in parts) - equal) > 1e-9:

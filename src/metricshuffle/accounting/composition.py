@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from metricshuffle.accounting.loss_distribution import TotalLoss, dominating, grid_step
+from metricshuffle.accounting.padded import RarelyClamped
+from metricshuffle.accounting.shuffled_sum import Clamped
+from metricshuffle.accounting.split_and_mix import SplitAndMix
 from metricshuffle.errors import InputError, require
-from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon, last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon, last_certified
 
 # A round without a finite pure epsilon is cut where what is left of its delta, over all
 # rounds, is this much; the rest counts as infinite loss. Smaller deltas come from the basic bound.
@@ -63,7 +66,8 @@ class ComposedProfile(PrivacyProfile):
 
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
-        if epsilon >= self.pure(distance):
+        # (an infinite epsilon still leaves the outputs that only one of the inputs can have)
+        if math.inf > self.pure(distance) <= epsilon:
             return 0.0
         least = max(profile.delta(epsilon, distance) for profile, _ in self.parts)
         answer = self.basic(epsilon, distance)
@@ -72,6 +76,32 @@ class ComposedProfile(PrivacyProfile):
             if total is not None and total.infinite < answer:
                 answer = min(answer, total.delta(epsilon))
         return max(answer, least)
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """True only if the promise is certified at every distance up to `distance` that the rounds know.
+
+        Statement: a linear promise is checked at `distance` alone if every round is pure, which certifies every REAL
+        distance; at whole steps if the rounds are about whole steps (as in PrivacyProfile.covers); and otherwise
+        (points of a plane, say) by basic composition: every round keeps its share of epsilon and delta by its own `covers`.
+        Proof for pure rounds: they are dominated by randomized responses, whose total loss at distance d is d l(s),
+        l(s) = sum of s_k rate_k, with independent signs s_k that are +1 with probability 1 / (1 + e^(-d rate_k)). With
+        e = epsilon / distance, delta = E[(1 - e^(-d (l(s) - e)))_+]. The bracket rises with d and with each s_k, and each s_k
+        rises with d, so delta does.
+        """
+        epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
+        others = [profile for profile, _ in self.parts if type(profile) is not PureProfile]
+        if shape == "flat" or not others:
+            return self.covers_at(epsilon, delta, distance)
+        if all(_on_whole_steps(profile) for profile in others):
+            return super().covers(epsilon, delta, distance, shape)
+        each = delta / self.rounds * (1.0 - 1e-15)
+        return any(
+            all(
+                profile.covers(epsilon * share * (1.0 - 1e-15), each, distance, shape)
+                for share, (profile, _) in zip(shares, self.parts, strict=True)
+            )
+            for shares in self._splits(distance)
+        )
 
     def basic(self, epsilon: float, distance: float) -> float:
         """Basic composition: sum of delta_k(epsilon_k) with sum of epsilon_k <= epsilon.
@@ -83,21 +113,25 @@ class ComposedProfile(PrivacyProfile):
         Reference: Dwork, Roth 2014, Theorem 3.16 (adaptive form: Theorem B.1).
         """
         epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
-        if epsilon >= self.pure(distance):
+        if math.inf > self.pure(distance) <= epsilon:
             return 0.0
-        pures = [profile.pure(distance) for profile, _ in self.parts]
-        splits = [[1.0 / self.rounds] * len(pures)]
-        whole = math.fsum(rounds * pure for pure, (_, rounds) in zip(pures, self.parts, strict=True))
-        if len(pures) > 1 and 0.0 < whole < math.inf:
-            splits.append([pure / whole for pure in pures])
         sums = (
             math.fsum(
                 rounds * profile.delta(epsilon * share * (1.0 - 1e-15), distance)
                 for share, (profile, rounds) in zip(shares, self.parts, strict=True)
             )
-            for shares in splits
+            for shares in self._splits(distance)
         )
         return min(1.0, min(sums) * (1.0 + 1e-15))
+
+    def _splits(self, distance: float) -> list[list[float]]:
+        """Shares of epsilon for one round of each part: equal, and in proportion to the pure epsilons where these are finite."""
+        pures = [profile.pure(distance) for profile, _ in self.parts]
+        splits = [[1.0 / self.rounds] * len(pures)]
+        whole = math.fsum(rounds * pure for pure, (_, rounds) in zip(pures, self.parts, strict=True))
+        if len(pures) > 1 and 0.0 < whole < math.inf:
+            splits.append([pure / whole for pure in pures])
+        return splits
 
     def _total(self, distance: float) -> TotalLoss | None:
         """The composed loss distribution at that distance; None where no grid can hold it."""
@@ -139,6 +173,26 @@ def _reach(profile: PrivacyProfile, negligible: float, distance: float) -> float
     return pure if pure <= min(4.0 * reach, FARTHEST) else reach
 
 
+def _on_whole_steps(profile: PrivacyProfile) -> bool:
+    """Whether a linear promise about this profile is one about whole steps: it, or what it wraps, checks no others."""
+    if isinstance(profile, RarelyClamped | SplitAndMix):
+        return _on_whole_steps(profile.ideal)
+    if isinstance(profile, Clamped):
+        return _on_whole_steps(profile.truncated)
+    if isinstance(profile, ComposedProfile):
+        others = [part for part, _ in profile.parts if type(part) is not PureProfile]
+        return bool(others) and all(_on_whole_steps(part) for part in others)
+    return type(profile).covers is PrivacyProfile.covers
+
+
+def _same(one: PrivacyProfile, other: PrivacyProfile) -> bool:
+    """Whether two profiles are known to be equal (those with arrays in them only if they are one object)."""
+    try:
+        return one is other or bool(one == other)
+    except ValueError:
+        return False
+
+
 def composed(profile: PrivacyProfile, rounds: int) -> PrivacyProfile:
     """What `rounds` rounds of one profile promise together; one round is the profile itself."""
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
@@ -163,7 +217,7 @@ def composed_of(profiles: Iterable[PrivacyProfile]) -> PrivacyProfile:
     counted: list[tuple[PrivacyProfile, int]] = []
     for profile in profiles:
         for part, count in profile.parts if isinstance(profile, ComposedProfile) else ((profile, 1),):
-            same = next((i for i, (known, _) in enumerate(counted) if known == part), None)
+            same = next((i for i, (known, _) in enumerate(counted) if _same(known, part)), None)
             if same is None:
                 counted.append((part, count))
             else:

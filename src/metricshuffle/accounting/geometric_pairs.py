@@ -75,7 +75,7 @@ def displacement_laws(spans: Steps, rate: float, low: Steps, high: Steps) -> lis
     is held fixed, so the axes may be replaced one after the other, and (1/n) E[(G_1 + .. + G_n)_+], being convex, only grows.
     On two axes a may be the outer one on both, or on one only: two laws.
     Conditions: 0 <= low <= high <= spans on each axis, high > 0 on one, rate > 0, spans up to 4096.
-    Numerics: q is rounded up to whole levels, the blanket lowered by 1e-8; tails of q are raised by 1e-12.
+    Numerics: q is rounded up to whole levels, the blanket lowered by 1e-8 per level; tails of q are raised by 1e-12.
     Reference: this docstring; the identity is `delta_bracket`'s.
     """
     axes = [_axis_levels(*axis, rate, level_steps(max(spans))) for axis in zip(spans, low, high, strict=True)]
@@ -101,7 +101,7 @@ def _product_law(axes: list[tuple[Floats, Floats]], step: float, totals: list[fl
         parts = np.ones(1)
         for (outer, inner), sign in zip(axes, signs, strict=True):
             parts = np.convolve(parts, outer if sign > 0 else inner)
-        ratios = np.exp(-step * np.arange(parts.size)) * (1.0 - SLACK)
+        ratios = np.exp(-step * np.arange(parts.size)) * max(0.0, 1.0 - SLACK * (1.0 + step))
         a = math.prod(likely[axis] if sign > 0 else rare[axis] for axis, sign in enumerate(signs))
         b = math.prod(rare[axis] if sign > 0 else likely[axis] for axis, sign in enumerate(signs))
         log_ratio = sum(sign * total for sign, total in zip(signs, totals, strict=True))

@@ -24,6 +24,8 @@ SLACK = 1e-13
 # Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
 DROPPED = 1e-13
 UNIT = float(np.finfo(np.float64).eps)
+# Added to every delta: a product that underflows is positive all the same (0 would say that the rounds are pure).
+UNDERFLOW = 1e-320
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class LossDistribution:
     @property
     def reach(self) -> float:
         return self.step * (len(self.masses) // 2)
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self.masses) + self.infinite
 
     def _exponents(self, theta: float) -> Floats:
         half = len(self.masses) // 2
@@ -85,7 +91,9 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     a measure of total mass M, g(x) = M (1 - x) + x g(1/x); so g >= h for x < 1 follows from
     g >= h for x >= 1 and M >= 1, which the mass put on loss 0 ensures.
 
-    Numerics: i * step must be exact (`grid_step`). A float difference is correct to half an
+    Numerics: i * step must be exact (`grid_step`). Slopes are kept times x_n: as they are, a small
+    delta at a loss of several hundred would underflow, and its mass would be lost. (Masses at
+    -ln x_k may underflow: loss 0 takes what is missing, which raises g.) A float difference is correct to half an
     ulp, so each B_k is correct to a few ulps RELATIVE to itself; it is raised by SLACK and made
     decreasing by raising, and raising any B_k raises g. Masses are again relatively exact, and
     raised. (The library's own routine subtracts deltas near 1 and divides by the step, which
@@ -99,10 +107,10 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     u = np.minimum.accumulate(sampled).tolist()
 
     def fall(a: int, b: int) -> float:
-        """B between the vertices a < b; vertex -1 is the point (-1, 1)."""
+        """x_n * B between the vertices a < b; vertex -1 is the point (-1, 1)."""
         if a < 0:
-            return float((1.0 - u[b]) * math.exp(-b * step) / (1.0 + math.exp(-b * step)))
-        return float((u[a] - u[b]) * math.exp(-a * step) / math.expm1((b - a) * step))
+            return float((1.0 - u[b]) * math.exp((points - b) * step) / (1.0 + math.exp(-b * step)))
+        return float((u[a] - u[b]) * math.exp((points - a) * step) / math.expm1((b - a) * step))
 
     vertices, falls = [-1], [math.inf]
     for b in range(points + 1):
@@ -117,15 +125,15 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     at = np.array(vertices[1:])
     lower = (slopes[:-1] - slopes[1:]) * (1.0 + SLACK)
     masses = np.zeros(2 * points + 1)
-    masses[points - at] = lower
-    masses[points + at] = lower * np.exp(at * step)
+    masses[points - at] = lower * math.exp(-points * step)
+    masses[points + at] = lower * np.exp((at - points) * step)
     masses[points] = 0.0
     infinite = u[-1]
     masses[points] = max(0.0, 1.0 - math.fsum(masses) - infinite) + 4.0 * UNIT
-    total = math.fsum(masses) + infinite
-    if not 1.0 <= total <= 1.0 + 1e-9:
-        raise NotCertified(f"the loss distribution of a round has total mass {total!r} instead of 1; please report this as a bug.")
-    return LossDistribution(step, masses, infinite)
+    law = LossDistribution(step, masses, infinite)
+    if not 1.0 <= law.total <= 1.0 + 1e-9:
+        raise NotCertified(f"the loss distribution of a round has total mass {law.total!r} instead of 1; please report this as a bug.")
+    return law
 
 
 def grid_step(wanted: float) -> float:
@@ -154,9 +162,12 @@ class TotalLoss:
         self.parts = tuple(parts)
         self.step = parts[0][0].step
         self.reach = max(law.reach for law, _ in parts)
+        self.farthest = math.fsum(rounds * law.reach for law, rounds in parts) * (1.0 + 1e-15)
         certain = any(law.infinite >= 1.0 for law, _ in parts)
-        none = -math.inf if certain else sum(rounds * math.log1p(-law.infinite) for law, rounds in parts)
-        self.infinite = -math.expm1(none) * (1.0 + 1e-12)
+        none = -math.inf if certain else math.fsum(rounds * math.log1p(-law.infinite) for law, rounds in parts)
+        # With total masses M_k >= 1: prod M_k - prod (M_k - infinite_k) <= prod M_k (1 - prod (1 - infinite_k)).
+        excess = math.fsum(rounds * (law.total - 1.0 + UNIT) for law, rounds in parts)
+        self.infinite = -math.expm1(none) * math.exp(excess) * (1.0 + 1e-12)
         self._tilts: list[_Tilted] = []
 
     def _log_moment(self, theta: float) -> tuple[float, float]:
@@ -209,7 +220,7 @@ class TotalLoss:
         """Upper bound on the hockey-stick divergence of all rounds together.
 
         Statement: with measures mu_k that dominate the rounds for every history, the adaptive
-        composition has delta <= F = 1 - prod (1 - infinite_k) + integral of
+        composition has delta <= F = (mass of a total loss that is infinite) + integral of
         (1 - e^(epsilon - l))_+ d(mu_1 * ... * mu_K)(l) over finite losses.
         (F is monotone in each mu: with the others fixed it is a mixture of the curves g of mu_k,
         so a larger curve gives a larger F; masses above 1 in total are no exception.)
@@ -225,15 +236,18 @@ class TotalLoss:
         transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
         that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
         and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
-        part of it lands inside, which only adds). Losses are rounded up.
+        part of it lands inside, which only adds). Losses are rounded up. The last sum, of N terms, is
+        off by at most N ulp, relatively.
         Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
         """
+        if epsilon >= self.farthest:
+            return min(1.0, self.infinite)
         tilt = self._chosen_tilt(epsilon)
         start = max(0, math.floor(epsilon / self.step) - 1 - tilt.first)
         losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * (self.step * (1.0 + 2.0 * UNIT))
         gaps = np.maximum(losses - epsilon, 0.0)
         weights = -np.expm1(-gaps) * np.exp(-tilt.theta * gaps)
         inside = float(weights @ tilt.law[start:]) + float(np.linalg.norm(weights)) * tilt.noise + tilt.dropped
-        relative = tilt.relative + 8.0 * UNIT * (abs(tilt.log_scale) + tilt.theta * epsilon)
+        relative = tilt.relative + UNIT * len(weights) + 8.0 * UNIT * (abs(tilt.log_scale) + tilt.theta * epsilon)
         finite = math.exp(min(tilt.log_scale - tilt.theta * epsilon, 700.0)) * max(inside, 0.0) * (1.0 + relative)
-        return min(1.0, self.infinite + finite)
+        return min(1.0, self.infinite + finite + UNDERFLOW)

@@ -26,7 +26,9 @@ def clamping_penalty(epsilon: float, probability: float) -> float:
         raise InputError(f"probability must lie in [0, 1], got {probability!r}.")
     if epsilon > 700.0:
         return 1.0 if probability > 0.0 else 0.0
-    return min(1.0, (1.0 + math.exp(epsilon)) * probability * (1.0 + 1e-15))
+    if probability == 0.0:
+        return 0.0
+    return min(1.0, math.nextafter((1.0 + math.exp(epsilon)) * probability * (1.0 + 1e-15), math.inf))
 
 
 @dataclass(frozen=True)
@@ -47,5 +49,5 @@ class RarelyClamped(PrivacyProfile):
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         # The penalty is largest at the largest epsilon, which is the one promised at the full distance.
-        rest = math.nextafter(delta - clamping_penalty(epsilon, self.clamp_probability), 0.0)
-        return rest >= 0.0 and self.ideal.covers(epsilon, rest, distance, shape)
+        rest = delta - clamping_penalty(epsilon, self.clamp_probability)
+        return rest >= 0.0 and self.ideal.covers(epsilon, math.nextafter(rest, 0.0), distance, shape)

@@ -246,16 +246,22 @@ class SplitAndMix(PrivacyProfile):
     sigma: float
     sharings: int = 1
 
+    def __post_init__(self) -> None:
+        view_penalty(0.0, self.sigma)
+        if isinstance(self.sharings, bool) or not isinstance(self.sharings, int) or self.sharings < 1:
+            raise InputError(f"sharings must be a whole number >= 1, got {self.sharings!r}.")
+
     @property
     def bound(self) -> str:  # type: ignore[override]
-        return f"{self.ideal.bound}, shares mixed to 2^-{self.sigma:.0f}"
+        return f"{self.ideal.bound}, shares mixed to 2^-{math.floor(self.sigma)}"
 
     def delta(self, epsilon: float, distance: float) -> float:
         if checked_distance(distance) == 0.0:
             return 0.0
-        return min(1.0, self.ideal.delta(epsilon, distance) + self.sharings * view_penalty(epsilon, self.sigma))
+        added = self.sharings * view_penalty(epsilon, self.sigma)
+        return min(1.0, math.nextafter(self.ideal.delta(epsilon, distance) + added, math.inf))
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         # The penalty is largest at the largest epsilon, which is the one promised at the full distance.
-        rest = math.nextafter(delta - self.sharings * view_penalty(epsilon, self.sigma), 0.0)
-        return rest >= 0.0 and self.ideal.covers(epsilon, rest, distance, shape)
+        rest = delta - self.sharings * view_penalty(epsilon, self.sigma)
+        return rest >= 0.0 and self.ideal.covers(epsilon, math.nextafter(rest, 0.0), distance, shape)

@@ -13,24 +13,30 @@ from pkgutil import walk_packages
 import metricshuffle
 
 
-def theorems() -> str:
-    """Every registered statement, by paper, with the docstring that proves or cites it."""
+def theorems(tests: Path) -> str:
+    """Every registered statement, by paper: a table, and the docstring that proves or cites each. `tests` may be missing."""
     from metricshuffle.citations import PAPERS, STATEMENTS
+    from metricshuffle.cli.statements import all_tests, table
 
     for module in walk_packages(metricshuffle.__path__, "metricshuffle."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    papers = sorted(PAPERS.items(), key=lambda item: (item[0] == "metricshuffle", item[0]))
+    by_paper = {key: sorted((one for one in STATEMENTS.values() if one.paper == key), key=lambda one: one.function) for key, _ in papers}
     lines = [
         "# Statements behind the numbers",
         "",
         "Generated from the code by `make docs`. One function, one statement; a failed condition raises `ConditionError`.",
+        '"sound" is what guarantees rest on; lower bounds show how tight they are; "as published only" is there to be compared with, '
+        "with our verdict, and no guarantee can be made of it. The test named mentions the function; others may use it too.",
+        "",
+        *table((one for mine in by_paper.values() for one in mine), all_tests(tests)),
     ]
-    for key, reference in sorted(PAPERS.items(), key=lambda item: (item[0] == "metricshuffle", item[0])):
-        mine = sorted((one for one in STATEMENTS.values() if one.paper == key), key=lambda one: one.function)
-        if not mine:
+    for key, reference in papers:
+        if not by_paper[key]:
             continue
         lines += ["", f"## {reference}"]
-        for one in mine:
+        for one in by_paper[key]:
             lines += ["", f"### {one.label}", "", f"`{one.function}`", "", "```text", inspect.cleandoc(one.text), "```"]
     return "\n".join(lines) + "\n"
 
@@ -77,7 +83,7 @@ def documents(root: Path) -> dict[Path, str]:
     """What each generated file should say now."""
     readme = root / "README.md"
     return {
-        root / "docs" / "theorems.md": theorems(),
+        root / "docs" / "theorems.md": theorems(root / "tests"),
         root / "docs" / "cli.md": command_line(),
         root / "docs" / "picture.svg": picture(),
         readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),

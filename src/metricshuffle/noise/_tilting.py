@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from metricshuffle.errors import NotCertified
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -65,6 +67,13 @@ class Tilted:
     variance: float
 
 
+def checked_error(error: float) -> float:
+    """An error small enough for 1.01 times it to cover the terms of higher order, or a sentence."""
+    if not error < 0.01:
+        raise NotCertified(f"the masses of a sum are known too poorly: one copy is off by {error:.1e}; give them to more digits.")
+    return error
+
+
 def tilted(group: Folded, s: float) -> Tilted:
     """Cumulant K(s), with a certified error, and the tilted masses of one group."""
     k = group.steps.astype(np.float64)
@@ -78,7 +87,7 @@ def tilted(group: Folded, s: float) -> Tilted:
         scale = float(np.sum(group.up * (np.abs(rise) + np.abs(x) * (1.0 + rise)) + group.down * (np.abs(fall) + np.abs(x) * (1.0 + fall))))
     total = float(np.sum(terms))
     log_mgf = math.log1p(total)
-    error = 1.01 * (group.relative_error + (group.depth + 8.0) * U) * scale / (1.0 + total) + 4.0 * U * abs(log_mgf)
+    error = checked_error(1.01 * (group.relative_error + (group.depth + 8.0) * U) * scale / (1.0 + total) + 4.0 * U * abs(log_mgf))
     up, down = group.up * np.exp(x - log_mgf), group.down * np.exp(-x - log_mgf)
     even = up + down
     odd = 2.0 * group.up * np.sinh(x) * math.exp(-log_mgf) if group.symmetric else up - down

@@ -16,11 +16,12 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise._tilting import Floats, Folded, Tilt, U, log_beyond, steepest, support, tilt_towards, window
+from metricshuffle.noise._tilting import Floats, Folded, Tilt, U, checked_error, log_beyond, steepest, support, tilt_towards, window
 
 MOST_CELLS = 20_000_000
 FEW_CELLS = 4096  # up to here: direct convolution
 UNDERFLOW = 1e-280  # a directly convolved mass below this has lost its relative accuracy and is treated as a hole
+SMALLEST = 1e-300  # bounds what is missing but possible where its own bound underflows
 FAINT = 1e4  # a mass below this many errors is not worth keeping from this window if another can do better
 HALF_WIDTH = 3.0  # of a window, in standard deviations
 
@@ -164,6 +165,8 @@ def sum_law(groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     if highest - lowest < FEW_CELLS:
         return _direct(folded, offset, low, high)
     first, last = max(low, lowest), min(high, highest)
+    if first > last:  # nothing of the support is asked for
+        return CertifiedRange(low + offset, np.full(high - low + 1, -math.inf), np.zeros(high - low + 1), 1.0)
     mirrored = all(group.symmetric for group in folded) and first < 0 < last
     span = (0, max(-first, last)) if mirrored else (first, last)
     mass, error, holes = _stitched(folded, *span)
@@ -173,7 +176,9 @@ def sum_law(groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     log_mass, log_error = np.full(len(points), -math.inf), np.zeros(len(points))
     log_mass[inside], log_error[inside] = mass[index[inside]], error[index[inside]]
     tails = math.exp(log_beyond(folded, low - 1, -1)) + math.exp(log_beyond(folded, high + 1, 1))
-    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, (tails + (2.0 if mirrored else 1.0) * holes) * (1.0 + 1e-12)))
+    complete = low <= lowest and highest <= high and bool(np.isfinite(log_mass[inside]).all())
+    outside = (tails + (2.0 if mirrored else 1.0) * holes) * (1.0 + 1e-12) + (0.0 if complete else SMALLEST)
+    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, outside))
 
 
 def _stitched(groups: list[Folded], first: int, last: int) -> tuple[Floats, Floats, float]:
@@ -231,8 +236,7 @@ def _length(groups: list[Folded], tilt: Tilt, centre: int, half: int) -> tuple[i
     whole = highest - lowest + 1
     length = int(half + 9.0 * spread) + half + 16
     while True:
-        length = fft.next_fast_len(min(length, whole + half) + 1, real=True)
-        length += length % 2
+        length = 2 * fft.next_fast_len(min(length, whole + half) // 2 + 1, real=True)
         if length > 2 * MOST_CELLS:
             raise NotCertified(
                 f"one window of the sum would need an FFT of {length:.3g} cells, more than {2 * MOST_CELLS:.0e}; "
@@ -255,7 +259,7 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
         base[-group.steps[group.down > 0.0] - group.lowest] = group.down[group.down > 0.0]
         heaviest = 1.0 - math.fsum(base)
         base[-group.lowest] = heaviest
-        base_error = max(group.relative_error, (group.relative_error + 2.0 * U) / heaviest)
+        base_error = checked_error(max(group.relative_error, (group.relative_error + 2.0 * U) / heaviest))
         left = group.copies
         while left:
             if left & 1:
@@ -274,5 +278,6 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
     log_error = np.where(good, 1.01 * error + 4.0 * U * np.abs(np.where(good, log_mass, 0.0)) + 4.0 * U, 0.0)
     missing = math.fsum(law[: max(low - lowest, 0)]) + math.fsum(law[max(high + 1 - lowest, 0) :])
     # impossible points are not holes: only what the support holds can have underflowed
-    lost = 2.0 * UNDERFLOW * int(np.count_nonzero(inside & ~good))
-    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, missing * (1.0 + 2.0 * error + 1e-12) + lost))
+    lost = 2.0 * UNDERFLOW * int(np.count_nonzero(inside & ~good)) + (0.0 if low <= lowest and lowest + len(law) - 1 <= high else SMALLEST)
+    growth = math.exp(min(1.01 * error, 700.0)) * (1.0 + 1e-12)
+    return CertifiedRange(low + offset, log_mass, log_error, min(1.0, (missing + lost) * growth))

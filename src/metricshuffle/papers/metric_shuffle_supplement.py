@@ -18,7 +18,7 @@ from metricshuffle.papers.published import Published, checked_number, checked_pe
 
 Floats = NDArray[np.float64]
 
-_LOWER = "accounting.blanket.delta_lower of BlanketLaw.from_rows(PaddedExponential(...).rows(), a, b, others=[c])"
+_LOWER = "accounting.pem_lower, which is rounded down and takes any number of users"
 _BISECTIONS = 40
 _MOST_COUNTED = 120  # outcomes are n^3/6
 
@@ -113,7 +113,7 @@ def algorithm_1_semi_metric(target: ArrayLike, diameter: float, users: int, delt
     Statement: D(a, b) = min(m, max(target, v)), v the largest with log(1 + tanh(v/2) g) <= target, g = (2s+1)/(Omega/2-s),
     Omega = (n-1)e^-m - sqrt(3(n-1)e^-m L), s = sqrt(Omega L/2), L = log(4/delta); without v if Omega <= 2L.
     Reference: feasible, but a SEMI-metric: it can break the triangle inequality, and a mechanism for it is private for its shortest-path
-    closure. Close it, then account again; the amplified table itself must not be closed.
+    closure. Close it, then account again, as accounting.local_metric does; the amplified table itself must not be closed.
     """
     wanted, n, log_4 = np.asarray(target, dtype=np.float64), checked_people(users), math.log(4.0 / open_delta(delta))
     m = checked_number("diameter", diameter, 0.0, 700.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket_law import BlanketLaw
 from metricshuffle.accounting.clones import ClonesProfile
@@ -24,9 +25,12 @@ from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 
+Floats = NDArray[np.float64]
+
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
 MOST_PAIRS, MOST_OTHERS = 2, 3
+FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class DataSets:
     """distance -> laws of data sets of a randomizer: the pairs that look worst, the others at a, at b, and at what hides least."""
 
     randomizer: Randomizer | Parallel
+    users: int
     _known: dict[float, list[BlanketLaw]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, distance: float) -> list[BlanketLaw]:
@@ -65,37 +70,38 @@ class DataSets:
         source = self.randomizer
         if isinstance(source, Parallel):
             return [law for one in source.blankets(distance)[: 2 * MOST_PAIRS] for law in own_data_sets(one)]
-        whole = distance if type(source).pairs_within is Randomizer.pairs_within else _whole_steps(source, distance)
-        pairs = source.pairs_within(whole) if whole > 0.0 else []
+        # An upper bound looks at pairs up to the next whole step; a lower one must not.
+        pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
         if not pairs:
             return []
         if isinstance(source, KaryRandomizedResponse):
             return krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
         if source.inputs * source.outputs > SMALL_MATRIX:
+            pairs.sort(key=lambda pair: -source.distance(*pair))
             return [law for pair in pairs[:MOST_PAIRS] for law in own_data_sets(source.blanket(*pair))]
         rows = source.rows()
         laws = []
-        for a, b in _worst(rows, pairs):
+        for a, b in _worst(rows, pairs, self.users):
             scores = information(rows[a], rows[b], rows)
             held = dict.fromkeys([*(int(c) for c in np.argsort(-scores)[:MOST_OTHERS]), a, b])
             laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
         return laws
 
 
-def _whole_steps(randomizer: Randomizer, distance: float) -> float:
-    """Distance rounded down to whole steps: an upper bound looks at pairs up to the next step, a lower one must not."""
-    step = float(getattr(randomizer, "step", 1.0))
-    return math.floor(distance / step * (1.0 + 1e-12)) * step
-
-
-def _worst(rows: np.ndarray, pairs: list[Pair]) -> list[Pair]:
-    if len(pairs) <= MOST_PAIRS:
+def _worst(rows: Floats, pairs: list[Pair], users: int) -> list[Pair]:
+    """The pairs with the largest spread, which decides for many users; the largest variation and ratio, which decide for few."""
+    if len(pairs) <= (FEW_PAIRS if users <= FEW_USERS else MOST_PAIRS):
         return pairs
     scan = PairScan(rows, pairs)
-    if not scan.covered:  # a report that gives an input away counts for more than any spread
-        bare = np.array([float(np.maximum(rows[a] - rows[b], 0.0).sum()) for a, b in pairs])
-        return [pairs[int(index)] for index in np.argsort(-bare)[:MOST_PAIRS]]
-    return [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]]
+    spread = [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]] if scan.covered else []
+    if len(pairs) > SOME_PAIRS:
+        return spread or pairs[:MOST_PAIRS]
+    ratio, variation = [], []
+    for a, b in pairs:
+        variation.append(float(np.maximum(rows[a] - rows[b], 0.0).sum()))
+        held = rows[a] > 0.0
+        ratio.append(float(np.max(rows[a][held] / np.maximum(rows[b][held], 1e-300))))
+    return list(dict.fromkeys([*spread, pairs[int(np.argmax(variation))], pairs[int(np.argmax(ratio))]]))
 
 
 @dataclass(frozen=True)
@@ -127,14 +133,14 @@ class Amplification:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
         delta, far = checked_delta(delta), self._distance(distance)
         found = self._winner("epsilon", delta, far)
-        return self._band(found, self.lower.epsilon(delta, far), found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9))
+        less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
+        return self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
         epsilon, far = checked_epsilon(epsilon), self._distance(distance)
         found = self._winner("delta", epsilon, far)
-        alone = self.local.delta(epsilon, far)
-        return self._band(found, self.lower.delta(epsilon, far), self.rounds > 1 or found.value < alone * (1.0 - 1e-9) or alone == 0.0)
+        return self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
 
     @staticmethod
     def _band(found: Winner, lower: float, amplified: bool) -> AmplifiedBand:
@@ -198,7 +204,7 @@ def amplify(
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
     if rounds > 1 and upper.many_pairs:
         upper = ShuffledProfile(randomizer, counted, widest, "clones")
-    lower = DataSetLower(DataSets(randomizer), counted, relative=relative)
+    lower = DataSetLower(DataSets(randomizer, counted), counted, relative=relative)
     return _amplification(upper, lower, counted, widest, randomizer.local_profile(), rounds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,6 +89,6 @@ class Parallel:
         return LawsProfile(self.laws)
 
 
-def parallel(tasks: list[tuple[float, Randomizer]]) -> Parallel:
+def parallel(tasks: Sequence[tuple[float, Randomizer]]) -> Parallel:
     """Users who each answer one of several tasks, chosen with these probabilities: give it to `amplify`."""
     return Parallel(tuple(float(weight) for weight, _ in tasks), tuple(task for _, task in tasks))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -23,7 +22,7 @@ from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
 
 Floats = NDArray[np.float64]
 
-FEW_PAIRS = 40
+FEW_PAIRS = 20
 MOST_LAWS = 4096
 MOST_WORK = 2**24  # pairs times reports of one look at all pairs
 CHAMPIONS = 6
@@ -126,14 +125,12 @@ class ShuffledProfile(PrivacyProfile):
         epsilon, distance = checked_epsilon(epsilon), min(checked_distance(distance), self.widest)
         if distance == 0.0 or epsilon >= self.pure(distance):
             return Winner(0.0, "local", "local")
-        found = [Winner(min(1.0, max(0.0, self._local.delta(epsilon, distance))), "local", "local")]
-        laws = self._pairs_at(distance)
+        found, laws = [Winner(1.0, "local", "local")], self._pairs_at(distance)
         if laws is not None:
             found.append(self._blanket_delta(laws, epsilon))
-        if laws is None or not found[-1].value < found[0].value:
-            pair = self._clones(distance)
-            found += [Winner(clones_delta(pair, self.users, epsilon), "clones", "counts")] if pair else []
-        return min((one for one in found if one.value >= 0.0), key=lambda one: one.value, default=Winner(1.0, "local", "local"))
+        if found[-1].evaluator == "local" and (pair := self._clones(distance)):
+            found.append(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
+        return min(found, key=lambda one: one.value)
 
     def _blanket_delta(self, laws: list[BlanketLaw] | PairScan, epsilon: float) -> Winner:
         growth = math.exp(min(epsilon, 700.0))
@@ -145,14 +142,14 @@ class ShuffledProfile(PrivacyProfile):
                 if not self._rough(laws, pair, epsilon) <= worst:
                     bracket = delta_bracket(self._law(pair), self.users, epsilon, directions="forward", relative=self._relative)
                     if not bracket.upper <= worst:
-                        worst, evaluator = bracket.upper, bracket.evaluator
+                        worst, evaluator = _never_small(bracket.upper), bracket.evaluator
                         left = laws.survivors(left, pair, growth)
-            return Winner(worst if worst == worst else 1.0, "blanket", evaluator)
+            return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
         for law in laws:
             bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
             if not bracket.upper <= worst:
-                worst, evaluator = bracket.upper, bracket.evaluator
-        return Winner(worst if worst == worst else 1.0, "blanket", evaluator)
+                worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+        return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
 
     def _law(self, pair: Pair) -> BlanketLaw:
         assert isinstance(self.randomizer, Randomizer)  # noqa: S101 - only a randomizer has a scan
@@ -172,10 +169,9 @@ class ShuffledProfile(PrivacyProfile):
         laws = self._pairs_at(distance)
         if laws is not None:
             found.append(self._blanket_epsilon(laws, delta))
-        if laws is None or not found[-1].value < ceiling * (1.0 - 1e-9):
-            pair = self._clones(distance)
-            found += [Winner(clones_epsilon(pair, self.users, delta), "clones", "counts")] if pair else []
-        return min((one for one in found if one.value >= 0.0), key=lambda one: one.value, default=found[0])
+        if not found[-1].value < ceiling * (1.0 - 1e-9) and (pair := self._clones(distance)):
+            found.append(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
+        return min(found, key=lambda one: one.value)
 
     def _blanket_epsilon(self, laws: list[BlanketLaw] | PairScan, delta: float) -> Winner:
         relative = self._relative
@@ -183,12 +179,13 @@ class ShuffledProfile(PrivacyProfile):
             return self._scanned_epsilon(laws, delta, relative)
         worst, slowest = 0.0, laws[0] if laws else None
         for law in laws:
-            value = epsilon_upper(law, self.users, delta, relative=relative)
+            value = _never_small(epsilon_upper(law, self.users, delta, relative=relative))
             if not value <= worst:
                 worst, slowest = value, law
         if slowest is None:
             return Winner(0.0, "blanket", "local")
-        return Winner(worst, "blanket", delta_bracket(slowest, self.users, worst * (1.0 - 1e-12), relative=0.5).evaluator)
+        shown = delta_bracket(slowest, self.users, worst * (1.0 - 1e-12), relative=0.5).evaluator
+        return Winner(worst, shown if shown == "local" else "blanket", shown)
 
     def _scanned_epsilon(self, scan: PairScan, delta: float, relative: float) -> Winner:
         """epsilon of the pair that looks worst; then every pair is dominated by one that passes there, passes, or takes over.
@@ -196,7 +193,7 @@ class ShuffledProfile(PrivacyProfile):
         delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
         """
         slowest, _ = _first(scan.ranked(1.0))
-        worst = epsilon_upper(self._law(slowest), self.users, delta, directions="forward", relative=relative)
+        worst = _never_small(epsilon_upper(self._law(slowest), self.users, delta, directions="forward", relative=relative))
         growth = math.exp(min(worst, 700.0))
         left, news = scan.survivors(scan.ranked(growth), slowest, growth), 0
         while len(left):
@@ -209,13 +206,18 @@ class ShuffledProfile(PrivacyProfile):
             if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
                 left = scan.survivors(left, pair, growth)
                 continue
-            value = epsilon_upper(law, self.users, delta, directions="forward", relative=relative)
+            value = _never_small(epsilon_upper(law, self.users, delta, directions="forward", relative=relative))
             if not value <= worst:
                 worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
                 left = scan.survivors(left, pair, growth)
         law = self._law(slowest)
         shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
-        return Winner(worst, "blanket", shown)
+        return Winner(worst, shown if shown == "local" else "blanket", shown)
+
+
+def _never_small(value: float) -> float:
+    """What is not a number is infinite."""
+    return value if value >= 0.0 else math.inf
 
 
 def _first(pairs: Pairs) -> tuple[Pair, Pairs]:
@@ -224,10 +226,10 @@ def _first(pairs: Pairs) -> tuple[Pair, Pairs]:
 
 def largest_distance(randomizer: Randomizer) -> float:
     """How far apart two inputs of it can be."""
-    line = getattr(randomizer, "step", None) is not None or type(randomizer).__name__ in ("BoundedGeometric", "PlanarGeometric")
-    if line:  # places on a line or a grid: the first and the last code are the farthest
-        return randomizer.distance(0, randomizer.inputs - 1)
-    pairs: Sequence[Pair] | None = list(randomizer.pairs()) if type(randomizer).pairs is not Randomizer.pairs else None
-    if pairs is None and type(randomizer).distance is Randomizer.distance:
+    from metricshuffle.randomizers import BoundedGeometric, LaplaceOnInterval, PlanarGeometric, WitchHat
+
+    if isinstance(randomizer, BoundedGeometric | LaplaceOnInterval | PlanarGeometric | WitchHat):
+        return randomizer.distance(0, randomizer.inputs - 1)  # places on a line or a grid: the first and the last code are the farthest
+    if type(randomizer).distance is Randomizer.distance:
         return 1.0
-    return max((randomizer.distance(*pair) for pair in (randomizer.pairs() if pairs is None else pairs)), default=0.0)
+    return max((randomizer.distance(*pair) for pair in randomizer.pairs()), default=0.0)

@@ -27,11 +27,12 @@ class PairScan:
         held = rows.max(axis=0) > 0.0
         self.rows = np.ascontiguousarray(rows[:, held])
         self.blanket = self.rows.min(axis=0)
-        last = len(rows) - 1
+        last, known = len(rows) - 1, set(pairs)
         # Mirrored pairs have the same laws, the reports renamed.
-        self.pairs: Pairs = np.array([(a, b) for a, b in pairs if not mirrored or (a, b) <= (last - a, last - b)], dtype=np.int64).reshape(
-            -1, 2
-        )
+        self.pairs: Pairs = np.array(
+            [(a, b) for a, b in pairs if not mirrored or (a, b) <= (last - a, last - b) or (last - a, last - b) not in known],
+            dtype=np.int64,
+        ).reshape(-1, 2)
 
     @property
     def covered(self) -> bool:

@@ -48,8 +48,8 @@ class Histogram(Declared):
         if not isinstance(found, Categories | Integers | Grid):
             raise InputError(f"Histogram needs Categories, Integers or a Grid, got {type(found).__name__}.")
         size = found.size or 0
-        if not 2 <= size <= MOST_CELLS or (isinstance(found, Integers) and size > LARGEST_SPAN):
-            most = LARGEST_SPAN if isinstance(found, Integers) else MOST_CELLS
+        most = MOST_CELLS if isinstance(found, Grid) else LARGEST_SPAN
+        if not 2 <= size <= most:
             raise InputError(f"Histogram needs 2 to {most:,} values, but {found} has {size:,}; merge values into fewer cells.")
         if isinstance(found, Grid) and min(found.width, found.height) < 2:
             raise InputError(f"Histogram needs at least 2 x 2 cells, got {found.width} x {found.height}; one row is a line of Integers.")

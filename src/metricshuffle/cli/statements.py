@@ -1,0 +1,62 @@
+"""The table at the head of docs/theorems.md: every statement, whose it is, when it holds, whether it may be relied on, what tests it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from metricshuffle.citations import Statement
+
+_HEADING = r"(?:Statement|Conditions|Numerics|Reference|Proof|Corollary|Reach)"
+AS_PUBLISHED = "as published only"
+
+
+def conditions(statement: Statement) -> str:
+    """The first sentence after "Conditions:"; empty if the statement has none."""
+    text = " ".join(inspect.cleandoc(statement.text).split())
+    found = re.search(rf"\bConditions: (.*?)(?=\s{_HEADING}:|$)", text)
+    return re.split(r"(?<=[^\s.])\.(?=\s|$)", found.group(1), maxsplit=1)[0].strip(" .") if found else ""
+
+
+def status(statement: Statement) -> str:
+    """Sound, or as published only with our verdict: what lives in `papers` cannot become a guarantee, even if true."""
+    if not statement.function.startswith("metricshuffle.papers."):
+        below = any(
+            words in f"{statement.function} {statement.label}" for words in ("lower bound", "from below", "lower_bounds", "pem_lower")
+        )
+        return "sound, a lower bound" if below else "sound"
+    return f"{AS_PUBLISHED}: {statement.label.rpartition(': ')[2]}"
+
+
+def all_tests(folder: Path) -> dict[str, str]:
+    """The text of every test file, by its path below the folder; none if the folder is not there."""
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(folder.rglob("test_*.py"))}
+
+
+def nearest_test(statement: Statement, tests: Mapping[str, str]) -> str:
+    """A test file that mentions the function and its module: the one named after the module if there is one, else a near one."""
+    *module, name = statement.function.split(".")
+    owner = module.pop() if module[-1][:1].isupper() else ""
+    words = [word for word in (name, owner or module[-1]) if word]
+    naming = [path for path, text in tests.items() if all(re.search(rf"\b{re.escape(word)}\b", text) for word in words)]
+
+    def nearness(path: str) -> tuple[bool, bool, bool, str]:
+        about = Path(path).stem.removeprefix("test_")
+        return about != module[-1], about not in module[-1], path.split("/")[0] != module[1], path
+
+    return min(naming, key=nearness, default="")
+
+
+def table(statements: Iterable[Statement], tests: Mapping[str, str]) -> list[str]:
+    """One row per statement, in the order given."""
+    lines = ["| statement | paper | conditions | status | tested in |", "|---|---|---|---|---|"]
+    for one in statements:
+        short = one.function.removeprefix("metricshuffle.")
+        path = nearest_test(one, tests)
+        label = one.label.rpartition(": ")[0] if status(one).startswith(AS_PUBLISHED) else one.label
+        label = label.removesuffix(", as published")
+        cells = (f"{label} (`{short}`)", one.paper, conditions(one), status(one), f"`tests/{path}`" if path else "")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return lines

@@ -1,0 +1,111 @@
+"""One law per displacement bounds every pair of cells, and every data set of a few users."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from tests.oracles.multiset_laws import worst_data_set
+
+from metricshuffle.accounting.blanket import delta_bracket, delta_upper
+from metricshuffle.accounting.geometric_pairs import ShuffledGeometric, displacement_laws
+from metricshuffle.errors import InputError
+from metricshuffle.randomizers import BoundedGeometric, PlanarGeometric
+
+
+@pytest.mark.parametrize(("rate", "shift", "users"), [(0.3, 1, 5000), (0.3, 3, 5000), (1.1, 2, 20), (0.05, 8, 25)])
+def test_a_line_every_pair_is_bounded(rate: float, shift: int, users: int) -> None:
+    line = BoundedGeometric(8, rate)
+    (law,) = displacement_laws((8,), float(line.exact_rate), (shift,), (shift,))
+    for epsilon in (0.0, 0.1 * rate * shift):
+        bound = delta_upper(law, users, epsilon)
+        exact = max(delta_bracket(line.blanket(a, a + shift), users, epsilon, relative=1e-4).lower for a in range(9 - shift))
+        assert exact <= bound
+        assert bound <= (1.5 if epsilon == 0.0 else 10.0) * exact  # and it is not vacuous
+
+
+def test_a_grid_every_pair_is_bounded() -> None:
+    grid = PlanarGeometric(4, 3, 0.6)
+    rate = float(grid.axes[0].exact_rate)
+    for steps in ((0, 2), (2, 1)):
+        laws = displacement_laws((3, 2), rate, steps, steps)
+        cells = list(itertools.product(range(4), range(3)))
+        pairs = [(a, b) for a in cells for b in cells if (abs(a[0] - b[0]), abs(a[1] - b[1])) == steps]
+        for epsilon in (0.02, 0.1 * rate * sum(steps)):
+            bound = max(delta_upper(law, 5000, epsilon) for law in laws)
+            worst = max(delta_bracket(grid.blanket(a[1] * 4 + a[0], b[1] * 4 + b[0]), 5000, epsilon, relative=1e-4).lower for a, b in pairs)
+            assert worst <= bound
+
+
+def test_every_data_set_of_three_people_is_bounded() -> None:
+    line = BoundedGeometric(3, 0.8)
+    profile = ShuffledGeometric((3,), float(line.exact_rate), 3)
+    for distance, epsilon in itertools.product((1, 2, 3), (0.1, 0.5, 1.2)):
+        pairs = [(a, b) for a in range(4) for b in range(4) if 0 < abs(a - b) <= distance]
+        truth = max(worst_data_set(line.rows(), a, b, 3, epsilon)[0] for a, b in pairs)
+        assert truth <= profile.delta(epsilon, distance) + 1e-15
+
+
+def test_a_block_of_displacements_is_bounded_by_its_law() -> None:
+    block = displacement_laws((9,), 0.2, (2,), (5,))
+    for shift, epsilon in itertools.product(range(2, 6), (0.01, 0.1, 0.3)):
+        single = displacement_laws((9,), 0.2, (shift,), (shift,))
+        assert delta_bracket(single[0], 800, epsilon).lower <= delta_upper(block[0], 800, epsilon)
+
+
+def test_the_profile_is_one() -> None:
+    profile = ShuffledGeometric((20, 10), 0.1, 100_000, cell=50.0)
+    assert profile.outermost(100.0) == [(2, 0), (1, 1), (0, 2)]
+    assert profile.pure(100.0) == pytest.approx(0.2)
+    assert profile.pure(10.0) == profile.delta(0.0, 10.0) == 0.0
+    deltas = [profile.delta(0.02, distance) for distance in (50.0, 100.0, 150.0)]
+    assert deltas == sorted(deltas)
+    assert 0.0 < deltas[0] < 1.0
+    found = profile.epsilon(1e-6, 100.0)
+    assert found < 0.1 * profile.pure(100.0)  # shuffling buys a lot
+    assert profile.delta(found, 100.0) <= 1e-6
+    assert profile.delta(0.99 * found, 100.0) > 1e-6
+    assert profile.covers(found, 1e-6, 100.0, "flat")
+    assert not profile.covers(0.98 * found, 1e-6, 100.0, "flat")
+
+
+def test_a_linear_promise_is_checked_at_every_displacement() -> None:
+    profile = ShuffledGeometric((20,), 0.3, 100_000)
+    # Shuffled epsilons grow more slowly than the distance here, so a promise that fits far away fails at one step.
+    at_three, at_one = profile.epsilon(1e-6, 3.0), profile.epsilon(1e-6, 1.0)
+    assert at_three < 2.7 * at_one
+    assert profile.covers(at_three * 1.01, 1e-6, 3.0, "flat")
+    assert not profile.covers(at_three * 1.01, 1e-6, 3.0)
+    assert not profile.nearly_covers(at_three * 1.01, 1e-6, 3.0)
+    assert profile.covers(3.03 * at_one, 1e-6, 3.0)
+    assert not profile.covers(2.97 * at_one, 1e-6, 3.0)
+
+
+def test_a_linear_promise_on_a_grid() -> None:
+    profile = ShuffledGeometric((15, 9), 0.12, 50_000)
+    enough = next(epsilon for epsilon in (0.012, 0.014, 0.016, 0.02, 0.05, 0.1) if profile.covers(epsilon, 1e-6, 3.0))
+    assert 0.012 < enough < 0.05
+    for steps in itertools.product(range(4), repeat=2):
+        length = math.hypot(*steps)
+        if 0 < length <= 3.0:
+            laws = displacement_laws((15, 9), 0.12, steps, steps)
+            assert max(delta_upper(law, 50_000, enough * length / 3.0) for law in laws) <= 1e-6
+
+
+def test_without_delta_only_the_local_epsilon_counts() -> None:
+    profile = ShuffledGeometric((15, 9), 0.1, 1000)
+    assert profile.covers(0.1 * math.sqrt(2.0) * 3.0 * (1 + 1e-12), 0.0, 3.0)
+    assert not profile.covers(0.1 * math.sqrt(2.0) * 3.0 * 0.999, 0.0, 3.0)
+    assert profile.epsilon(0.0, 3.0) == profile.pure(3.0)
+
+
+@pytest.mark.parametrize("wrong", [{"spans": ()}, {"spans": (0,)}, {"rate": math.nan}, {"cell": 0.0}, {"users": 0}])
+def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"\.$"):
+        ShuffledGeometric(**{"spans": (5,), "rate": 0.1, "users": 10, **wrong})  # type: ignore[arg-type]
+
+
+def test_very_little_and_very_much_noise() -> None:
+    assert ShuffledGeometric((40,), 30.0, 1000).delta(1.0, 1.0) == pytest.approx(1.0, abs=1e-9)
+    assert ShuffledGeometric((40,), 1e-5, 10**9).epsilon(1e-9, 40.0) < 1e-7

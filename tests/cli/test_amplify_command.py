@@ -1,0 +1,163 @@
+"""`metricshuffle amplify`: what it prints, what it refuses, and the page it draws."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Terminal
+
+from metricshuffle.cli import amplify_plot
+from metricshuffle.cli.amplify_names import NAMES, TAKES
+
+KNOWN = {
+    "generic": "--local-epsilon 1",
+    "krr": "--options 10 --local-epsilon 1",
+    "metric": "--distance 1 --reach 2 --reach-other 1.5",
+    "laplace": "--low 0 --high 10 --rate 0.1 --steps 12",
+    "witch-hat": "--half-width 1 --local-epsilon 2 --rate 3 --steps 6",
+    "hadamard": "--options 8 --local-epsilon 1",
+    "subset": "--options 8 --local-epsilon 1 --size 2",
+    "hash": "--options 50 --local-epsilon 1 --buckets 3",
+    "channel": "--matrix m.csv",
+}
+MATRIX = "0.5,0.3,0.2\n0.3,0.4,0.3\n\n0.2,0.3,0.5\n"
+
+
+@pytest.fixture(autouse=True)
+def matrix(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text(MATRIX)
+
+
+def test_every_name_is_tried() -> None:
+    assert tuple(KNOWN) == NAMES
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_randomizer_answers(terminal: Terminal, name: str) -> None:
+    result = terminal.typed(f"amplify --randomizer {name} {KNOWN[name]} --users 1e5 --delta 1e-6 --json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert set(answer) == {"upper", "lower", "bound", "evaluator"}
+    assert 0.0 < answer["lower"]["epsilon"] <= answer["upper"]["epsilon"] < 0.2
+    assert answer["upper"]["delta"] == answer["lower"]["delta"] == 1e-6
+    assert answer["bound"] in {"blanket", "clones"}
+
+
+def test_the_other_way_round(terminal: Terminal) -> None:
+    result = terminal.typed(
+        f"amplify --randomizer krr --options 4 --local-epsilon {math.log(3)!r} --users 2 --epsilon {math.log(2.4)!r} --json"
+    )
+    answer = json.loads(result.stdout)
+    assert answer["upper"]["delta"] == pytest.approx(0.05, rel=1e-9)
+    assert answer["lower"]["delta"] == pytest.approx(0.05, rel=1e-9)
+    assert answer["upper"]["delta"] >= 0.05
+    assert answer["upper"]["epsilon"] == answer["lower"]["epsilon"] == math.log(2.4)
+
+
+def test_rate_times_distance_is_what_counts(terminal: Terminal) -> None:
+    one, other = (
+        json.loads(terminal.typed(f"amplify --randomizer metric {words} --users 1000 --delta 1e-6 --json").stdout)["upper"]["epsilon"]
+        for words in ("--distance 1 --reach 3 --reach-other 2.5", "--rate 0.01 --distance 100 --reach 300 --reach-other 250")
+    )
+    assert one == pytest.approx(0.421853932654, rel=1e-6)
+    assert other == pytest.approx(one, rel=1e-9)
+
+
+def test_sentences(terminal: Terminal) -> None:
+    told = terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1e4 --honest 90% --delta 1e-6").stdout
+    assert "9,000 shuffled reports" in told
+    assert "give away at least" in told
+    assert "buys nothing" in terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --delta 1e-6").stdout
+    nothing = terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --epsilon 0.1")
+    assert "buys nothing" in nothing.stdout
+    assert "up to delta" in terminal.typed("amplify --randomizer generic --local-epsilon 1 --users 1e6 --epsilon 0.001").stdout
+    alone = json.loads(terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --delta 1e-6 --json").stdout)
+    assert alone["bound"] == "local"
+
+
+def test_one_pair_and_a_claim(terminal: Terminal) -> None:
+    whole, pair = (
+        json.loads(terminal.typed(f"amplify --randomizer channel --matrix m.csv {more} --users 1e5 --delta 1e-6 --json").stdout)
+        for more in ("--local-epsilon 0.92", "--pair 0 1")
+    )
+    assert pair["upper"]["epsilon"] < whole["upper"]["epsilon"]
+
+
+BASE = "amplify --users 100 --delta 1e-6 --randomizer"
+REFUSED = {
+    "unknown": ("amplify --users 9 --delta 0.1 --randomizer duchi", ("--randomizer", "generic, krr, metric", "'duchi'")),
+    "nothing asked": ("amplify --users 9 --randomizer generic --local-epsilon 1", ("--delta", "--epsilon", "not both")),
+    "both asked": ("amplify --users 9 --randomizer generic --local-epsilon 1 --delta 0.1 --epsilon 1", ("not both",)),
+    "no users": ("amplify --users 0 --delta 0.1 --randomizer generic --local-epsilon 1", ("--users", ">= 1")),
+    "users in part": ("amplify --users 1.5 --delta 0.1 --randomizer generic --local-epsilon 1", ("--users", "whole number")),
+    "delta 0": ("amplify --users 9 --delta 0 --randomizer generic --local-epsilon 1", ("--delta", "(0, 1)")),
+    "delta 1": ("amplify --users 9 --delta 1 --randomizer generic --local-epsilon 1", ("--delta", "(0, 1)")),
+    "epsilon 0": ("amplify --users 9 --epsilon 0 --randomizer generic --local-epsilon 1", ("--epsilon", "greater than 0")),
+    "no rounds": (f"{BASE} generic --local-epsilon 1 --rounds 0", ("--rounds", ">= 1")),
+    "too many honest": (f"{BASE} generic --local-epsilon 1 --honest 101", ("cannot exceed",)),
+    "missing": (f"{BASE} krr --local-epsilon 1", ("needs --options", "missing")),
+    "not its own": (f"{BASE} krr --options 3 --local-epsilon 1 --reach 2", ("--reach does not belong", "--options, --local-epsilon")),
+    "local epsilon 0": (f"{BASE} generic --local-epsilon 0", ("--local-epsilon", "greater than 0")),
+    "one option": (f"{BASE} krr --options 1 --local-epsilon 1", ("options", "2..2^24")),
+    "pair identical": (f"{BASE} metric --distance 0 --reach 1", ("one and the same input",)),
+    "reach too small": (f"{BASE} metric --distance 2 --reach 1", ("reach", "raise it")),
+    "no metric": (f"{BASE} metric --distance 1 --reach 5 --reach-other 2", ("triangle inequality",)),
+    "same row twice": (f"{BASE} channel --matrix m.csv --pair 1 1", ("--pair", "different")),
+    "row out of range": (f"{BASE} channel --matrix m.csv --pair 0 3", ("--pair", "0 to 2")),
+    "false claim": (f"{BASE} channel --matrix m.csv --local-epsilon 0.5", ("not 0.5-private", "rows 0 and 2", "0.916290731874")),
+    "sums": (f"{BASE} channel --matrix sums.csv", ("sum to 1", "row 1", "1.1")),
+    "words": (f"{BASE} channel --matrix words.csv", ("line 2", "not a row of numbers")),
+    "ragged": (f"{BASE} channel --matrix ragged.csv", ("line 2 has 3 numbers",)),
+    "one row": (f"{BASE} channel --matrix one.csv", ("at least two inputs",)),
+    "not text": (f"{BASE} channel --matrix binary.csv", ("not a text file",)),
+    "no file": (f"{BASE} channel --matrix nowhere.csv", ("nowhere.csv",)),
+    "far": (f"{BASE} laplace --low 0 --high 1 --rate 1 --steps 4 --distance 2", ("distance", "(0, 1]")),
+    "upside down": (f"{BASE} laplace --low 1 --high 0 --rate 1", ("low < high",)),
+    "no folder": (f"{BASE} generic --local-epsilon 1 --plot none/p.html", ("--plot", "does not exist")),
+}
+
+
+@pytest.mark.parametrize(("line", "told"), REFUSED.values(), ids=REFUSED)
+def test_bad_input(terminal: Terminal, tmp_path: Path, line: str, told: tuple[str, ...]) -> None:
+    for name, text in (
+        ("sums", "0.5,0.5\n0.6,0.5\n"),
+        ("words", "0.5,0.5\na,b\n"),
+        ("ragged", "0.5,0.5\n0.2,0.3,0.5\n"),
+        ("one", "0.5,0.5\n"),
+    ):
+        (tmp_path / f"{name}.csv").write_text(text)
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x9c")
+    sentence = terminal.refused(*line.split())
+    for part in told:
+        assert part in sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "sections"),
+    [("metric --distance 1 --reach 2 --delta 1e-6", 2), ("krr --options 10 --local-epsilon 1 --epsilon 0.01", 1)],
+)
+def test_the_page_stands_alone(terminal: Terminal, words: str, sections: int) -> None:
+    result = terminal.typed(f"amplify --users 1e6 --plot band.html --json --randomizer {words}")
+    assert result.exit_code == 0, result.output
+    page = (terminal.folder / "band.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.rstrip().endswith("</html>")
+    assert page.count('<svg class="chart"') == page.count("<section") == sections
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    for link in ("https://", "<script", "<link", " src="):
+        assert link not in page
+    assert "1,000,000" in page
+
+
+def test_distances_and_users_of_the_charts() -> None:
+    assert amplify_plot._around(1)[0] == 1
+    assert 10**6 in amplify_plot._around(10**6)
+    assert max(amplify_plot._around(10**13)) == 10**13
+
+
+def test_every_option_has_an_owner() -> None:
+    owned = {option for needed, allowed in TAKES.values() for option in (*needed, *allowed)}
+    assert {"local-epsilon", "reach-other", "pair", "steps", "size", "buckets"} <= owned
