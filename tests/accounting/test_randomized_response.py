@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -42,6 +43,46 @@ def test_small_counts_equal_brute_force(bits: int, flip: float) -> None:
             bound = profile.delta(epsilon, distance)
             assert truth - 1e-13 <= bound
             assert bound <= truth * (1.0 + 1e-9) + 1e-13
+
+
+def exact_worst(bits: int, flip: float, epsilon: float, distance: int) -> mpmath.mpf:
+    """max over T and both directions in integers: numerators over 2^(53 bits) or so, e^epsilon to 600 bits."""
+    part, whole = flip.as_integer_ratio()
+
+    def law(ones: int) -> list[int]:
+        masses = [1]
+        for stays in [part] * ones + [whole - part] * (bits - ones):
+            masses = [stays * a + (whole - stays) * b for a, b in zip([*masses, 0], [0, *masses], strict=True)]
+        return masses
+
+    with mpmath.workprec(700):
+        growth = int(mpmath.exp(mpmath.mpf(epsilon)) * 2**600)
+        pairs = [(law(t + distance), law(t)) for t in range(bits - distance + 1)]
+        sticks = [sum(max(0, (a << 600) - growth * b) for a, b in zip(p, q, strict=True)) for x, y in pairs for p, q in ((x, y), (y, x))]
+        return mpmath.mpf(max(sticks)) / (whole**bits << 600)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_route_is_at_least_the_exact_worst(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """One by one, in blocks, with far laws and in chunks, without any tolerance."""
+    rng = np.random.default_rng(seed)
+    bits = int(rng.integers(2, 10))
+    flip = float([0.5 - 10.0 ** -rng.uniform(1, 15), 10.0 ** -rng.uniform(1, 11), rng.uniform(0.01, 0.49)][seed % 3])
+    distance = int(rng.integers(1, bits + 1))
+    profile = RandomizedResponseProfile(bits, flip, most_blocks=int(rng.integers(1, 4)))
+    for share in (0.0, 0.3 * rng.random(), 1.0 - 1e-9):
+        rate = share * profile.pure(distance) / distance
+        truth = exact_worst(bits, flip, rate * distance, distance)
+        assert profile.delta(rate * distance, distance) >= truth
+        with monkeypatch.context() as patch:
+            patch.setattr(randomized_response, "EVERY_DATA_SET", 1)
+            patch.setattr(randomized_response, "ONE_BY_ONE", seed % 2)
+            profile._laws.clear()
+            assert profile.delta(rate * distance, distance) >= truth
+            profile._laws.clear()
+            assert profile._chunk(rate, 1, distance)[-1] >= truth
+            smaller = int(rng.integers(1, distance + 1))
+            assert profile._chunk(rate, 1, distance)[smaller - 1] >= exact_worst(bits, flip, rate * smaller, smaller)
 
 
 def test_no_ones_at_all_is_not_the_worst_data_set() -> None:

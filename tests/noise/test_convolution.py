@@ -205,6 +205,65 @@ def test_what_lies_outside_a_short_range_is_counted() -> None:
         assert 1.0 - np.exp(law.log_mass).sum() <= law.outside <= 1.0
 
 
+def test_a_range_beside_the_support_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(10, 0, np.array([0.5, 0.5]))
+    for low, high in ((13, 17), (-8, -4), (11, 11)):
+        for law in (stitched(monkeypatch, [group], low, high), direct(monkeypatch, [group], low, high)):
+            assert (law.start, law.stop) == (low, high + 1)
+            assert np.isneginf(law.log_mass).all()
+            assert law.outside == pytest.approx(1.0)
+
+
+def test_what_is_missing_is_counted_even_where_its_mass_underflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(3, 0, np.array([1.0, 1e-150]))  # P(S = 3) = 1e-450 is no double, but it is not nothing
+    for law in (stitched(monkeypatch, [group], 0, 2), direct(monkeypatch, [group], 0, 2)):
+        assert 0.0 < law.outside < 1e-270
+
+
+def test_masses_known_too_poorly_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pivot is what 999 masses, each off by 9e-4 of itself, leave: 1e-3 within 9e-4, and no small multiple of that in logs."""
+    group = Group(1, 0, np.full(1000, 1e-3), relative_error=9e-4)
+    with pytest.raises(NotCertified, match="more digits"):
+        direct(monkeypatch, [group], 0, 999)
+    with pytest.raises(NotCertified, match="more digits"):
+        stitched(monkeypatch, [group], 0, 999)
+
+
+def test_the_pivot_takes_up_the_errors_of_the_other_masses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The true masses are 1e-6 off the given ones, all in the same direction, so the pivot is off by much more."""
+    given, copies = np.array([0.3, 0.36, 0.34]), 12
+    for sign in (-1.0, 1.0):
+        true = given * (1.0 + sign * 0.999e-6)
+        true[1] = 1.0 - true[0] - true[2]
+        power = np.ones(1)
+        for _ in range(copies):
+            power = np.convolve(power, true)
+        group = Group(copies, 0, given, relative_error=1e-6)
+        for law in (stitched(monkeypatch, [group], 0, 2 * copies), direct(monkeypatch, [group], 0, 2 * copies)):
+            assert_certified(law, np.log(power))
+            assert np.median(law.log_error) < 1e-4
+
+
+@pytest.mark.parametrize("lam", [0.02, 3.0, 40.0])
+def test_rare_events_among_many_copies_against_the_power_recurrence(lam: float) -> None:
+    """A = sum a_i x^i, B = A^n: k a_0 b_k = sum_i (i (n + 1) - k) a_i b_{k-i}, to 60 digits."""
+    copies = 10**11
+    masses = np.array([0.0, 0.7, 0.0, 0.3, 1e-9]) * lam / copies
+    masses[0] = 1.0 - masses.sum()
+    group = Group(copies, 0, masses, relative_error=0.0)
+    law = sum_law([group], *covering_range([group], -100.0))
+    with mpmath.workdps(60):
+        a = [mpmath.mpf(mass) for mass in masses.tolist()]
+        a[0] = 1 - mpmath.fsum(a[1:])
+        b = [a[0] ** copies]
+        for k in range(1, law.stop + 40):
+            b.append(mpmath.fsum((i * (copies + 1) - k) * a[i] * b[k - i] for i in range(1, min(k, 4) + 1)) / (k * a[0]))
+        for z, log_mass, error in zip(range(law.start, law.stop), law.log_mass.tolist(), law.log_error.tolist(), strict=True):
+            assert log_mass == -math.inf or abs(mpmath.log(b[z]) - log_mass) <= error
+        kept = [z for z in range(law.start, law.stop) if law.log_mass[z - law.start] > -math.inf]
+        assert mpmath.fsum(b) - mpmath.fsum(b[z] for z in kept) <= law.outside
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -194,7 +194,8 @@ def checked_setting(query: Query, target: Target, users: int, honest: int | floa
     """A setting whose parts fit together, or a sentence."""
     users = checked_users(users)
     if not isinstance(query, Query):
-        raise InputError(f"query must be a Sum, Mean or Centroid, got {type(query).__name__}.")
+        hint = "; use plan_histogram" if type(query).__name__ == "Histogram" else ""
+        raise InputError(f"query must be a Sum, Mean or Centroid, got {type(query).__name__}{hint}.")
     diameter = query.diameter
     if target.distance > diameter * (1.0 + 1e-12):
         raise InputError(

@@ -195,12 +195,13 @@ class ShuffledProfile(PrivacyProfile):
         slowest, _ = _first(scan.ranked(1.0))
         worst = _never_small(epsilon_upper(self._law(slowest), self.users, delta, directions="forward", relative=relative))
         growth = math.exp(min(worst, 700.0))
-        left, news = scan.survivors(scan.ranked(growth), slowest, growth), 0
+        left, tries = scan.survivors(scan.ranked(growth), slowest, growth), CHAMPIONS
         while len(left):
             pair, left = _first(left)
             if self._rough(scan, pair, worst) <= delta:
-                if news < CHAMPIONS:  # it passes, and so does what it dominates
-                    left, news = scan.survivors(left, pair, growth), news + 1
+                if tries > 0:  # it passes, and so does what it dominates; worth a look as long as that is much
+                    before, left = len(left), scan.survivors(left, pair, growth)
+                    tries -= len(left) > 0.98 * before
                 continue
             law = self._law(pair)
             if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
