@@ -68,11 +68,12 @@ def shuffled_modular(setting: Setting, total_shape: int) -> Candidate:
         return candidate(setting, protocol, ideal, rate=rate, shape=total_shape, delta=0.0 if pure else None)
     sharings = setting.axes * setting.rounds
     bits = math.log2(sharings / (SHARING_PART * promise.delta)) + math.log2(math.e) * max(promise.epsilon, 0.0) + 1.0
-    if protocol.modulus is None:
+    modulus = protocol.modulus
+    if modulus is None:
         raise NotCertified("shares need a modulus; please report this as a bug.")
-    messages = messages_needed(setting.honest, protocol.modulus, bits)
+    messages = messages_needed(setting.honest, modulus, bits)
     protocol = protocol.model_copy(update={"messages": messages})
-    profile = SplitAndMix(ideal, security_bits(setting.honest, messages, protocol.modulus), sharings)
+    profile = SplitAndMix(ideal, security_bits(setting.honest, messages, modulus), sharings)
     _verified(setting, profile)
     return candidate(setting, protocol, profile, rate=rate, shape=total_shape)
 
