@@ -48,6 +48,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "compiling (once) ..."
+	@$(BIN)/metricshuffle amplify --randomizer krr --options 10 --local-epsilon 1 --users 1000000 --delta 1e-6 --json > /dev/null
+	@$(BIN)/metricshuffle amplify --randomizer metric --distance 1 --reach 2 --users 1000 --delta 1e-6 --json > /dev/null
 	@touch $(STAMP)
 
 clean:

@@ -42,7 +42,9 @@ def measurements() -> list[dict[str, Any]]:
         def calibrated(users: int = users) -> float:
             return largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(users), rate)), Promise(1.0, 1e-6, 100))
 
-        rows.append(measurement(f"calibration, every d <= 100 verified, {users:.0e} users", seconds(_cold(calibrated)), "s", target, at_most=True))
+        name = f"calibration, every d <= 100 verified, {users:.0e} users"
+        rows.append(measurement(name, seconds(_cold(calibrated)), "s", target, at_most=True))
     planar = PlanarNoise(AdditiveNoise(Polya(Fraction(1000), 0.2)))
-    rows.append(measurement("centroid, every displacement <= 50 cells, 1e3 users", seconds(lambda: planar.covers(2.0, 1e-6, 50)), "s", 30.0, at_most=True))
+    time = seconds(lambda: planar.covers(2.0, 1e-6, 50))
+    rows.append(measurement("centroid, every displacement <= 50 cells, 1e3 users", time, "s", 30.0, at_most=True))
     return rows

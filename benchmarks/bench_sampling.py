@@ -1,6 +1,6 @@
 """How fast noise is drawn, on one core, beside OpenDP's discrete Laplace in the same run.
 
-    python -m benchmarks sampling
+python -m benchmarks sampling
 """
 
 from __future__ import annotations

@@ -191,11 +191,13 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
 
 @njit(cache=True, error_model="numpy")
 def enumeration(
-    users: float, mass: Floats, value: Floats, doubt: Floats, log_pivot: float, pivot: float, pivot_doubt: float, odds: float, most: int
-) -> tuple[float, float]:
+    users: float, mass: Floats, value: Floats, doubt: Floats,
+    log_pivot: float, pivot: float, pivot_doubt: float, odds: float, loose: float, most: int,
+) -> tuple[float, float]:  # fmt: skip
     """(lower, upper) of (1/n) E[S_+; N <= most] by visiting every vector of counts; N draws are not the pivot's.
 
-    The pivot is one atom (value, doubt, log of its mass, odds = (1 - its mass)/its mass); the arrays are the others.
+    The pivot is one atom (value, doubt, log of its mass, odds = (1 - its mass)/its mass); the arrays are the others, and
+    the mass of the last of them may be wrong by the fraction `loose` more than the others'.
     Every probability is e^(sum of logs); each summand is enlarged or reduced by its own rounding error, so the relative
     accuracy survives however small the result is.
     """
@@ -228,9 +230,9 @@ def enumeration(
             s = s0 + c * value[d - 1] + others * pivot
             error = 16.0 * U * (d + 4) * (e0 + c * doubt[d - 1] + others * pivot_doubt)
             if not s + error <= 0.0:  # what overflowed is not a number, and must not count as 0
-                relative = 4.0 * U * (d + 4) * (size_here + n + others * odds + 16.0)
+                relative = 4.0 * U * (d + 4) * (size_here + n + others * odds + 16.0) + c * loose
                 p = math.exp(logp_here)
-                upper += p * (1.0 + relative) * (s + error)
+                upper += p * (1.0 + relative * (1.0 + relative) if relative < 1.0 else math.exp(relative)) * (s + error)
                 if s > error:
                     lower += p * (1.0 - relative) * (s - error)
             states += 1

@@ -52,9 +52,14 @@ Evaluator = Callable[[Law, int, float], DeltaBracket | None]
 """(law, users, epsilon) -> a bracket of (1/n) E[S_+] for the direction (a, b), or None where it does not apply."""
 
 
+def _rest(mass: Floats) -> float:
+    """1 - sum of the masses, rounded once (1 - fsum would round at the scale of 1)."""
+    return math.fsum((1.0, *(-mass).tolist()))
+
+
 def _with_rest(atoms: Atoms) -> tuple[Floats, Floats, Floats]:
     """mass, value, doubt with an atom at 0 for what the blanket leaves, if it leaves anything."""
-    rest = 1.0 - math.fsum(atoms.mass)
+    rest = _rest(atoms.mass)
     if rest <= 2.0 * U * (atoms.mass.size + 2):
         return atoms.mass, atoms.value, atoms.doubt
     return np.append(atoms.mass, rest), np.append(atoms.value, 0.0), np.append(atoms.doubt, 0.0)
@@ -79,7 +84,12 @@ def count_vectors(atoms: Atoms, users: int) -> float:
 
 
 def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
-    """M0 (lower, upper): every vector of counts; those of the heaviest atom follow. In the tail that is left out S_+ <= n max(G)."""
+    """M0 (lower, upper): every vector of counts; those of the heaviest atom follow. In the tail that is left out S_+ <= n max(G).
+
+    The masses are right to a few units only, so a rest r is right to 4u/r of itself, and each draw of it costs that much.
+    A rest taken for rounding is given to the heaviest atom. If it was real, E[S_+] is the mean, over J ~ Bin(n, r) draws at 0, of
+    E_(n-J)[S_+], and E_(n-1)[S_+] <= E_n[S_+]/W, W the mass where G >= 0: at most e^(nr/W) times, at least 1 - nr times as much.
+    """
     from metricshuffle.accounting import _blanket_kernels as kernels
 
     mass, value, doubt = _with_rest(atoms)
@@ -87,9 +97,15 @@ def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
     others = np.arange(mass.size) != pivot
     q, heaviest = math.fsum(mass[others]), float(mass[pivot])
     log_pivot = math.log1p(-q) if q < 0.5 else math.log(heaviest)
+    rest, kept = _rest(atoms.mass), mass.size > atoms.mass.size
+    loose = 4.0 * U / rest if kept and pivot != mass.size - 1 else 0.0
     lower, upper = kernels.enumeration(
-        float(users), mass[others], value[others], doubt[others], log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest, most
+        float(users), mass[others], value[others], doubt[others], log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest, loose, most
     )
+    if not kept and rest > 0.0:
+        favourable = math.fsum(mass[value - 16.0 * U * doubt >= 0.0])
+        upper *= math.exp(users * rest / favourable) * (1.0 + 1e-12) if users * rest < 600.0 * favourable else math.inf
+        lower *= max(0.0, 1.0 - 2.0 * users * rest)
     return lower, upper if most == users else upper + math.exp(-TAIL) * max(0.0, float(value.max())) * (1.0 + 1e-9)
 
 

@@ -38,7 +38,6 @@ def packing_bound(rate: float, delta: float, distance: float = math.inf) -> floa
     last = max(1.0, math.ceil(2.0 / rate))
     radii = np.arange(1.0, last + 1.0) if last <= RADII else np.unique(np.floor(np.geomspace(1.0, last, RADII)))
     exponent, steps = -2.0 * rate * radii, np.floor(distance / (2.0 * radii))
-    steps -= 2.0 * radii * steps > distance  # a quotient just below an integer was rounded up to it
     # S - 1 = 2 q (1 - q^J) / (1 - q) without cancellation, and 1 - 1/S = (S - 1)/S.
     others = 2.0 * np.exp(exponent) * np.expm1(exponent * steps) / np.expm1(exponent)
     return max(0.0, float(np.max(radii * (others / (1.0 + others) * (1.0 - 1e-12) - checked_delta(delta)))))
