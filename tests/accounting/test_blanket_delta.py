@@ -270,3 +270,36 @@ def test_delta_falls_in_users_and_epsilon_and_is_symmetric(
     swapped = delta_bracket(law.reversed, users, epsilon, relative=1e-4)
     assert swapped.upper == pytest.approx(here.upper, rel=1e-11)
     assert swapped.lower == pytest.approx(here.lower, rel=1e-11)
+
+
+def test_what_overflows_in_an_enumeration_is_never_small() -> None:
+    """G = -e/w is beyond the floats; every vector of counts became NaN, and was left out."""
+    law = BlanketLaw(np.array([1.0 - 1e-13, 1e-190]), np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    assert delta_upper(law, 2, 300.0) >= 1.0 - 1e-12
+    assert not enumerated(law.atoms(300.0), 2)[1] < 1.0 - 1e-12
+
+
+@pytest.mark.parametrize("mass", [(0.9999999998990986, 3.058998303355354e-14), (1.0 - 2.0**-51, 3.058998303355354e-14 / 2**7)])
+def test_a_small_rest_is_not_rounded_away(mass: tuple[float, float]) -> None:
+    """delta is about the second mass times the rest, which 1 - sum(mass) knew to 5e-7 only, or took for nothing."""
+    m0, m1 = (Fraction(each) for each in mass)
+    a1, b1 = (float(factor * m1) for factor in (Fraction(5, 2), Fraction(1)))
+    law = BlanketLaw(np.array(mass), np.array([1.0 - a1, a1]), np.array([1.0 - b1, b1]))
+    e = Fraction(math.exp(math.log(2.0)))
+    values = [(Fraction(x) - e * Fraction(y)) / w for x, y, w in zip(law.a, law.b, (m0, m1), strict=True)] + [Fraction(0)]
+    masses = [m0, m1, 1 - m0 - m1]
+    pairs = [(w * v, x + y) for w, x in zip(masses, values, strict=True) for v, y in zip(masses, values, strict=True)]
+    exact = float(sum((weight * max(Fraction(0), total) for weight, total in pairs), Fraction(0)) / 2)
+    lower, upper = enumerated(law.atoms(math.log(2.0)), 2)
+    assert lower <= exact <= upper
+    found = delta_bracket(law, 2, math.log(2.0), directions="forward")
+    assert found.lower <= exact <= found.upper
+
+
+def test_the_contour_keeps_what_e_to_the_height_alone_would_lose() -> None:
+    """Values of 1e190: e^height underflows although the result is a float."""
+    mass, value = np.array([1e-195, 0.5]), np.array([1e190, -1e190])
+    exact = enumerated(blanket_evaluation.Atoms(mass, value, np.abs(value), math.inf), 60)
+    lower, upper, _ = kernels.contour(60.0, mass, value, np.abs(value), 0.05, 100_000)
+    assert lower <= exact[1]
+    assert exact[0] <= upper

@@ -191,3 +191,10 @@ def test_exact_laws_survive_a_round_trip_through_rationals() -> None:
     law = BlanketLaw.from_rows(rows, 0, 1)
     assert sum(Fraction(x) for x in law.a) == sum(Fraction(x) for x in rows[0])
     assert sum(Fraction(x) for x in law.mass) == sum(Fraction(x) for x in rows.min(axis=0))
+
+
+@pytest.mark.parametrize("law", [BlanketLaw.three_symbol(800.0, 0.9, 2.0), BlanketLaw.clone_pair(744.3, 0.1, 0.1)])
+def test_ratios_beyond_the_floats_are_raised_not_lowered(law: BlanketLaw) -> None:
+    """With e^-800 rounded up to e^-700 delta would be 0 from epsilon = 700 on."""
+    assert law.pure > 744.0
+    assert delta_bracket(law, 1, 743.5).upper >= 0.5

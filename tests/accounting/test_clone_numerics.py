@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -179,3 +180,18 @@ def test_the_search_needs_few_steps() -> None:
 
     crossing(delta_at, 1e-6, 1.0, counts.guess(1e-6))
     assert len(seen) <= 10
+
+
+def test_distances_whose_squares_underflow_are_searched_too() -> None:
+    pair = ClonePair(1e-300, 1.0, 1.0)
+    assert epsilon_lower(pair, 2, 1e-301) <= epsilon_upper(pair, 2, 1e-301) <= 1e-300
+
+
+def test_the_threshold_counts_the_rarer_kind() -> None:
+    """(c + 1) odds/(1 + odds) = 100.4 reports of the second kind; from the other end, 1e15 + 1 less that is a float 1/8 apart."""
+    c, odds = 1e15, 1.004e-13
+    rare = (int(c) + 1) * Fraction(odds) / (1 + Fraction(odds))
+    assert _clone_kernels._threshold(c, odds) == c + 2.0 - math.ceil(rare)
+    for c, odds in ((10.0, 0.3), (10.0, 3.0), (7.0, 1.0), (0.0, 0.5), (5.0, 0.0)):
+        low = (int(c) + 1) / (1 + Fraction(odds))
+        assert _clone_kernels._threshold(c, odds) == min(math.floor(low) + 1, c + 1)

@@ -205,6 +205,23 @@ def test_what_lies_outside_a_short_range_is_counted() -> None:
         assert 1.0 - np.exp(law.log_mass).sum() <= law.outside <= 1.0
 
 
+def test_one_draw_of_a_wide_flat_law_is_itself() -> None:
+    side = np.exp(-1e-4 * np.arange(30_001))
+    masses = np.concatenate([side[:0:-1], side])
+    masses /= masses.sum()
+    law = sum_law([Group(1, -30_000, masses, True), Group(5, 1, np.ones(1))], -30_000, 40_000)
+    assert np.exp(law.log_mass[5:60_006]) == pytest.approx(masses, rel=1e-12)
+    assert law.outside == 0.0
+    assert law.log_error.max() < 1e-11
+
+
+def test_a_few_draws_of_a_wide_flat_law_have_no_holes() -> None:
+    group = Group(2, -3000, np.full(6001, 1.0 / 6001.0), True)
+    law = sum_law([group], -6000, 6000)
+    assert np.exp(law.log_mass) == pytest.approx((6001.0 - np.abs(np.arange(-6000, 6001))) / 6001.0**2, rel=1e-11)
+    assert law.log_error.max() < 1e-10
+
+
 def test_a_range_beside_the_support_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group(10, 0, np.array([0.5, 0.5]))
     for low, high in ((13, 17), (-8, -4), (11, 11)):

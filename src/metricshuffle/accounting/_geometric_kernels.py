@@ -18,7 +18,7 @@ def largest_tails(
 
     powers[m] = p^m; a report y of x has probability powers[|x-y|] times inner, or outer at the two ends. For s = |y-b| - |y-a|,
     -largest <= s <= largest: spread[s + largest] is the log of the extra ratio in units of the rate, share[s + largest] the
-    part of K_b that counts as the first direction (and share[largest - s] of K_a as the second).
+    part of K_a that counts as the first direction (and share[largest - s] of K_b as the second).
     """
     span = powers.size - 1
     tails = np.zeros((2, levels))
@@ -34,8 +34,8 @@ def largest_tails(
                 s = far - near
                 exact = (max(y, span - y) - near + spread[s + largest]) / coarse
                 level = min(levels - 1, max(0, int(np.ceil(exact - 1e-9))))
-                first[level] += height * powers[far] * share[s + largest]
-                second[level] += height * powers[near] * share[largest - s]
+                first[level] += height * powers[near] * share[s + largest]
+                second[level] += height * powers[far] * share[largest - s]
             up, down = 0.0, 0.0
             for level in range(levels - 1, -1, -1):
                 up += first[level]

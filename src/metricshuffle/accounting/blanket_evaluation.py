@@ -99,9 +99,8 @@ def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
     log_pivot = math.log1p(-q) if q < 0.5 else math.log(heaviest)
     rest, kept = _rest(atoms.mass), mass.size > atoms.mass.size
     loose = 4.0 * U / rest if kept and pivot != mass.size - 1 else 0.0
-    lower, upper = kernels.enumeration(
-        float(users), mass[others], value[others], doubt[others], log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest, loose, most
-    )
+    pivotal = (log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest)
+    lower, upper = kernels.enumeration(float(users), mass[others], value[others], doubt[others], *pivotal, loose, most)
     if not kept and rest > 0.0:
         favourable = math.fsum(mass[value - 16.0 * U * doubt >= 0.0])
         upper *= math.exp(users * rest / favourable) * (1.0 + 1e-12) if users * rest < 600.0 * favourable else math.inf

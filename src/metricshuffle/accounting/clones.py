@@ -189,10 +189,11 @@ def crossing(delta_at: Callable[[float], float], delta: float, top: float, guess
 def _towards(one: tuple[float, float], other: tuple[float, float], log_delta: float, nudge: float) -> float:
     """Where the line through two values of log(delta_at/delta), over epsilon^2, crosses zero, and a little beyond it."""
     (x, above), (y, now) = one, other
-    if not math.isfinite(now):
+    run = y * y - x * x if math.isfinite(above) else y * y
+    if not math.isfinite(now) or run == 0.0:  # squares underflow
         return math.nan
     # with one value only: log delta is about -epsilon^2 times a constant
-    slope = (now - above) / (y * y - x * x) if math.isfinite(above) and x != y else min(log_delta, -1.0) / (y * y)
+    slope = (now - above if math.isfinite(above) else min(log_delta, -1.0)) / run
     square = y * y - now / slope if slope < 0.0 else math.nan
     return (math.sqrt(square) if square > 0.0 else math.nan) + math.copysign(nudge, now)
 

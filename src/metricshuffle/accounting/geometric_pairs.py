@@ -42,14 +42,13 @@ def _levels(span: int, rate: float, smallest: int, largest: int) -> tuple[tuple[
     if largest == 0:
         spread, share = np.zeros(1), np.ones(1)
     else:
-        # log of (1 + e^(-rate s)) P/(P + 1), P = e^(rate largest), and (e^(rate (largest + s)) - 1)/(e^(2 rate largest) - 1) (P + 1):
+        # log of (1 + e^(-rate s)) P/(P + 1), P = e^(rate largest), and (1 - e^(-rate (largest + s)))/(1 - 1/P):
         # by e^-x only, so that nothing overflows.
         spread = np.logaddexp(0.0, -rate * shifts) / rate - np.logaddexp(0.0, -rate * largest) / rate
-        whole, part = 2.0 * rate * largest, rate * (largest + shifts)
-        share = np.exp(part - whole) * np.expm1(-part) / np.expm1(-whole) * (1.0 + math.exp(-rate * largest)) * math.exp(rate * largest)
-    p = math.exp(-rate)
+        share = np.expm1(-rate * (largest + shifts)) / math.expm1(-rate * largest)
+    p, inside = math.exp(-rate), -math.expm1(-rate)  # (1 - p would lose the digits of a small rate)
     tails = kernels.largest_tails(
-        np.exp(-rate * np.arange(span + 1)), (1.0 - p) / (1.0 + p), 1.0 / (1.0 + p), spread, share, smallest, largest, coarse, levels
+        np.exp(-rate * np.arange(span + 1)), inside / (1.0 + p), 1.0 / (1.0 + p), spread, share, smallest, largest, coarse, levels
     )
     tails = np.minimum(1.0, tails * (1.0 + 1e-12))
     tails[:, 0] = 1.0
@@ -202,7 +201,8 @@ class ShuffledGeometric(PrivacyProfile):
             inside = [steps for steps in near if any(steps) and self.length(steps) <= reach * (1.0 + 1e-12)]
             return all(self.rate * sum(steps) <= (1.0 + PURE_TOLERANCE) * epsilon * (self.length(steps) / reach) for steps in inside)
         slope = epsilon / reach * (1.0 - 1e-15)
-        return self._covered((lambda _: epsilon) if shape == "flat" else (lambda length: slope * length), delta, reach)
+        # (a length may be rounded to just beyond the distance)
+        return self._covered((lambda _: epsilon) if shape == "flat" else (lambda length: slope * min(length, reach)), delta, reach)
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """Necessary for `covers`, and cheap: the promise at the outermost displacements and, if it is linear, at single steps."""

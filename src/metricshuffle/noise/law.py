@@ -58,8 +58,10 @@ class SymmetricLaw:
             raise InputError("a law needs one log_error for each log_mass.")
         if not np.max(self.log_error) <= self.log_error[-1]:
             raise InputError("the log_error of a law must be largest at its radius.")
-        if np.isnan(self.log_mass).any() or not np.isfinite(self.log_error).all() or not self.outside < 1.0:
+        if np.isnan(self.log_mass).any() or not np.isfinite(self.log_error).all():
             raise NotCertified("the noise law has a mass that is not a number; nothing can be certified from it.")
+        if not self.outside < 1.0:
+            raise NotCertified("none of the mass of the noise law could be certified; use fewer cells (a larger rate) or more users.")
         from metricshuffle.noise import _kernels
 
         mass = np.where(self.log_mass < SMALLEST_LOG_MASS, 0.0, np.exp(self.log_mass))

@@ -58,8 +58,9 @@ class Parallel:
 
         Conditions: the weights are the same for all users and do not depend on the data.
         """
+        total = math.fsum(self.weights)  # (1 but for the digits that were written)
         scaled = [
-            [weight * np.asarray(getattr(part, name)) for weight, part in zip(self.weights, parts, strict=True)]
+            [weight / total * np.asarray(getattr(part, name)) for weight, part in zip(self.weights, parts, strict=True)]
             for name in ("mass", "a", "b", "excess", "rounding")
         ]
         mass, a, b, excess, rounding = (np.concatenate(columns) for columns in scaled)

@@ -16,6 +16,7 @@ from metricshuffle.accounting.clones import ClonePair
 from metricshuffle.accounting.clones import delta_upper as clones_delta
 from metricshuffle.accounting.clones import epsilon_upper as clones_epsilon
 from metricshuffle.accounting.lower_bounds import relative_for
+from metricshuffle.planning.channel_pair import ChannelPair
 from metricshuffle.planning.worst_pair import Pair, Pairs, PairScan
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
@@ -112,6 +113,8 @@ class ShuffledProfile(PrivacyProfile):
 
     def _clones(self, distance: float) -> ClonePair | None:
         local, most = self.pure(distance), self.pure(self.widest)
+        if isinstance(self.randomizer, ChannelPair):  # its profile is about one pair, but the others may hold any input
+            most = max(most, self.randomizer.local_epsilon())
         return ClonePair(local, most, most) if most < math.inf else None
 
     def delta(self, epsilon: float, distance: float) -> float:
