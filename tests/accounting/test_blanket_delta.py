@@ -18,6 +18,7 @@ from metricshuffle.accounting import _blanket_kernels as kernels
 from metricshuffle.accounting import blanket_evaluation
 from metricshuffle.accounting.blanket import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
 from metricshuffle.accounting.blanket_evaluation import count_vectors, enumerated
+from metricshuffle.accounting.blanket_law import Atoms
 from metricshuffle.errors import InputError, NotCertified
 
 E = math.e
@@ -275,7 +276,7 @@ def test_delta_falls_in_users_and_epsilon_and_is_symmetric(
 def test_what_overflows_in_an_enumeration_is_never_small() -> None:
     """G = -e/w is beyond the floats; every vector of counts became NaN, and was left out."""
     law = BlanketLaw(np.array([1.0 - 1e-13, 1e-190]), np.array([1.0, 0.0]), np.array([0.0, 1.0]))
-    assert delta_upper(law, 2, 300.0) >= 1.0 - 1e-12
+    assert delta_upper(law, 2, 300.0, directions="forward") >= 1.0 - 1e-12
     assert not enumerated(law.atoms(300.0), 2)[1] < 1.0 - 1e-12
 
 
@@ -296,10 +297,11 @@ def test_a_small_rest_is_not_rounded_away(mass: tuple[float, float]) -> None:
     assert found.lower <= exact <= found.upper
 
 
-def test_the_contour_keeps_what_e_to_the_height_alone_would_lose() -> None:
-    """Values of 1e190: e^height underflows although the result is a float."""
-    mass, value = np.array([1e-195, 0.5]), np.array([1e190, -1e190])
-    exact = enumerated(blanket_evaluation.Atoms(mass, value, np.abs(value), math.inf), 60)
-    lower, upper, _ = kernels.contour(60.0, mass, value, np.abs(value), 0.05, 100_000)
-    assert lower <= exact[1]
-    assert exact[0] <= upper
+def test_large_values_are_not_lost_to_probabilities_that_underflow() -> None:
+    """Two of three draws with probability 1e-390 and a value of 1e190 make 1e-200."""
+    mass, value = np.array([1e-195, 1.0]), np.array([1e190, -1.5e190])
+    lower, upper = enumerated(Atoms(mass, value, np.abs(value), math.inf), 3)
+    assert lower <= 0.5e-200 <= upper
+    for width in (2.8, 0.05):
+        lower, upper, _ = kernels.contour(3.0, mass, value, np.abs(value), width, 100_000)
+        assert lower <= 0.5e-200 <= upper

@@ -188,8 +188,8 @@ def test_distances_whose_squares_underflow_are_searched_too() -> None:
 
 
 def test_the_threshold_counts_the_rarer_kind() -> None:
-    """(c + 1) odds/(1 + odds) = 100.4 reports of the second kind; from the other end, 1e15 + 1 less that is a float 1/8 apart."""
-    c, odds = 1e15, 1.004e-13
+    """(c + 1) odds/(1 + odds) = 100.02 reports of the second kind; from the other end, 1e15 + 1 less that is a float 1/8 apart."""
+    c, odds = 1e15, 1.0002e-13
     rare = (int(c) + 1) * Fraction(odds) / (1 + Fraction(odds))
     assert _clone_kernels._threshold(c, odds) == c + 2.0 - math.ceil(rare)
     for c, odds in ((10.0, 0.3), (10.0, 3.0), (7.0, 1.0), (0.0, 0.5), (5.0, 0.0)):

@@ -32,6 +32,8 @@ def test_honest_people_as_counts_fractions_and_percentages() -> None:
     assert honest_count(7, 50) == honest_count("7", 50) == 7
     assert honest_count(0.29, 100) == honest_count("29%", 100) == honest_count("0.29", 100) == 29
     assert honest_count(1.0, 10**13) == 10**13  # rounding must not count more than there are
+    assert honest_count(0.5, 10**13) == 5 * 10**12
+    assert honest_count("33.3%", 1000) == 333
     assert honest_count(0.999, 3) == 2
 
 

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 U = 2.0**-53
 NEGLIGIBLE = 60.0  # nodes below e^-60 of the largest are bounded, not evaluated
 BEYOND = 40.0  # the smoothing has removed all but e^-40 of the transform where the nodes end
-LOG_LEAST = -690.0  # smaller units are rounded up to e^-690
+LOG_LEAST = -690.0  # what is smaller is rounded up to e^-690, or down to 0
 ALIASED = 30.0  # the period makes what the trapezoid rule adds about e^-30 of the result
 
 
@@ -231,9 +231,9 @@ def enumeration(
             error = 16.0 * U * (d + 4) * (e0 + c * doubt[d - 1] + others * pivot_doubt)
             if not s + error <= 0.0:  # what overflowed is not a number, and must not count as 0
                 relative = 4.0 * U * (d + 4) * (size_here + n + others * odds + 16.0) + c * loose
-                p = math.exp(logp_here)
+                p = math.exp(max(logp_here, LOG_LEAST))  # an s of 1e200 must not be lost to a probability that underflows
                 upper += p * (1.0 + relative * (1.0 + relative) if relative < 1.0 else math.exp(relative)) * (s + error)
-                if s > error:
+                if s > error and logp_here > LOG_LEAST:
                     lower += p * (1.0 - relative) * (s - error)
             states += 1
         done = True

@@ -35,6 +35,8 @@ def pem_rows(distances: ArrayLike, points: tuple[int, int, int]) -> Floats:
     if not all(0 <= point < len(d) for point in points):
         raise InputError(f"points must be rows 0..{len(d) - 1}, got {points!r}.")
     slack = 1e-12 * float(d.max())
+    if not np.abs(d - d.T).max() <= slack or np.any(np.diag(d)):
+        raise ConditionError("The padded exponential mechanism", "a metric", "distances are not symmetric, or not 0 on the diagonal")
     for middle in range(len(d)):
         over = d - (d[:, middle, None] + d[None, middle, :])
         if not over.max() <= slack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, Self
 
 from pydantic import model_validator
@@ -60,7 +61,7 @@ def honest_count(honest: int | float | str | None, users: int) -> int:
     if isinstance(honest, int):
         count = honest
     elif 0.0 < honest <= 1.0:
-        count = min(math.floor(honest * users * (1.0 + 1e-12)), users)
+        count = math.floor(Fraction(f"{honest:.15g}") * users)  # as it was written: 0.29 of 100 are 29, and never one too many
     else:
         raise InputError(f"honest as a fraction must lie in (0, 1], got {honest!r}; write a count without a decimal point.")
     if count > users:

@@ -96,8 +96,8 @@ class Randomizer(Kinded, ABC):
         return BlanketLaw.from_rows(self.rows(), a, b)
 
     def pairs_within(self, distance: float) -> list[Pair]:
-        """Pairs of inputs that stand for all pairs at most `distance` apart."""
-        reach = checked_distance(distance)
+        """Pairs of inputs that stand for all pairs at most `distance` apart; 3 * 0.1, a float above 0.3, is within 0.3."""
+        reach = checked_distance(distance) * (1.0 + 1e-12)
         return [pair for pair in self.pairs() if self.distance(*pair) <= reach]
 
     def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
