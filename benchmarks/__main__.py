@@ -8,7 +8,8 @@ import platform
 from importlib import import_module
 from pathlib import Path
 
-SUBJECTS = ("sampling", "accounting", "amplification", "release")
+# release first: it reports the peak memory of the process so far
+SUBJECTS = ("release", "sampling", "accounting", "amplification")
 
 
 def main() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import draws_per_second, measurement
+from benchmarks.measuring import draws_per_second, measurement, seconds
 from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
 from metricshuffle.noise.table import Table
+from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
 
 
@@ -55,6 +56,11 @@ def measurements() -> list[dict[str, Any]]:
     rows.append(measurement("exact Polya share 1/1000, rate 0.1", polya, "draws/s", 2e5))
     single = draws_per_second(lambda: [sample_polya(Fraction(1, 1000), tenth, 1, stream) for _ in range(1000)], 1000)
     rows.append(measurement("exact Polya share, one a call", single, "draws/s", None))
+    response, held = KaryRandomizedResponse(64, 1.0), (np.arange(count) % 64).astype(np.uint8)
+    kary = draws_per_second(lambda: response.reports(held, stream), count)
+    rows.append(measurement("64-ary randomized response", kary, "reports/s", 1e8))
+    sent = response.reports(held, stream)
+    rows.append(measurement("counting 1e7 reports", seconds(lambda: response.counts(sent)), "s", 0.06, at_most=True))
     theirs = draws_per_second(opendp_discrete_laplace(0.1, some), some)
     rows.append(measurement("OpenDP make_laplace on integers, rate 0.1", theirs, "draws/s", None))
     rows.append(measurement("exact discrete Laplace / OpenDP", exact / theirs, "times", None))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath
 import pytest
 from tests.oracles.multiset_laws import worst_data_set
 
 from metricshuffle.accounting.blanket import delta_bracket, delta_upper
-from metricshuffle.accounting.geometric_pairs import ShuffledGeometric, displacement_laws
+from metricshuffle.accounting.geometric_pairs import ShuffledGeometric, _levels, displacement_laws
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import BoundedGeometric, PlanarGeometric
 
@@ -109,3 +110,28 @@ def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
 def test_very_little_and_very_much_noise() -> None:
     assert ShuffledGeometric((40,), 30.0, 1000).delta(1.0, 1.0) == pytest.approx(1.0, abs=1e-9)
     assert ShuffledGeometric((40,), 1e-5, 10**9).epsilon(1e-9, 40.0) < 1e-7
+
+
+def test_ratios_that_no_float_holds() -> None:
+    profile = ShuffledGeometric((60,), 20.0, 1000)  # e^1200
+    assert profile.delta(0.5, 60.0) == pytest.approx(1.0, abs=1e-6)
+    assert profile.pure(60.0) == pytest.approx(1200.0)
+    (law,) = displacement_laws((300,), 3.0, (300,), (300,))
+    assert math.fsum(law.a) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [1.05e-9, 1.15e-9, 1e-5, 0.03])
+def test_little_noise_per_step_keeps_its_digits(rate: float) -> None:
+    _, second = _levels(40, rate, 3, 3)
+    tails = []
+    with mpmath.workdps(40):
+        exact = mpmath.mpf(rate)
+        for a in range(19):
+            tails.append(mpmath.mpf(0))
+            for y in range(1, 40):  # (P K_b - K_a)/(P - 1) above level 30: reports inside the line only
+                near, far = abs(y - a), abs(y - a - 3)
+                spread = (mpmath.log1p(mpmath.exp(exact * (near - far))) - mpmath.log1p(mpmath.exp(-3 * exact))) / exact
+                if max(y, 40 - y) - near + spread > 30.5:
+                    share = mpmath.expm1(-exact * (3 + near - far)) / mpmath.expm1(-3 * exact)
+                    tails[-1] += mpmath.tanh(exact / 2) * mpmath.exp(-exact * far) * share
+    assert 0.0 < float(max(tails)) <= math.fsum(second[31:])

@@ -210,3 +210,9 @@ def test_wrong_laws_are_refused() -> None:
     with pytest.raises(InputError, match="must be 1"):
         krr_data_sets(3, Fraction(1, 2), Fraction(1, 5))
     assert len(krr_data_sets(2, Fraction(3, 4), Fraction(1, 4))) == 1
+
+
+@pytest.mark.parametrize("wrong", [[[0, 1, 1], [2, 0, 1], [1, 1, 0]], [[0, 1, 1], [1, 0.5, 1], [1, 1, 0]]])
+def test_pem_needs_a_metric(wrong: list[list[float]]) -> None:
+    with pytest.raises(ConditionError, match="metric"):
+        pem_rows(wrong, (0, 1, 2))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from metricshuffle.cli.amplify_names import NAMES, Given
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, number, whole
+from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, number, whole, writable
 from metricshuffle.errors import InputError
 
 
@@ -89,8 +89,7 @@ def amplify(
         raise InputError(f"--users must be a whole number >= 1, got {users}.")
     if rounds < 1:
         raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
-    if plot is not None and not plot.parent.is_dir():
-        raise InputError(f"--plot {plot} lies in a folder that does not exist; make {plot.parent} first.")
+    writable(plot, option="--plot")
     given = Given(randomizer, {
         "local-epsilon": local_epsilon, "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
         "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets,
@@ -101,7 +100,7 @@ def amplify(
     import json
     import math
 
-    from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.privacy.guarantee import promised
 
     with working("Accounting"):
@@ -109,9 +108,10 @@ def amplify(
         band = answer.epsilon(delta, given.distance) if delta is not None else answer.delta(epsilon or 0.0, given.distance)
         if plot is not None:
             from metricshuffle.cli.amplify_plot import page
+            from metricshuffle.planning.files import write_text
 
             text = page(given, users, honest, rounds, delta, epsilon)
-            plot.write_text(text, encoding="utf-8")
+            write_text(plot, text)
     if as_json:
         ends = {
             name: {"epsilon": value if delta is not None else epsilon, "delta": delta if delta is not None else value}
@@ -123,6 +123,8 @@ def amplify(
         }
         print(json.dumps({**finite, "bound": band.bound, "evaluator": band.evaluator}))
         return
+    if plot is not None:
+        note(f"Wrote {plot}.")
     if delta is not None:
         say(screen(), answer.explain(delta, given.distance))
         return

@@ -47,7 +47,7 @@ class Commands(TyperGroup):
             code = WRONG_INPUT
         except typer.TyperException as wrong:
             told = wrong.format_message().replace("Value error, ", "").rstrip(".")
-            _tell(f"{told}; see metricshuffle {_command(args)}--help.")
+            _tell(f"{told}{' See' if told.endswith('?') else '; see'} metricshuffle {_command(args)}--help.")
             code = WRONG_INPUT
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain again when it flushes at exit.

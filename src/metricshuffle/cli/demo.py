@@ -37,6 +37,8 @@ def demo(
     screen = Console() if console is None else console
     try:
         output.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InputError(f"cannot make the folder {output}: a file has that name.") from None
     except OSError as wrong:
         raise InputError(f"cannot make the folder {output}: {wrong.strerror or wrong}.") from None
     numbers = snack_study(people, encoding, screen)
@@ -116,8 +118,8 @@ def protocol_table(plan: Plan) -> Table:
 
 
 def _print(study: Study, console: Console) -> None:
-    from metricshuffle.cli.report_words import interval_text, target_text, unit_of
-    from metricshuffle.planning.explain import why_chosen
+    from metricshuffle.cli.report_words import interval_text
+    from metricshuffle.planning.explain import target_text, unit_of, why_chosen
     from metricshuffle.planning.release import measured
 
     plan, release, unit, digits = study.plan, study.release, unit_of(study.plan), study.release.decimals

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, writable
+from metricshuffle.cli.options import Json, PlanFile, planned, writable
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Release
@@ -24,10 +24,9 @@ def estimate(
     """Analyst: the answer with its interval, and what is promised if the shuffler is honest and if it is not."""
     writable(output, plan_file, shuffled)
     from metricshuffle.cli.screen import working
-    from metricshuffle.planning import Plan
     from metricshuffle.planning.files import read_shuffled
 
-    plan = Plan.load(str(plan_file))
+    plan = planned(plan_file)
     with working("Estimating"):
         release = plan.estimate(read_shuffled(plan, shuffled))
     publish(release, output, as_json)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
+
+if TYPE_CHECKING:
+    from metricshuffle.planning import Plan
 
 
 def number(text: str | float) -> float:
@@ -27,8 +30,12 @@ def whole(text: str | int) -> int:
     try:
         return int(text)
     except ValueError:
-        value = number(text)
-    if value != int(value):
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"must be a whole number like 1000 or 1e6, got {text!r}") from None
+    if number(value) != int(value):
         raise ValueError(f"must be a whole number, got {text!r}")
     return int(value)
 
@@ -38,8 +45,11 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file th
 ValuesFile = Annotated[Path, typer.Argument(metavar="VALUES", help="A .csv or .csv.gz file with a header line, or a .parquet file.")]
 Columns = Annotated[
     list[str],
-    typer.Option("--column", metavar="NAME", help="The column that holds the values; a centroid takes it twice: x (column), y (row)."),
-]
+    typer.Option(
+        "--column", metavar="NAME",
+        help="The column that holds the values; a centroid takes it twice: x and y, or latitude and longitude, in this order.",
+    ),
+]  # fmt: skip
 Clamp = Annotated[bool, typer.Option("--clamp", help="Move numbers outside the domain to its nearest end instead of refusing them.")]
 Coordinates = Annotated[
     str,
@@ -63,6 +73,16 @@ Rounds = Annotated[
 ]
 
 
+def planned(file: Path) -> Plan:
+    """The plan in a file; what is wrong with it is told with the name of the file."""
+    from metricshuffle.planning import Plan
+
+    try:
+        return Plan.load(str(file))
+    except PlanError as wrong:
+        raise PlanError(f"cannot use {file}: {wrong}") from None
+
+
 def choice(name: str, value: str, among: tuple[str, ...]) -> str:
     """One of a few words, or a sentence that lists them."""
     if value not in among:
@@ -70,14 +90,14 @@ def choice(name: str, value: str, among: tuple[str, ...]) -> str:
     return value
 
 
-def writable(output: Path | None, *inputs: Path) -> None:
+def writable(output: Path | None, *inputs: Path, option: str = "--output") -> None:
     """Refuse an output that cannot be written or that would replace an input, before any work is done."""
     if output is None:
         return
     if output.is_dir():
-        raise InputError(f"--output {output} is a folder; give the name of a file.")
+        raise InputError(f"{option} {output} is a folder; give the name of a file.")
     if not output.parent.is_dir():
-        raise InputError(f"--output {output} lies in a folder that does not exist; make {output.parent} first.")
+        raise InputError(f"{option} {output} lies in a folder that does not exist; make {output.parent} first.")
     for given in inputs:
         if output.exists() and given.exists() and output.samefile(given):
-            raise InputError(f"--output {output} is also the input; give another name, because it would be replaced.")
+            raise InputError(f"{option} {output} is also the input; give another name, because it would be replaced.")

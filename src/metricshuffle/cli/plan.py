@@ -46,7 +46,7 @@ def plan(
             parser=number,
             metavar="E",
             rich_help_panel=PROMISE,
-            help="Find the smallest epsilon whose expected absolute error is at most E units.",
+            help="Find the smallest epsilon whose expected absolute error is at most E units (of one round).",
         ),
     ] = None,
     flat: Annotated[
@@ -147,7 +147,7 @@ def plan(
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", rich_help_panel=SHOWN, help="Say in words what is and is not hidden.")] = False,
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", rich_help_panel=SHOWN, help="Write the plan; all three roles read it.")
+        Path | None, typer.Option("--save", metavar="FILE", rich_help_panel=SHOWN, help="Write the plan as JSON; all three roles read it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -158,7 +158,7 @@ def plan(
     choice("padding", padding, ("clamp", "bounded"))
     choice("transport", transport, ("shuffler", "aggregator"))
     choice("trusted", trusted, ("nobody", "shuffler", "curator"))
-    writable(save)
+    writable(save, option="--save")
     asked = _query(query, low=low, high=high, unit=unit, width=width, height=height, cell=cell, box=box, granularity=granularity)
 
     from metricshuffle.cli.screen import working
@@ -236,12 +236,14 @@ def _bound(name: str, text: str) -> int | float:
 def _show(made: Plan, *, explain: bool, save: Path | None) -> None:
     from metricshuffle.cli.screen import note, say, screen
     from metricshuffle.cli.table import candidates_table
-    from metricshuffle.planning.explain import explanation, why_chosen
+    from metricshuffle.planning.explain import explanation, target_text, why_chosen
 
     console = screen()
     people = f"{made.users:,} users ({made.honest:,} honest)" + ("" if made.rounds == 1 else f", {made.rounds} rounds")
-    say(console, f"{made.query.kind.capitalize()} over {made.query.domain}, {people}.", f"Target: {made.target}.")
+    say(console, f"{made.query.kind.capitalize()} over {made.query.domain}, {people}.", f"Target: {target_text(made)}.")
     console.print(candidates_table(made))
+    if made.rounds > 1:
+        say(console, f"Errors and bits are for one round, every epsilon for all {made.rounds} rounds together.")
     say(console, why_chosen(made), "")
     trusted = made.choice.trusted
     if trusted == "nobody":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, writable
+from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, planned, writable
 
 
 def randomize(
@@ -27,10 +27,9 @@ def randomize(
     from metricshuffle.cli.columns import open_columns
     from metricshuffle.cli.screen import note, working
     from metricshuffle.cli.values import reports_of
-    from metricshuffle.planning import Plan
     from metricshuffle.planning.files import write_reports
 
-    plan = Plan.load(str(plan_file))
+    plan = planned(plan_file)
     source = open_columns(values, column, delimiter)
     with working("Randomizing") as tell:
         count = write_reports(plan, output, reports_of(plan, source, clamp=clamp, coordinates=coordinates, tell=tell))

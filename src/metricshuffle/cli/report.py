@@ -17,11 +17,9 @@ from metricshuffle.cli.report_words import (
     assessment,
     consequence_text,
     interval_text,
-    target_text,
-    unit_of,
 )
 from metricshuffle.planning import Plan
-from metricshuffle.planning.explain import COLUMNS, name_of, why_chosen
+from metricshuffle.planning.explain import COLUMNS, name_of, target_text, unit_of, why_chosen
 from metricshuffle.planning.explain import rows as candidate_rows
 from metricshuffle.planning.release import measured
 from metricshuffle.privacy.guarantee import plain, promised

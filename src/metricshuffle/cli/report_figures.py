@@ -11,10 +11,11 @@ from metricshuffle.cli import report_charts as charts
 from metricshuffle.cli.report_html import details, figure, table
 from metricshuffle.cli.report_marks import BLUE, GREEN, INK, MUTED, VERMILLION, svg
 from metricshuffle.cli.report_numbers import PUBLISHED_SETTING, EpsilonCurves, epsilon_curves, error_curves, frontier
-from metricshuffle.cli.report_words import Study, interval_text, unit_of
+from metricshuffle.cli.report_words import Study, interval_text
 from metricshuffle.cli.synthetic import CITY, NEIGHBOURHOODS, jittered, river
 from metricshuffle.planning import Candidate, Plan
 from metricshuffle.planning.release import measured
+from metricshuffle.planning.explain import unit_of
 from metricshuffle.privacy.guarantee import plain, promised
 
 PAPER = "Athanasiou, Chatzikokolakis and Palamidessi, Enhancing Metric Privacy With a Shuffler (PoPETs 2025)"

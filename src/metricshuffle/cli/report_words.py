@@ -9,7 +9,7 @@ import numpy as np
 
 from metricshuffle.cli.report_what_if import Consequence
 from metricshuffle.planning import Plan, Release
-from metricshuffle.planning.explain import name_of
+from metricshuffle.planning.explain import name_of, unit_of
 from metricshuffle.planning.release import measured
 from metricshuffle.privacy.guarantee import plain, promised, rounded_up
 
@@ -38,17 +38,6 @@ def interval_text(study: Study) -> str:
     found, digits = study.release.interval_95, study.release.decimals
     pairs = found if isinstance(found[0], tuple) else (found,)
     return " and ".join(f"{measured(low, digits)} to {measured(high, digits)}" for low, high in pairs)
-
-
-def unit_of(plan: Plan) -> str:
-    return f" {plan.query.unit}" if plan.query.unit else ""
-
-
-def target_text(plan: Plan) -> str:
-    """The target with its unit."""
-    target = plan.target
-    growth = "in proportion to the distance up to" if target.shape == "linear" else "for every move up to"
-    return f"epsilon {plain(target.epsilon)} {growth} {plain(target.distance)}{unit_of(plan)}, delta {target.delta:g}"
 
 
 def consequence_text(row: Consequence, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metricshuffle.cli.estimate import ReleaseFile, publish
-from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, writable
+from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, planned, writable
 
 
 def run(
@@ -21,9 +21,8 @@ def run(
     from metricshuffle.cli.columns import open_columns
     from metricshuffle.cli.screen import working
     from metricshuffle.cli.values import reports_of
-    from metricshuffle.planning import Plan
 
-    plan = Plan.load(str(plan_file))
+    plan = planned(plan_file)
     source = open_columns(values, column, delimiter)
     with working("Running") as tell:
         shuffled = plan.shuffle(reports_of(plan, source, clamp=clamp, coordinates=coordinates, tell=tell))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, writable
+from metricshuffle.cli.options import Json, PlanFile, planned, writable
 from metricshuffle.errors import InputError
 
 
@@ -26,10 +26,9 @@ def shuffle(
     from itertools import chain
 
     from metricshuffle.cli.screen import note, working
-    from metricshuffle.planning import Plan
     from metricshuffle.planning.files import read_reports, write_shuffled
 
-    plan = Plan.load(str(plan_file))
+    plan = planned(plan_file)
     with working("Shuffling"):
         shuffled = plan.shuffle(chain.from_iterable(read_reports(plan, path) for path in reports))
         write_shuffled(output, shuffled)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, whole
+from metricshuffle.cli.options import Json, PlanFile, planned, whole
 
 
 def simulate(
@@ -23,12 +23,11 @@ def simulate(
     from dataclasses import asdict
 
     from metricshuffle.cli.screen import say, screen, working
-    from metricshuffle.planning import Plan
     from metricshuffle.planning import simulate as simulated
     from metricshuffle.privacy.guarantee import plain
     from metricshuffle.randomness import Randomness
 
-    plan = Plan.load(str(plan_file))
+    plan = planned(plan_file)
     with working("Simulating"):
         found = simulated(plan, runs, Randomness.seeded(seed))
     if as_json:

@@ -36,7 +36,7 @@ def solve(
         str,
         typer.Option(
             "--algorithm", metavar="1|3|1N",
-            help="The bound behind it: Corollary 1, Corollary 2, or the certified clone pair, which allows the most.",
+            help="The bound behind it (docs/theorems.md): 1 Corollary 1; 3 Corollary 2; 1N clone pair, certified, which allows the most.",
         ),
     ] = "1",
     as_json: Json = False,
@@ -86,8 +86,9 @@ def solve(
     say(
         console,
         "",
-        "excess: the amplified epsilon minus the target at the worst pair, never above 0. Build the randomizer on the closed metric; "
-        "its excess is that of the default bound, and room below 0 is left unused. Rows in brackets are dominated once all are closed.",
+        "excess: the amplified epsilon minus the target at the worst pair, never above 0. closed: shortened along shortest paths until the "
+        "triangle inequality holds, and accounted again. Build the randomizer on the closed metric; its excess is that of the default "
+        "bound, and room below 0 is left unused. Rows in brackets are dominated once all are closed.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +38,8 @@ def _checked(plan: Plan, table: Table, coordinates: str) -> None:
     choice("coordinates", coordinates, ("cells", "points", "places"))
     needed = plan.query.axes
     if len(table.names) != needed:
-        raise InputError(f"a {plan.query.kind} needs --column {'twice' if needed == 2 else 'once'}, got it {len(table.names)} times.")
+        got = {1: "once", 2: "twice"}.get(len(table.names), f"{len(table.names)} times")
+        raise InputError(f"a {plan.query.kind} needs --column {'twice' if needed == 2 else 'once'}, got it {got}.")
     if coordinates != "cells" and not isinstance(plan.query.domain, Grid):
         raise InputError(f"--coordinates {coordinates} is for a centroid; leave it out for a {plan.query.kind}.")
     if coordinates == "places" and getattr(plan.query.domain, "box", None) is None:
@@ -73,6 +75,8 @@ def _counted(
     remedy = "Correct or leave out such rows"
     if where.can_clamp and not clamp:
         remedy += ", or pass --clamp to move numbers outside to the nearest end"
+    if any(re.fullmatch(r"'-?\d+,\d+'", shown(column[where.first])) for column in chunk.cells):
+        remedy += "; decimals take a point and not a comma"
     if coordinates == "cells" and isinstance(plan.query.domain, Grid):
         remedy += "; --coordinates says if they are points or places instead of cells"
     return DomainError(

@@ -14,9 +14,21 @@ if TYPE_CHECKING:
 COLUMNS = ("", "protocol", "encoding", "trusts", "expected error", "epsilon if it colludes", "bits per user")
 
 
+def unit_of(plan: Plan) -> str:
+    """The unit of the values with a space before it; empty if there is none."""
+    return f" {plan.query.unit}" if plan.query.unit else ""
+
+
+def target_text(plan: Plan) -> str:
+    """The target with its unit; an epsilon that was searched for is not rounded below what is promised."""
+    target = plan.target
+    growth = "in proportion to the distance up to" if target.shape == "linear" else "for every move up to"
+    return f"epsilon {promised(target.epsilon)} {growth} {plain(target.distance)}{unit_of(plan)}, delta {target.delta:g}"
+
+
 def rows(plan: Plan) -> list[tuple[str, ...]]:
     """The candidates as text cells, in the order of COLUMNS."""
-    unit = f" {plan.query.unit}" if plan.query.unit else ""
+    unit = unit_of(plan)
     table: list[tuple[str, ...]] = []
     for index, one in enumerate(plan.candidates):
         mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
@@ -45,19 +57,19 @@ def why_chosen(plan: Plan) -> str:
 
 def explanation(plan: Plan) -> list[str]:
     """Sentences on what is hidden and what is not, with numbers from the guarantee and the domain."""
-    target, unit, one = plan.target, f" {plan.query.unit}" if plan.query.unit else "", plan.choice
+    target, unit, one = plan.target, unit_of(plan), plan.choice
     diameter = plan.query.diameter
     lines = []
     if target.shape == "linear":
         half = target.distance / 2
         lines.append(
-            f"A change of {plain(half)}{unit} is hidden at epsilon {plain(target.epsilon / 2)}, "
-            f"one of {plain(target.distance)}{unit} at epsilon {plain(target.epsilon)}: nobody's odds of one against the other "
+            f"A change of {plain(half)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
+            f"one of {plain(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
             f"shift by more than a factor {promised(math.exp(target.epsilon))}, up to a failure probability of {target.delta:g}."
         )
     else:
         lines.append(
-            f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {plain(target.epsilon)} "
+            f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
             f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), up to a failure probability of {target.delta:g}."
         )
     if diameter > target.distance * 1.001:
@@ -90,9 +102,11 @@ def plan_text(plan: Plan) -> str:
     table = [COLUMNS, *rows(plan)]
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    lines.insert(0, f"{plan.query.kind} over {plan.query.domain}, {plan.users:,} users ({plan.honest:,} honest), {plan.target}")
-    lines += ["", why_chosen(plan), str(plan.choice.guarantee)]
-    if plan.choice.trusted != "nobody":
-        lines.append(f"If it is not: {plan.choice.fallback}")
+    lines.insert(0, f"{plan.query.kind} over {plan.query.domain}, {plan.users:,} users ({plan.honest:,} honest), {target_text(plan)}")
+    lines += ["", why_chosen(plan)]
+    if plan.choice.trusted == "nobody":
+        lines.append(str(plan.choice.guarantee))
+    else:
+        lines += [f"If the {plan.choice.trusted} is honest: {plan.choice.guarantee}", f"If it is not: {plan.choice.fallback}"]
     lines += [f"Not offered: {one.protocol} ({one.encoding}): {one.reason}" for one in plan.not_offered]
     return "\n".join(lines)

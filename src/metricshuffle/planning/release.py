@@ -106,6 +106,8 @@ class Release(Declared):
         trusted = self.guarantee.trust.trusted
         value, interval = measured(self.value, self.decimals), measured(self.interval_95, self.decimals)
         lines = [f"{self.query.kind} = {value}{unit}, 95 % interval {interval}"]
+        if self.query.kind == "centroid":
+            lines.append("(east, north) from the south-west corner of the grid; cells count at their middles")
         lines.append(f"from {self.reports:,} reports ({self.protocol})")
         if trusted == "nobody":
             lines.append(str(self.guarantee))
