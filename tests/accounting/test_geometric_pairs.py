@@ -135,3 +135,12 @@ def test_little_noise_per_step_keeps_its_digits(rate: float) -> None:
                     share = mpmath.expm1(-exact * (3 + near - far)) / mpmath.expm1(-3 * exact)
                     tails[-1] += mpmath.tanh(exact / 2) * mpmath.exp(-exact * far) * share
     assert 0.0 < float(max(tails)) <= math.fsum(second[31:])
+
+
+def test_no_level_of_a_block_is_cut_off() -> None:
+    rate = 1e-3
+    first, _ = _levels(12, rate, 1, 12)
+    # a = 0, b = 1, y = 0: K_a/w = e^(12 rate), and q has the factor (1 + e^-rate)/(1 + e^(-12 rate)) on top of it.
+    q = 12 + (math.log1p(math.exp(-rate)) - math.log1p(math.exp(-12 * rate))) / rate
+    assert q > 17.0
+    assert math.fsum(first[17:]) > 0.4

@@ -251,27 +251,12 @@ def test_one_pair_of_a_channel() -> None:
         ChannelPair(known.matrix, 1, 1)
 
 
-def test_the_others_need_not_hold_either_input_of_the_pair() -> None:
-    apart = [[3, 1, 0], [1, 3, 0], [0, 0, 4]]  # who holds the third input hides nobody
-    band = amplify(ChannelPair(np.array(apart) / 4, 0, 1), 3).delta(0.5)
-    truth = max(every_data_set(apart, 0, 1, 3, Fraction(math.exp(0.5))).values())
-    assert band.lower <= float(truth) * (1.0 + 1e-12) <= band.upper * (1.0 + 2e-12)
-    assert band.upper == pytest.approx(float(truth))
-
-
 def test_a_distance_that_was_rounded_is_reached() -> None:
     distances = 0.1 * np.abs(np.arange(5)[:, None] - np.arange(5))  # 3 * 0.1 > 0.3
     rows = np.exp(-3.0 * distances)
     profile = amplify(Channel(rows / rows.sum(axis=1, keepdims=True), distances=distances), 10)
     for delta in (0.0, 1e-3):
         assert profile.epsilon(delta, 0.3).upper == profile.epsilon(delta, 0.1 * 3).upper > profile.epsilon(delta, 0.2).upper
-
-
-def test_weights_that_were_written_with_few_digits() -> None:
-    task, third = KaryRandomizedResponse(3, 1.0), 0.3333333331
-    rough, exact = (parallel([(weight, task)] * 3).laws[0] for weight in (third, 1.0 / 3.0))
-    for name in ("mass", "a", "b", "excess"):
-        np.testing.assert_allclose(getattr(rough, name), getattr(exact, name), rtol=1e-14)
 
 
 def test_reports_that_give_an_input_away() -> None:

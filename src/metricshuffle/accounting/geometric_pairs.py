@@ -37,7 +37,7 @@ def _levels(span: int, rate: float, smallest: int, largest: int) -> tuple[tuple[
     from metricshuffle.accounting import _geometric_kernels as kernels
 
     coarse = level_steps(span)
-    levels = math.ceil((span + 1) / coarse) + 2
+    levels = math.ceil((span + 1 + largest / 2) / coarse) + 2  # log q <= rate (span + largest/2): no level may be cut off
     shifts = np.arange(-largest, largest + 1)
     if largest == 0:
         spread, share = np.zeros(1), np.ones(1)

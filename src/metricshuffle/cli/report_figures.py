@@ -14,8 +14,8 @@ from metricshuffle.cli.report_numbers import PUBLISHED_SETTING, EpsilonCurves, e
 from metricshuffle.cli.report_words import Study, interval_text
 from metricshuffle.cli.synthetic import CITY, NEIGHBOURHOODS, jittered, river
 from metricshuffle.planning import Candidate, Plan
-from metricshuffle.planning.release import measured
 from metricshuffle.planning.explain import unit_of
+from metricshuffle.planning.release import measured
 from metricshuffle.privacy.guarantee import plain, promised
 
 PAPER = "Athanasiou, Chatzikokolakis and Palamidessi, Enhancing Metric Privacy With a Shuffler (PoPETs 2025)"
