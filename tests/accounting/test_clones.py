@@ -236,7 +236,7 @@ def test_the_profile_of_a_space() -> None:
     sentence = Guarantee.from_profile(
         profile, delta=1e-6, distance=20, unit="", protects="one person", trust=Trust(trusted="shuffler", honest_reports=10_000)
     )
-    assert "clones bound" in str(sentence)
+    assert "bound: clones" in str(sentence)
 
 
 def test_a_grid_is_measured_to_its_corners() -> None:

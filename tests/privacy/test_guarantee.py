@@ -30,12 +30,12 @@ def guarantee(**changes: Any) -> Guarantee:
 def test_the_sentence() -> None:
     assert str(guarantee()) == (
         "Hidden at epsilon 1, and proportionally less for a smaller move (delta 1e-06): values moving by up to 100 kcal in total, "
-        "over any number of people, as long as the shuffler is honest and at least 900 reports come from honest people (exact bound)."
+        "over any number of people, as long as the shuffler is honest and at least 900 reports come from honest people (bound: exact)."
     )
     flat = guarantee(shape="flat", delta=0.0, protects="one person", trust=Trust(trusted="nobody"), rounds=3, between="cells", unit="")
     assert str(flat) == (
         "Hidden at epsilon 1 (with certainty, over all 3 rounds together): one person's value moving by up to 100 "
-        "(distance between cells) even if everyone else, the shuffler included, colludes (exact bound)."
+        "(distance between cells) even if everyone else, the shuffler included, colludes (bound: exact)."
     )
     assert "earth mover" in str(guarantee(protects="one user's items"))
     assert "sees the raw values" in str(guarantee(trust=Trust(trusted="curator")))

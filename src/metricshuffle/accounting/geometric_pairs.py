@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Steps = tuple[int, ...]
 
 MOST_LEVELS = 256
-LARGEST_SPAN = 4096
+LARGEST_SPAN = 1024  # the work is cubic in the span: seconds here, minutes beyond
 RELATIVE = 1e-3  # how far above the blanket expression a delta may come out
 SLACK = 1e-8  # levels are rounded up except for a billionth of a level; the blanket is lowered by this much instead
 

@@ -82,9 +82,7 @@ def explanation(plan: Plan) -> list[str]:
                 f"hidden at epsilon {promised(one.local_epsilon)} only" if math.isfinite(one.local_epsilon) else "NOT hidden at this delta"
             )
             seen = "one report" if plan.rounds == 1 else f"one person's {plan.rounds} reports"
-            lines.append(
-                f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in {seen} is {left}."
-            )
+            lines.append(f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in {seen} is {left}.")
     if one.trusted in ("shuffler", "aggregator"):
         lines.append(
             f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "

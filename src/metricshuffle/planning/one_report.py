@@ -87,7 +87,7 @@ class OneReportPlan(Declared):
         if reports < self.minimum or reports < 1:
             raise BatchTooSmall(
                 f"the batch has {reports:,} reports, but the guarantee counts on at least {self.minimum:,} honest ones; "
-                f"wait for more reports, or plan again with honest={max(reports, 1)}."
+                f"wait for more reports, or plan again counting on {max(reports, 1):,} honest ones and let people randomize again."
             )
 
     def counts(self, shuffled: Shuffled) -> NDArray[np.int64]:

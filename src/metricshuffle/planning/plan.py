@@ -95,7 +95,7 @@ class Plan(Declared):
         if reports < self.minimum:
             raise BatchTooSmall(
                 f"the batch has {reports:,} reports, but the guarantee counts on at least {self.minimum:,} honest ones; "
-                f"wait for more reports, or plan again with honest={reports}."
+                f"wait for more reports, or plan again counting on {reports:,} honest ones and let people randomize again."
             )
         if reports > self.users and self.choice.mechanism.modulus is not None:
             raise PlanError(f"the batch has {reports:,} reports, but this plan's modulus has room for {self.users:,}; plan again.")
@@ -208,7 +208,7 @@ def checked_setting(query: Query, target: Target, users: int, honest: int | floa
     setting = Setting(query, target, users, honest_count(honest, users), **choices)
     if setting.promise.distance < 1.0 - 1e-12:
         raise InputError(
-            f"distance {plain(target.distance)} is less than one step ({plain(setting.step)} {query.unit}); "
+            f"distance {plain(target.distance)} is less than one step ({f'{plain(setting.step)} {query.unit}'.strip()}); "
             f"values closer than a step are the same value, so nothing would be promised."
         )
     unknown = set(setting.protocols or ()) - set(get_args(ProtocolName))

@@ -117,16 +117,15 @@ class Guarantee(BaseModel):
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         far = f"{plain(self.distance) if self.distance == int(self.distance) else format(self.distance, '.6g')}{unit}"
+        far += "" if self.between == "values" else f" (distance between {self.between})"
         movers = {
             "one person": f"one person's value moving by up to {far}",
             "people together": f"values moving by up to {far} in total, over any number of people,",
             "one user's items": f"one user's items moving by up to {far} of earth mover's distance",
         }[self.protects]
-        grid = "" if self.between == "values" else f" (distance between {self.between})"
         if not math.isfinite(self.epsilon):
-            return f"NOT hidden: {movers}{grid} {self.trust} ({self.bound} bound)."
+            return f"NOT hidden: {movers} {self.trust} (bound: {self.bound})."
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
         probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
-        epsilon = plain(rounded_up(self.epsilon, 4))
-        return f"Hidden at epsilon {epsilon}{scaled} ({probability}{over}): {movers}{grid} {self.trust} ({self.bound} bound)."
+        return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {self.trust} (bound: {self.bound})."
