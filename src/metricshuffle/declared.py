@@ -6,6 +6,7 @@ them, but wrong input is told as one `InputError` sentence that names the field.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
@@ -13,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
 
 # Whole numbers up to here, and their neighbours, are told apart by a double.
 LARGEST_WHOLE = 2**53 - 1
@@ -113,6 +114,33 @@ class Declared(BaseModel):
             if missing:
                 raise ValueError(f"{cls.__name__} needs {' and '.join(missing)}, which the input does not have")
         return handler(data)
+
+
+class Stored(Declared):
+    """A model kept as JSON text; what cannot be read back is refused in a sentence."""
+
+    stored_as: ClassVar[str]
+    """What it is, in that sentence: "a release"."""
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Undo `to_json`; a damaged text is refused in words."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as wrong:
+            raise PlanError(f"this is not {cls.stored_as}: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        cls.check_stored(data)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as wrong:
+            raise PlanError(sentence(wrong)) from None
+
+    @classmethod
+    def check_stored(cls, data: Any) -> None:
+        """Raise PlanError for what is not worth validating field by field."""
 
 
 class Kinded(Declared):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError, model_validator
 
-from metricshuffle.declared import Declared, sentence
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
+from metricshuffle.planning.saved import SavedPlan
 from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.protocols.base import Reports, Shuffled
@@ -21,25 +18,12 @@ from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_t
 from metricshuffle.randomness import Randomness
 
 
-class OneReportPlan(Declared):
+class OneReportPlan(SavedPlan):
     """A calibrated randomizer for one report a person; what the shuffler lets through is how often each report occurs."""
 
-    known_as: ClassVar[str]
-    """The format of its files."""
     target: Target
     users: int
     honest: int
-    digest: str = ""
-
-    @model_validator(mode="after")
-    def _unharmed(self) -> Self:
-        content = self.model_dump(mode="json", exclude={"digest"})
-        expected = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-        if not self.digest:
-            object.__setattr__(self, "digest", expected)
-        elif self.digest != expected:
-            raise ValueError("its digest does not match its content: the file was edited or damaged; make the plan again")
-        return self
 
     @property
     @abstractmethod
@@ -113,34 +97,3 @@ class OneReportPlan(Declared):
             f"a batch of fewer than {self.minimum:,} reports is refused.",
             hidden_from_nobody,
         ]  # fmt: skip
-
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read a plan back; a damaged or edited one is refused in words."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
-        if not isinstance(data, dict) or data.get("format") != cls.known_as:
-            named = data.get("format") if isinstance(data, dict) else None
-            raise PlanError(f"this is not a plan of this kind: its format is {named!r}, not {cls.known_as!r}.")
-        if not data.get("digest"):
-            raise PlanError("this plan has no digest; make the plan again.")
-        try:
-            return cls.model_validate(data)
-        except ValidationError as wrong:
-            raise PlanError(sentence(wrong)) from None
-
-    def save(self, path: str) -> None:
-        from metricshuffle.planning.files import write_text
-
-        write_text(path, self.to_json() + "\n")
-
-    @classmethod
-    def load(cls, path: str) -> Self:
-        from metricshuffle.planning.files import read_text
-
-        return cls.from_json(read_text(path))

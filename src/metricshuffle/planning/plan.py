@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Real, sentence
+from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.candidates import all_candidates
 from metricshuffle.planning.release import Release
+from metricshuffle.planning.saved import SavedPlan
 from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
 from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.privacy.guarantee import plain
@@ -35,9 +34,10 @@ class NotOffered(Declared):
     reason: str
 
 
-class Plan(Declared):
+class Plan(SavedPlan):
     """A calibrated choice of protocol, with everything the three roles need."""
 
+    known_as: ClassVar[str] = PLAN_FORMAT
     format: Literal["metricshuffle-plan/1"] = "metricshuffle-plan/1"
     query: AnyQuery
     target: Target
@@ -49,15 +49,9 @@ class Plan(Declared):
     chosen: int
     candidates: tuple[Candidate, ...]
     not_offered: tuple[NotOffered, ...] = ()
-    digest: str = ""
 
     @model_validator(mode="after")
-    def _unharmed(self) -> Self:
-        expected = digest_of(self)
-        if not self.digest:
-            object.__setattr__(self, "digest", expected)
-        elif self.digest != expected:
-            raise ValueError("its digest does not match its content: the file was edited or damaged; make the plan again")
+    def _chosen_exists(self) -> Self:
         if not 0 <= self.chosen < len(self.candidates):
             raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
         return self
@@ -114,48 +108,10 @@ class Plan(Declared):
         reports = self.randomize(values, randomness, clamp=clamp)
         return self.estimate(self.shuffle(reports, randomness), raw_values_seen=True)
 
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Read a plan back; a damaged or edited one is refused in words."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
-        if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
-            named = data.get("format") if isinstance(data, dict) else None
-            raise PlanError(f"this is not a plan: its format is {named!r}, not {PLAN_FORMAT!r}.")
-        try:
-            found = cls.model_validate(data)
-        except ValidationError as wrong:
-            raise PlanError(sentence(wrong)) from None
-        if not data.get("digest"):
-            raise PlanError("this plan has no digest; make the plan again.")
-        return found
-
-    def save(self, path: str) -> None:
-        from metricshuffle.planning.files import write_text
-
-        write_text(path, self.to_json() + "\n")
-
-    @classmethod
-    def load(cls, path: str) -> Plan:
-        from metricshuffle.planning.files import read_text
-
-        return cls.from_json(read_text(path))
-
     def __str__(self) -> str:
         from metricshuffle.planning.explain import plan_text
 
         return plan_text(self)
-
-
-def digest_of(plan: Plan) -> str:
-    """SHA-256 of the plan's content without the digest itself; it catches accidents, not attackers."""
-    content = plan.model_dump(mode="json", exclude={"digest"})
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def plan(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from metricshuffle.accounting.clones import ClonesProfile
 from metricshuffle.accounting.local_metric import LineTarget, local_metrics
-from metricshuffle.declared import Declared, sentence
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.declared import Stored
+from metricshuffle.errors import InputError
 from metricshuffle.planning.one_report import OneReportPlan
 from metricshuffle.planning.plan import Plan
 from metricshuffle.planning.target import Target, checked_users, honest_count
@@ -31,12 +29,13 @@ STEPS = 4096
 COARSE_STEPS, DIAMETERS, ROOM = 64, 12, 0.04
 
 
-class MeanEstimate(Declared):
+class MeanEstimate(Stored):
     """The mean over the people who reported, with its error and both guarantees.
 
     `standard_error` is at most that: the variance of a report is largest for the ends of the range, and that one is used.
     """
 
+    stored_as: ClassVar[str] = "an estimate"
     format: Literal["metricshuffle-mean/1"] = "metricshuffle-mean/1"
     value: float
     standard_error: float
@@ -65,19 +64,6 @@ class MeanEstimate(Declared):
             linear = self.largest_term * log_miss / (3.0 * self.reports)
             half = linear + math.sqrt(linear**2 + 2.0 * self.standard_error**2 * log_miss)
         return self.value - half - self.rounding, self.value + half + self.rounding
-
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> MeanEstimate:
-        """Read an estimate back; a damaged one is refused in words."""
-        try:
-            return cls.model_validate(json.loads(text))
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not an estimate: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
-        except ValidationError as wrong:
-            raise PlanError(sentence(wrong)) from None
 
     def __str__(self) -> str:
         low, high = self.interval()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from metricshuffle.declared import Declared, Real, sentence
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.declared import Real, Stored
+from metricshuffle.errors import InputError
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.protocols.base import Shuffled
@@ -19,13 +17,14 @@ from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import SumProtocol
 
 
-class Release(Declared):
+class Release(Stored):
     """An estimate that carries what it promises.
 
     `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
     people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
     """
 
+    stored_as: ClassVar[str] = "a release"
     format: Literal["metricshuffle-release/1"] = "metricshuffle-release/1"
     query: AnyQuery
     granularity: Real
@@ -83,18 +82,6 @@ class Release(Declared):
         """Enough decimals to see two digits of the error."""
         error = max(np.atleast_1d(np.asarray(self.standard_error, dtype=np.float64)))
         return max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 0
-
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        try:
-            return cls.model_validate(json.loads(text))
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a release: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
-        except ValidationError as wrong:
-            raise PlanError(sentence(wrong)) from None
 
     def save(self, path: str) -> None:
         from metricshuffle.planning.files import write_text

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.accounting.blanket import BlanketProfile
 from metricshuffle.accounting.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
-from metricshuffle.declared import Declared, sentence
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.declared import Declared, Stored
+from metricshuffle.errors import InputError
 from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.protocols.frequencies import Floats, IntervalMethod, Inversion, likeliest, simplex_projection
@@ -102,7 +101,7 @@ def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
     return BlanketProfile(randomizer.blankets, users)
 
 
-class FrequencyEstimate(Declared):
+class FrequencyEstimate(Stored):
     """The shares of the values among the people who reported, from their shuffled reports.
 
     `frequencies` are unbiased and may be negative; `projected` the nearest shares that are possible; `likeliest` the
@@ -110,6 +109,7 @@ class FrequencyEstimate(Declared):
     standard errors count one more report, of the worst value, so that no cell is said to be known exactly.
     """
 
+    stored_as: ClassVar[str] = "a frequency estimate"
     format: Literal["metricshuffle-frequencies/1"] = "metricshuffle-frequencies/1"
     randomizer: AnyRandomizer
     counts: tuple[int, ...]
@@ -168,19 +168,6 @@ class FrequencyEstimate(Declared):
         variances = (np.array(self.standard_errors) * self.reports) ** 2
         halves = Inversion.of(self.randomizer).half_widths(variances, self.reports, miss, method) / self.reports
         return np.clip(np.column_stack([middle - halves, middle + halves]), 0.0, 1.0)
-
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> FrequencyEstimate:
-        """Read an estimate back; a damaged one is refused in words."""
-        try:
-            return cls.model_validate(json.loads(text))
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a frequency estimate: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
-        except ValidationError as wrong:
-            raise PlanError(sentence(wrong)) from None
 
     def __str__(self) -> str:
         order = sorted(range(len(self.frequencies)), key=lambda code: -self.likeliest[code])
