@@ -137,7 +137,9 @@ def merged_pair(log_ratio: float, beta: float, log_q0: float, log_q1: float) -> 
     1 - r0 - r1; the forward divergence is the published H(P||Q) (with its threshold low_c corrected to (ep-1) alpha c + ...).
     It is exact for such a mechanism, so a LOWER bound wherever merging loses something. As an upper bound, as which it was
     published for every mechanism with these parameters, it is false if s > 0: 3-RR, p = 3, two users.
-    Conditions: 0 < log_ratio, beta <= (p-1)/(p+1), r0 + r1 <= 1. Numerics: those of the blanket expression, at any number of users.
+    Conditions: 0 < log_ratio, beta <= (p-1)/(p+1), r0 + r1 <= 1. The neutral report is taken as the others' rest,
+    whatever its ratio to s: a lower bound for mechanisms with these parameters only where s <= max(q0, q1) (1 - r0 - r1).
+    Numerics: those of the blanket expression, at any number of users.
     """
     if not (0.0 < log_ratio < math.inf and beta > 0.0 and log_q0 >= 0.0 and log_q1 >= 0.0):
         raise InputError(

@@ -14,7 +14,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.planning.one_report import OneReportPlan
 from metricshuffle.planning.plan import Plan
 from metricshuffle.planning.target import Target, checked_users, honest_count
-from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
+from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, released_sentences
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.frequencies import IntervalMethod
 from metricshuffle.protocols.queries import Mean
@@ -70,12 +70,9 @@ class MeanEstimate(Stored):
         lines = [
             f"mean = {self.value:.6g} {self.unit}".rstrip() + f", 95 % interval ({low:.6g}, {high:.6g}), from {self.reports:,} reports"
         ]
-        if self.guarantee.trust.trusted == "nobody":
-            lines.append(str(self.guarantee))
-        else:
-            lines += [f"If the shuffler is honest: {self.guarantee}", f"If it is not: {self.if_shuffler_colludes}"]
-        lines += ["All roles ran on one machine: whoever ran it saw the raw values."] if self.raw_values_seen else []
-        lines += ["UNSAFE: seeded randomness was used; this is a simulation, not a release."] if self.unsafe_seeded else []
+        lines += released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
         return "\n".join(lines)
 
 

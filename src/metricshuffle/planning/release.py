@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from metricshuffle.declared import Real, Stored
 from metricshuffle.errors import InputError
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.privacy.guarantee import Guarantee, released_sentences
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import SumProtocol
@@ -90,20 +90,14 @@ class Release(Stored):
 
     def __str__(self) -> str:
         unit = f" {self.query.unit}" if self.query.unit else ""
-        trusted = self.guarantee.trust.trusted
         value, interval = measured(self.value, self.decimals), measured(self.interval_95, self.decimals)
         lines = [f"{self.query.kind} = {value}{unit}, 95 % interval {interval}"]
         if self.query.kind == "centroid":
             lines.append("(east, north) from the south-west corner of the grid; cells count at their middles")
         lines.append(f"from {self.reports:,} reports ({self.protocol})")
-        if trusted == "nobody":
-            lines.append(str(self.guarantee))
-        else:
-            lines += [f"If the {trusted} is honest: {self.guarantee}", f"If it is not: {self.if_shuffler_colludes}"]
-        if self.raw_values_seen:
-            lines.append("All roles ran on one machine: whoever ran it saw the raw values.")
-        if self.unsafe_seeded:
-            lines.append("UNSAFE: seeded randomness was used; this is a simulation, not a release.")
+        lines += released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
         return "\n".join(lines)
 
 

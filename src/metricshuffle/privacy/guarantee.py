@@ -129,3 +129,14 @@ class Guarantee(BaseModel):
         probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
         return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {self.trust} (bound: {self.bound})."
+
+
+def released_sentences(guarantee: Guarantee, fallback: Guarantee, *, raw_values_seen: bool, unsafe_seeded: bool) -> list[str]:
+    """What stands below every published number: both promises, and what spoils them."""
+    trusted = guarantee.trust.trusted
+    lines = [str(guarantee)] if trusted == "nobody" else [f"If the {trusted} is honest: {guarantee}", f"If it is not: {fallback}"]
+    if raw_values_seen:
+        lines.append("All roles ran on one machine: whoever ran it saw the raw values.")
+    if unsafe_seeded:
+        lines.append("UNSAFE: seeded randomness was used; this is a simulation, not a release.")
+    return lines

@@ -13,7 +13,7 @@ from metricshuffle.accounting.blanket import BlanketProfile
 from metricshuffle.accounting.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
 from metricshuffle.declared import Declared, Stored
 from metricshuffle.errors import InputError
-from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
+from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, released_sentences
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.protocols.frequencies import Floats, IntervalMethod, Inversion, likeliest, simplex_projection
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
@@ -180,15 +180,9 @@ class FrequencyEstimate(Stored):
         if len(shown) < len(order):
             lines.append(f"  ... and {len(order) - len(shown):,} more")
         lines += [self.warning] if self.warning else []
-        trusted = self.guarantee.trust.trusted
-        if trusted == "nobody":
-            lines.append(str(self.guarantee))
-        else:
-            lines += [f"If the {trusted} is honest: {self.guarantee}", f"If it is not: {self.if_shuffler_colludes}"]
-        if self.raw_values_seen:
-            lines.append("All roles ran on one machine: whoever ran it saw the raw values.")
-        if self.unsafe_seeded:
-            lines.append("UNSAFE: seeded randomness was used; this is a simulation, not a release.")
+        lines += released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
         return "\n".join(lines)
 
 
