@@ -1,0 +1,113 @@
+"""What `metricshuffle reproduce` runs: items, the settings they are run with, and what they return."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module, resources
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Literal
+
+from metricshuffle.errors import InputError
+
+Verdict = Literal["reproduced", "not reproduced", "impossible", "true", "loose", "false", "ours"]
+"""reproduced / not reproduced / impossible judge a published number; true / loose / false a published formula; "ours": nothing was printed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of an item. `ratio` compares ours with what was printed, or else with the formula as printed."""
+
+    label: str
+    published: float | None = None
+    """The number the paper prints, from `published_value`."""
+    as_published: float | None = None
+    """What the paper's own formula gives."""
+    ours: float | None = None
+    verdict: Verdict = "ours"
+    standard_error: float | None = None
+    """Of `ours`, if it comes from a simulation."""
+    note: str = ""
+    """Why: for "impossible" and "false", the bound or the counterexample."""
+
+    @property
+    def ratio(self) -> float | None:
+        claimed = self.as_published if self.published is None else self.published
+        if claimed is None or self.ours is None or claimed == 0.0 or not math.isfinite(self.ours):
+            return None
+        return self.ours / claimed
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Vega-Lite specification without data from outside, and a sentence that says what is seen."""
+
+    title: str
+    specification: dict[str, Any]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What an item found: the first sentence of `words` is the finding."""
+
+    words: tuple[str, ...]
+    rows: tuple[Row, ...]
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an item is run. `quick` keeps every row but takes fewer runs and sizes; `csv` replaces the built-in city."""
+
+    quick: bool = False
+    runs: int | None = None
+    seed: int = 1
+    csv: Path | None = None
+    progress: Callable[[str], None] = field(default=lambda _: None)
+
+    def __post_init__(self) -> None:
+        if self.runs is not None and (isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 2):
+            raise InputError(f"runs must be a whole number >= 2 (a standard error needs two), got {self.runs!r}.")
+
+    def runs_or(self, quick: int, full: int) -> int:
+        """How many runs a simulation takes."""
+        return self.runs if self.runs is not None else quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table, figure or statement of a paper. `paper` is a key of `citations.PAPERS`, `label` the paper's own."""
+
+    name: str
+    paper: str
+    label: str
+    title: str
+    run: Callable[[Settings], Reproduction]
+    simulated: bool = False
+    """Whether `runs` and `seed` matter."""
+
+
+@cache
+def items() -> dict[str, Item]:
+    """Every item by name: paper by paper, in the order of the module names."""
+    import metricshuffle.papers.items as home
+
+    found = [import_module(f"{home.__name__}.{module.name}").ITEM for module in iter_modules(home.__path__)]
+    return {item.name: item for item in found}
+
+
+@cache
+def _values(paper: str) -> dict[str, Any]:
+    text = resources.files("metricshuffle.papers").joinpath("values", f"{paper}.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def published_value(paper: str, table: str, row: str) -> float:
+    """A number as printed: `values/<paper>.json` maps the table's label to its rows; the only place where it is typed."""
+    return float(_values(paper)[table][row])
