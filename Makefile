@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
+# Offline, from scratch, and a warning (a link that leads nowhere, say) is an error.
+SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doctrees docs build/site
 
 .PHONY: demo test test-all check lint types docs docs-check bench picture clean help
 
@@ -11,9 +13,9 @@ help:
 	@echo "make demo      plan, randomize, shuffle and estimate on built-in data; writes demo-output/report.html"
 	@echo "make test      the tests (about a minute)"
 	@echo "make test-all  the tests, the slow ones included"
-	@echo "make check     ruff, mypy --strict, tests, generated documents up to date"
+	@echo "make check     ruff, mypy --strict, tests, generated documents up to date, the site builds"
 	@echo "make bench     benchmarks: a table and benchmarks/results.json"
-	@echo "make docs      regenerate the generated documents and the picture"
+	@echo "make docs      regenerate the generated documents and the picture, and build the site into build/site"
 
 demo: $(STAMP)
 	$(BIN)/metricshuffle demo --output demo-output
@@ -35,9 +37,12 @@ types: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m metricshuffle.cli.documents --write .
+	$(SITE)
+	@echo "the site is in build/site/index.html"
 
 docs-check: $(STAMP)
 	$(BIN)/python -m metricshuffle.cli.documents --check .
+	$(SITE)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --output benchmarks/results.json

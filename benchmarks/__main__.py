@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table: `python -m benchmarks [sampling accounting amplification release] [--output results.json]`."""
+"""Run the benchmarks and print one table: `python -m benchmarks [sampling accounting ...] [--output results.json]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 # release first: it reports the peak memory of the process so far
-SUBJECTS = ("release", "sampling", "accounting", "amplification")
+SUBJECTS = ("release", "sampling", "accounting", "amplification", "transport")
 
 
 def main() -> None:

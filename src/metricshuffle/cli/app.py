@@ -18,6 +18,7 @@ from metricshuffle.cli.options import Json
 from metricshuffle.cli.plan import plan
 from metricshuffle.cli.profile import profile
 from metricshuffle.cli.randomize import randomize
+from metricshuffle.cli.reproduce import reproduce
 from metricshuffle.cli.run import run
 from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
@@ -125,5 +126,6 @@ def demo(
 for name, command in (
     ("plan", plan), ("profile", profile), ("solve", solve), ("randomize", randomize), ("shuffle", shuffle), ("estimate", estimate),
     ("run", run), ("simulate", simulate), ("amplify", amplify), ("demo", demo),
+    ("reproduce", reproduce),
 ):  # fmt: skip
     app.command(name)(command)

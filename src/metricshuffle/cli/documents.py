@@ -47,6 +47,12 @@ def command_line() -> str:
     return reference()
 
 
+def every_randomizer() -> str:
+    from metricshuffle.cli.randomizers_page import randomizers_page
+
+    return randomizers_page()
+
+
 def picture() -> str:
     from metricshuffle.cli import picture as drawn
 
@@ -85,6 +91,7 @@ def documents(root: Path) -> dict[Path, str]:
     return {
         root / "docs" / "theorems.md": theorems(root / "tests"),
         root / "docs" / "cli.md": command_line(),
+        root / "docs" / "randomizers.md": every_randomizer(),
         root / "docs" / "picture.svg": picture(),
         readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),
     }

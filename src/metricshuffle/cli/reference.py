@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+
+def every_command(app: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name, those of groups included."""
+    import typer
+
+    group: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else app
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def reference() -> str:
@@ -12,6 +25,7 @@ def reference() -> str:
     from metricshuffle.cli.app import app
 
     group: Any = typer.main.get_command(app)
+    commands = dict(every_command(group))
     lines = [
         "# The command line",
         "",
@@ -21,16 +35,16 @@ def reference() -> str:
         "",
         "| command | what it does |",
         "| --- | --- |",
-        *(f"| [`{name}`](#metricshuffle-{name}) | {_words(command.help)[0]} |" for name, command in group.commands.items()),
+        *(f"| [`{name}`](#metricshuffle-{name.replace(' ', '-')}) | {_words(command.help)[0]} |" for name, command in commands.items()),
     ]
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
         options = [one for one in command.params if one.param_type_name == "option"]
         usage = " ".join(
             ["metricshuffle", name, *(one.metavar for one in arguments), *(_usage(one) for one in options if one.required), "[OPTIONS]"]
         )
         lines += ["", f"## metricshuffle {name}", "", *_words(command.help), "", "```text", usage, "```", "", "| | |", "| --- | --- |"]
-        lines += [f"| `{one.metavar}` | {_told(one)} |" for one in arguments]
+        lines += [f"| `{_escaped(one.metavar)}` | {_told(one)} |" for one in arguments]
         lines += [f"| `{_escaped(_usage(one))}` | {_told(one)} |" for one in options]
     return "\n".join(lines) + "\n"
 

@@ -56,7 +56,7 @@ def theorem_1_epsilon(local: float, log_ratio: float, users: int, delta: float) 
     return Published(claim, "Theorem 1", "loose", "accounting.metric_amplification.theorem_1, or accounting.clones")
 
 
-def _padded_rows(ab: float, ac: float, bc: float) -> Floats:
+def padded_rows(ab: float, ac: float, bc: float) -> Floats:
     """Table I: the padded exponential mechanism on a, b, c and "none"."""
     distances = np.array([[0.0, ab, ac], [ab, 0.0, bc], [ac, bc, 0.0]])
     sums = np.exp(-distances).sum(axis=1)
@@ -96,7 +96,7 @@ def algorithm_2_epsilon(ab: float, ac: float, bc: float, users: int, delta: floa
     if users > _MOST_COUNTED:
         raise InputError(f"Algorithm 2 looks at every outcome: at most {_MOST_COUNTED} users, got {users}.")
     first, last = (1, users - 1) if printed else (0, users)
-    one, other = _count_laws(_padded_rows(ab, ac, bc), users, first, last)
+    one, other = _count_laws(padded_rows(ab, ac, bc), users, first, last)
     low, high = 0.0, ab
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)

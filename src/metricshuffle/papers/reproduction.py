@@ -15,7 +15,16 @@ from typing import Any, Literal
 from metricshuffle.errors import InputError
 
 Verdict = Literal["reproduced", "not reproduced", "impossible", "true", "loose", "false", "ours"]
-"""reproduced / not reproduced / impossible judge a published number; true / loose / false a published formula; "ours": nothing was printed."""
+"""reproduced / not reproduced / impossible judge a published number; true / loose / false a published formula;
+"ours": nothing was printed."""
+
+# How close a number must come to the printed one: so many standard errors, or so much relative to it, or its rounding.
+STANDARD_ERRORS, RELATIVE = 3.0, 0.02
+RULE = (
+    f"A printed number counts as reproduced if what the paper's own method gives lies within {STANDARD_ERRORS:g} standard errors of it, "
+    f"within {100.0 * RELATIVE:g} %, or within half a unit of its last digit where the paper says that it is rounded; "
+    "as impossible if it lies beyond a bound that holds for every mechanism, or for the one it is claimed for, with the promised privacy."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,12 @@ class Row:
         if claimed is None or self.ours is None or claimed == 0.0 or not math.isfinite(self.ours):
             return None
         return self.ours / claimed
+
+
+def judged(published: float, found: float, standard_error: float | None = None, rounding: float = 0.0) -> Verdict:
+    """Whether `found`, what the paper's own method gives, is the number it prints (RULE)."""
+    allowed = max(STANDARD_ERRORS * (standard_error or 0.0), RELATIVE * abs(published), rounding)
+    return "reproduced" if abs(found - published) <= allowed else "not reproduced"
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,16 @@ class Item:
     """Whether `runs` and `seed` matter."""
 
 
+NOT_AT_HAND: dict[str, str] = {
+    "Athanasiou25": "We had its text, not its drawings: of the figures only the captions and what is said about them survive, so the "
+    "curves are ours. The file of addresses in Austin is not available; the location figures use a synthetic city, or your own file.",
+    "Imola24": "We had its text, not its drawings.",
+    "Wang24": "We had its text, not its drawings: curves are ours.",
+    "WitchHat": "We had only the supplement: the main text and Figures 1 to 12 are not in our sources, so nothing is said about them.",
+}
+"""What of each paper was missing when it was compared."""
+
+
 @cache
 def items() -> dict[str, Item]:
     """Every item by name: paper by paper, in the order of the module names."""
@@ -111,3 +136,14 @@ def _values(paper: str) -> dict[str, Any]:
 def published_value(paper: str, table: str, row: str) -> float:
     """A number as printed: `values/<paper>.json` maps the table's label to its rows; the only place where it is typed."""
     return float(_values(paper)[table][row])
+
+
+def printed_rounding(paper: str, table: str, row: str) -> float:
+    """Half a unit of the last digit of a number that is stored as text ("0.065"): how far rounding alone may have moved it."""
+    _, _, decimals = str(_values(paper)[table][row]).partition(".")
+    return 0.5 * 10.0 ** -len(decimals)
+
+
+def published_rows(paper: str, table: str) -> tuple[str, ...]:
+    """The names of a table's rows, in the order of the paper."""
+    return tuple(_values(paper)[table])

@@ -45,7 +45,7 @@ def simulate(plan: Plan, runs: int = 1000, randomness: Randomness | None = None,
     scale = plan.query.error_scale(people, plan.granularity)
     halves = mechanism.half_widths(people, 0.95)
     errors = np.stack(
-        [_errors(randomizer, mechanism.noise_draws(people), people, runs, source) for randomizer in mechanism.randomizers], axis=1
+        [total_errors(randomizer, mechanism.noise_draws(people), people, runs, source) for randomizer in mechanism.randomizers], axis=1
     )
     sizes = np.sqrt((errors**2).sum(axis=1)) * scale
     return Simulation(
@@ -62,10 +62,10 @@ def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     return (np.asarray(randomness.words(count) >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
 
 
-def _errors(
+def total_errors(
     randomizer: AdditiveRandomizer | CountResponse, draws: int, people: int, runs: int, randomness: Randomness
 ) -> NDArray[np.float64]:
-    """Errors of one axis' total, in steps."""
+    """`runs` simulated errors of one axis' total, in steps: `draws` shares of noise, `people` reports."""
     if isinstance(randomizer, CountResponse):
         # Half of the bits are ones (the variance is the same for every data set); the stream of the simulation seeds numpy's.
         source = np.random.default_rng(randomness.words(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, computed_field, model_validator
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
 from metricshuffle.declared import OrInfinite
 from metricshuffle.errors import NotCertified
@@ -13,6 +13,7 @@ from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 Protects = Literal["one person", "people together", "one user's items"]
 Who = Literal["nobody", "shuffler", "aggregator", "curator"]
+Items = int | Literal["public", "any"]
 
 
 def plain(number: float) -> str:
@@ -74,9 +75,14 @@ class Guarantee(BaseModel):
     rounds: int = 1
     between: str = "values"
     """What the distance is measured between: "values", or "cells" when points are snapped to a grid first."""
+    items: Items | None = None
+    """For one user's items: "any" number of them, which is hidden too (unbounded), or a number that is public and stays
+    the same (bounded): that number, or "public" when it differs from user to user. None says neither."""
 
     @model_validator(mode="after")
     def _numbers_make_sense(self) -> Self:
+        if self.items is not None and (self.protects != "one user's items" or (isinstance(self.items, int) and self.items < 1)):
+            raise ValueError(f"items is for guarantees that protect one user's items, of which there is at least 1; got {self.items!r}")
         if not (self.epsilon >= 0.0 and 0.0 <= self.delta <= 1.0 and 0.0 <= self.distance < math.inf and self.rounds >= 1):
             raise ValueError(
                 f"a guarantee needs epsilon >= 0, delta in [0, 1], a finite distance and rounds >= 1; "
@@ -90,6 +96,14 @@ class Guarantee(BaseModel):
         # The sentence is written for readers of the JSON; it is made anew from the numbers when read back.
         return {key: value for key, value in data.items() if key != "sentence"} if isinstance(data, dict) else data
 
+    @model_serializer(mode="wrap")
+    def _only_what_is_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Plans written before there were items carry a digest of this dictionary.
+        written: dict[str, Any] = handler(self)
+        if self.items is None:
+            written.pop("items", None)
+        return written
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def sentence(self) -> str:
@@ -98,7 +112,7 @@ class Guarantee(BaseModel):
     @classmethod
     def from_profile(
         cls, profile: PrivacyProfile, *, delta: float, distance: float, unit: str, protects: Protects, trust: Trust,
-        rounds: int = 1, between: str = "values", step: float = 1.0,
+        rounds: int = 1, between: str = "values", step: float = 1.0, items: Items | None = None,
     ) -> Self:  # fmt: skip
         """The flat guarantee a profile gives at one distance; `step` units make one step of the profile.
 
@@ -111,17 +125,19 @@ class Guarantee(BaseModel):
         steps = distance if step == 1.0 else distance / step * (1.0 + 1e-12)
         return cls(
             epsilon=profile.epsilon(delta, steps), delta=delta, distance=distance, unit=unit, shape="flat",
-            protects=protects, trust=trust, bound=profile.bound, rounds=rounds, between=between,
+            protects=protects, trust=trust, bound=profile.bound, rounds=rounds, between=between, items=items,
         )  # fmt: skip
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         far = f"{plain(self.distance) if self.distance == int(self.distance) else format(self.distance, '.6g')}{unit}"
         far += "" if self.between == "values" else f" (distance between {self.between})"
+        users = {None: "items", "any": "items (any number of them)", "public": "items (their number is public)"}
+        held = f"{self.items:,} items (their number is public)" if isinstance(self.items, int) else users[self.items]
         movers = {
             "one person": f"one person's value moving by up to {far}",
             "people together": f"values moving by up to {far} in total, over any number of people,",
-            "one user's items": f"one user's items moving by up to {far} of earth mover's distance",
+            "one user's items": f"one user's {held} moving by up to {far} of earth mover's distance",
         }[self.protects]
         if not math.isfinite(self.epsilon):
             return f"NOT hidden: {movers} {self.trust} (bound: {self.bound})."

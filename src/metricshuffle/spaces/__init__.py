@@ -1,13 +1,20 @@
 """Values and the distances between them: Domain + Metric = Space."""
 
+from metricshuffle.spaces.certified_plan import assignment, transport
+from metricshuffle.spaces.circle import Circle
+from metricshuffle.spaces.closed_forms import EarthMoversDistance, line_distance
+from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Maximum, Scaled, Threshold
 from metricshuffle.spaces.domains import AnyDomain, Categories, Domain, Integers, Interval
+from metricshuffle.spaces.earth_mover import earth_mover
 from metricshuffle.spaces.geographic import Box
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.matrix import Matrix, closure
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Haversine, Manhattan, Metric
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
+from metricshuffle.spaces.tree_embedding import TreeEmbedding, embedding
+from metricshuffle.spaces.users import Users, users_of
 
 __all__ = [
     "Absolute",
@@ -15,8 +22,11 @@ __all__ = [
     "AnyMetric",
     "Box",
     "Categories",
+    "Circle",
+    "Clustered",
     "Discrete",
     "Domain",
+    "EarthMoversDistance",
     "Euclidean",
     "Grid",
     "Haversine",
@@ -30,5 +40,13 @@ __all__ = [
     "Space",
     "Threshold",
     "Tree",
+    "TreeEmbedding",
+    "Users",
+    "assignment",
     "closure",
+    "earth_mover",
+    "embedding",
+    "line_distance",
+    "transport",
+    "users_of",
 ]

@@ -51,14 +51,14 @@ class Tree(Metric):
             raise ValueError(f"lengths must be at least 0, but length {int(np.argmax(self.lengths < 0))} is not")
         if np.count_nonzero(self.parents == -1) != 1:
             raise ValueError(f"parents must hold exactly one -1, for the root, got {np.count_nonzero(self.parents == -1):,}")
-        if len(self._order) != size:
-            left = set(range(size)) - set(self._order.tolist())
+        if len(self.order) != size:
+            left = set(range(size)) - set(self.order.tolist())
             raise ValueError(f"parents must lead to the root, but from point {min(left)} they go in a circle")
         return self
 
     @cached_property
-    def _order(self) -> Whole64:
-        """Parents before children; the points that lead to the root."""
+    def order(self) -> Whole64:
+        """The points, parents before children."""
         children: list[list[int]] = [[] for _ in range(len(self.parents))]
         found: list[int] = []
         for point, parent in enumerate(self.parents.astype(np.int64).tolist()):
@@ -78,7 +78,7 @@ class Tree(Metric):
     def _from(self, rows: Whole64) -> Floats:
         from metricshuffle.spaces import _tree_kernels as kernels
 
-        return representable(np.asarray(kernels.distances_from(rows, self.parents.astype(np.int64), np.array(self.lengths), self._order)))
+        return representable(np.asarray(kernels.distances_from(rows, self.parents.astype(np.int64), np.array(self.lengths), self.order)))
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
         size = len(self.parents)
@@ -93,7 +93,7 @@ class Tree(Metric):
         from any one point, and the point farthest from e. So three walks find all reaches. In a graph with loops this
         under-estimates; give its `closure` as a `Matrix` instead.
         """
-        one = int(np.argmax(self._from(self._order[:1])[0]))
+        one = int(np.argmax(self._from(self.order[:1])[0]))
         from_one = self._from(np.array([one]))[0]
         found: Floats = np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
         return found

@@ -1,0 +1,106 @@
+"""docs/randomizers.md: every local randomizer with its parameters and what a small instance of it does, from the code itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from metricshuffle import randomizers
+from metricshuffle.citations import PAPERS, STATEMENTS
+from metricshuffle.privacy.guarantee import promised
+from metricshuffle.randomizers import Channel, Randomizer
+from metricshuffle.randomizers.tabulated import Tabulated
+
+_LINE = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
+_CHANNEL = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
+# A small instance of each, as it is written; what it is made of stands in the page.
+EXAMPLES: dict[str, tuple[Any, ...]] = {
+    "BinaryRandomizedResponse": (1.0,),
+    "BoundedGeometric": (10, 0.5),
+    "Channel": (_CHANNEL,),
+    "ClusteredResponse": (3, 4, 0.25, 2.0),
+    "Duchi": (3, 1.0),
+    "ExponentialMechanism": (_LINE, 1.0),
+    "HadamardResponse": (10, 1.0),
+    "Harmony": (3, 1.0),
+    "KaryRandomizedResponse": (10, 1.0),
+    "LaplaceOnInterval": (0.0, 1.0, 2.0, 16),
+    "LocalHash": (10, 1.0),
+    "PaddedExponential": (_LINE, 1.0),
+    "PckvGrr": (3, 2, 1.0),
+    "PlanarGeometric": (4, 3, 0.5),
+    "PrivKV": (3, 0.5, 0.5),
+    "Rappor": (6, 1.0),
+    "SubsetExponential": (6, 2, 1.0),
+    "SubsetSelection": (10, 1.0),
+    "WitchHat": (1.0, 2.0, 4.0, 16),
+}
+OTHERS = ("AmongDummies",)
+
+
+def randomizers_page() -> str:
+    """The whole page as Markdown."""
+    found = {name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()}
+    missing = set(randomizers.__all__) - set(found) - {*OTHERS, "Randomizer"}
+    if missing:
+        raise KeyError(f"docs/randomizers.md needs an example of {', '.join(sorted(missing))}; add it to EXAMPLES.")
+    lines = [
+        "# The randomizers",
+        "",
+        "Generated from the code by `make docs`. Each is a class of `metricshuffle.randomizers`, takes the parameters shown, and can be",
+        "given to `ms.amplify`. All probabilities are exact: they are those of the sampler, in multiples of a power of two, not those of",
+        "an ideal it approximates. Local epsilon is what one report alone gives away about the worst pair of inputs, rounded up.",
+        "",
+        "The numbers in the table are those of the small instance named below each heading; a report is one of so many codes, and takes so",
+        "many bits. The accountant either has a closed form for the reports of a pair of inputs, or goes through the table of all inputs'",
+        "probabilities, which has at most 2^24 entries.",
+        "",
+        "| randomizer | inputs | reports | bits | local epsilon | estimates | accounted by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, one in found.items():
+        numbers = (f"{one.inputs:,}", f"{one.outputs:,}", str((one.outputs - 1).bit_length()), promised(one.local_epsilon()))
+        cells = (f"[{name}](#{name.lower()})", *numbers, _estimates(one), _accounted(one))
+        lines.append("| " + " | ".join(cells) + " |")
+    for name, one in found.items():
+        lines += ["", f"## {name}", *_section(name, type(one), EXAMPLES[name])]
+    for name in OTHERS:
+        lines += ["", f"## {name}", *_section(name, getattr(randomizers, name), None)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, kind: type, arguments: tuple[Any, ...] | None) -> Iterator[str]:
+    yield from ("", f"`{name}({', '.join(_parameters(kind))})`")
+    for paragraph in inspect.cleandoc(kind.__doc__ or "").split("\n\n"):
+        yield from ("", " ".join(paragraph.split()))
+    for statement in sorted(_statements(kind)):
+        yield from ("", f"Law: {PAPERS[statement]}")
+    if arguments is not None:
+        yield from ("", f"In the table: `{name}({', '.join(repr(one) for one in arguments)})`.")
+
+
+def _parameters(kind: type) -> Iterator[str]:
+    for one in inspect.signature(kind).parameters.values():
+        if one.name != "kind":
+            yield one.name if one.default in (inspect.Parameter.empty, None) else f"{one.name}={one.default!r}"
+
+
+def _statements(kind: type) -> set[str]:
+    """The papers whose statements this class implements."""
+    own = f"{kind.__module__}.{kind.__qualname__}."
+    return {one.paper for one in STATEMENTS.values() if one.function.startswith(own)} - {"metricshuffle"}
+
+
+def _estimates(one: Randomizer) -> str:
+    targets = np.asarray(one.targets())
+    columns = int(targets.shape[1])
+    if columns >= one.inputs and np.array_equal(targets[:, columns - one.inputs :], np.eye(one.inputs)):
+        return "share of each input" if columns == one.inputs else "mean, share of each input"
+    return "mean" if columns == 1 else f"{columns} totals"
+
+
+def _accounted(one: Randomizer) -> str:
+    return "table" if isinstance(one, Channel | Tabulated) else "closed form"

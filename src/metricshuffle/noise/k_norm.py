@@ -1,0 +1,277 @@
+"""K-norm and Gaussian noise on a vector, added in 120 decimal digits and rounded to a grid AFTER the addition.
+
+Density proportional to e^(-||z||/scale) hides a query that moves by at most 1 in that norm at epsilon 1/scale, purely. These laws
+have no sampler in integers, so they are computed from the key stream to so many digits that the released cells differ from
+those of the exact law with probability at most `variation` (below 2^-100 a coordinate). A guarantee adds (1 + e^epsilon) times
+that to delta: accounting.padded.RarelyClamped. Laplace noise (the l1 norm) needs none of this: see grid_laplace.
+
+The direction must follow the cone measure of the ball: uniform in the ball, or on the sphere for l2. Uniform on the surface of
+another ball (Imola24, Algorithm 1, for a general norm) is not private at any rate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import ConditionError, DomainError, InputError, NotCertified
+from metricshuffle.noise.sampling import Integers
+from metricshuffle.randomness import Randomness
+
+Vector = list[Decimal]
+DecimalNorm = Callable[[Sequence[Decimal]], Decimal]
+
+DIGITS = 120
+UNIFORM_WORDS = 8
+RARE = 2.0**-112
+MOST_DIMENSIONS = 4096
+FINEST = 2**40  # cells in one scale
+FARTHEST = 2**51
+MOST_TRIES = 100_000
+AGREEMENT = Decimal(10) ** -60
+
+_TWO_POWER = Decimal(2 ** (64 * UNIFORM_WORDS + 1))  # exact, unlike a power taken in the default context
+
+
+class DecimalDraws:
+    """Uniform, exponential and normal numbers to 120 digits; use inside `precisely()`."""
+
+    def __init__(self, randomness: Randomness) -> None:
+        self.randomness = randomness
+
+    def uniform(self) -> Decimal:
+        """The middle of a random one of 2^512 equal parts of (0, 1)."""
+        return (2 * int.from_bytes(self.randomness.words(UNIFORM_WORDS).tobytes(), "little") + 1) / _TWO_POWER
+
+    def symmetric(self) -> Decimal:
+        """Uniform on (-1, 1)."""
+        return 2 * self.uniform() - 1
+
+    def gamma(self, shape: int) -> Decimal:
+        """Gamma(shape, 1): minus the logarithm of a product of uniform numbers."""
+        product = Decimal(1)
+        for _ in range(shape):
+            product *= self.uniform()
+        return -product.ln()
+
+    def normals(self, count: int) -> Vector:
+        """Independent standard normals, by the polar method: logarithms and roots only."""
+        drawn: Vector = []
+        while len(drawn) < count:
+            x, y = self.symmetric(), self.symmetric()
+            square = x * x + y * y
+            if 0 < square < 1:
+                factor = (-2 * square.ln() / square).sqrt()
+                drawn += [x * factor, y * factor]
+        return drawn[:count]
+
+
+def precisely() -> Context:
+    """The context all of this is computed in."""
+    return Context(prec=DIGITS, Emin=-999_999_999, Emax=999_999_999)
+
+
+@dataclass(frozen=True)
+class VectorNoise(ABC):
+    """scale times a random vector, added to a vector and seen through cubic cells of side `cell`."""
+
+    dimension: int
+    scale: Fraction
+    cell: Fraction
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or not 1 <= self.dimension <= MOST_DIMENSIONS:
+            raise InputError(f"dimension must be a whole number in 1..{MOST_DIMENSIONS}, got {self.dimension!r}.")
+        for name, value in (("scale", self.scale), ("cell", self.cell)):
+            if not (isinstance(value, Fraction) and value > 0):
+                raise InputError(f"{name} must be an exact Fraction > 0, got {value!r}.")
+        if not Fraction(1, FINEST) <= self.scale / self.cell <= FINEST:
+            raise InputError(
+                f"cells must lie within a factor 2^40 of the scale of the noise {float(self.scale):g}, got {float(self.cell):g}."
+            )
+
+    @abstractmethod
+    def vector(self, draws: DecimalDraws) -> Vector:
+        """One random vector of scale 1."""
+
+    @property
+    def largest_width(self) -> float:
+        """max |x_j| in the unit ball (1 for normals)."""
+        return 1.0
+
+    @property
+    def largest_axis(self) -> float:
+        """max over j of the norm of the j-th unit vector (1 for normals)."""
+        return 1.0
+
+    @property
+    @theorem("metricshuffle", "rounded high-precision noise is nearly exact")
+    def variation(self) -> float:
+        """Upper bound on the total variation between the law of the cells of `sample` and that of floor((q + exact noise)/cell).
+
+        Statement: run the method on real uniform numbers beside it, the 512-bit ones being the middles of their parts. Leave out (i) a
+        uniform number of the gamma below 2^-112, (ii) an accepted polar pair with x^2 + y^2 within 2^-112 of 0 or 1, (iii) a
+        vector of normals shorter than 2^-112, (iv) a point within a fraction 2^-112 of the surface of the ball (each less than
+        2^-112 probable, (iv) 4D times that): at most 6D + 6 events. Otherwise x^2 + y^2 is off by a fraction 2^-338 (near 1:
+        by 2^-394), logarithms by 2^-338, normals by 2^-330, directions by 2^-212, so no coordinate of the noise, whose size is at most
+        80 (D+1) scale width, by more than e = 2^-150 times that; adding q and dividing is off by less than 2^-300 cells.
+        A cell changes only if an edge lies within e of the coordinate. Its law is symmetric and log-concave, so that has
+        probability at most 2e (1/cell + f(0)), and f(0) <= n/(2 scale) with n the norm of the unit vector of that axis: a symmetric
+        log-concave law has f(0) E|z| <= 1/2, and E|z| = (D+1) scale E|u| >= scale/n, because of all convex bodies with that
+        width a double cone has the smallest mean (width/(D+1)). Gaussian: f(0) = 0.4/scale.
+        Conditions: 1/2^40 <= scale/cell <= 2^40, D <= 4096. Numerics: rounded up. Reference: this docstring.
+        """
+        count, width, axis = self.dimension, self.largest_width, self.largest_axis
+        ratio = float(self.scale / self.cell)
+        error = 80.0 * (count + 1) * 2.0**-150 * width * ratio + 2.0**-300  # in cells
+        return ((6 * count + 6) * RARE + 2.0 * count * error * (1.0 + 0.5 * axis / ratio)) * (1.0 + 1e-9)
+
+    def sample(self, values: ArrayLike | Sequence[Fraction], randomness: Randomness) -> Integers:
+        """The cells of one noisy vector: floor((q_j + scale z_j)/cell) for every coordinate j."""
+        exact = self._checked(values)
+        if not self.variation <= 2.0**-100 * self.dimension:
+            raise NotCertified(f"this noise is only known to be within {self.variation:.3g} of its law; use coarser cells.")
+        with localcontext(precisely()):
+            ratio = Decimal(self.scale.numerator) / Decimal(self.scale.denominator) * self.cell.denominator / self.cell.numerator
+            noise = self.vector(DecimalDraws(randomness))
+            sums = [Decimal(q.numerator) / Decimal(q.denominator) + ratio * z for q, z in zip(exact, noise, strict=True)]
+            return np.array([int(total.to_integral_value(ROUND_FLOOR)) for total in sums], dtype=np.int64)
+
+    def centres(self, cells: Integers) -> NDArray[np.float64]:
+        """What is released: the middle of each cell, to the nearest double."""
+        return np.array([float((2 * int(cell) + 1) * self.cell / 2) for cell in cells])
+
+    def _checked(self, values: ArrayLike | Sequence[Fraction]) -> list[Fraction]:
+        given = np.asarray(values)
+        if given.shape != (self.dimension,):
+            raise InputError(f"values must be {self.dimension} numbers, got shape {given.shape}.")
+        try:
+            exact = [Fraction(value) / self.cell for value in given.tolist()]
+        except (TypeError, ValueError, OverflowError):
+            raise DomainError("values must be finite numbers or Fractions.") from None
+        if max(abs(value) for value in exact) > FARTHEST:
+            raise DomainError("values must lie within 2^51 cells of 0; use coarser cells.")
+        return exact
+
+
+@dataclass(frozen=True)
+class L2Noise(VectorNoise):
+    """Density proportional to e^(-||z||_2 / scale): Gamma(D) times a uniform direction (surface and cone measure agree)."""
+
+    def vector(self, draws: DecimalDraws) -> Vector:
+        normal = draws.normals(self.dimension)
+        stretch = draws.gamma(self.dimension) / sum((x * x for x in normal), Decimal(0)).sqrt()
+        return [stretch * x for x in normal]
+
+
+@dataclass(frozen=True)
+class LinfNoise(VectorNoise):
+    """Density proportional to e^(-||z||_inf / scale): Gamma(D+1) times a uniform point of the cube."""
+
+    def vector(self, draws: DecimalDraws) -> Vector:
+        radius = draws.gamma(self.dimension + 1)
+        return [radius * draws.symmetric() for _ in range(self.dimension)]
+
+
+@dataclass(frozen=True)
+class GaussianNoise(VectorNoise):
+    """Independent normals with standard deviation `scale`."""
+
+    def vector(self, draws: DecimalDraws) -> Vector:
+        return draws.normals(self.dimension)
+
+
+@dataclass(frozen=True)
+class UnitBall:
+    """The ball {norm <= 1}: a norm of Decimals, and a box |x_j| <= box[j] around it, or a sampler of uniform points of the ball.
+
+    The norm is evaluated to 120 digits: use Decimal arithmetic only (`.sqrt()`, `**`), no floats. That it is a norm, that the ball
+    lies in the box and (if given) that the sampler stays in the ball is spot-checked on random points; it is yours to prove.
+    """
+
+    norm: DecimalNorm
+    box: tuple[Fraction, ...]
+    points: Callable[[DecimalDraws], Vector] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.box or any(not (isinstance(side, Fraction) and 0 < side < 10**9) for side in self.box):
+            raise InputError("box must hold a Fraction > 0 (half the width of the ball, up to 10^9) for each coordinate.")
+        with localcontext(precisely()):
+            self._spot_check(DecimalDraws(Randomness.seeded("spot checks of a norm")))
+
+    @cached_property
+    def axes(self) -> list[Decimal]:
+        """The norm of each unit vector."""
+        count = len(self.box)
+        with localcontext(precisely()):
+            return [self.norm([Decimal(int(i == j)) for i in range(count)]) for j in range(count)]
+
+    def _sides(self) -> Vector:
+        return [Decimal(side.numerator) / Decimal(side.denominator) for side in self.box]
+
+    def _spot_check(self, draws: DecimalDraws) -> None:
+        def need(kept: bool, rule: str, got: str) -> None:
+            if not kept:
+                raise ConditionError("A K-norm", rule, got)
+
+        sides = self._sides()
+        trials = [[side * draws.symmetric() for side in sides] for _ in range(24)]
+        trials += [[Decimal(int(i == j)) for i in range(len(sides))] for j in range(len(sides))]
+        for n, x in enumerate(trials):
+            size = self.norm(x)
+            need(isinstance(size, Decimal) and size > 0, "a positive Decimal for every vector but 0", f"{size!r}")
+            factor = -7 * draws.uniform()
+            off = abs(self.norm([factor * c for c in x]) + factor * size)
+            need(off <= AGREEMENT * size, "norm(t x) = |t| norm(x) to 60 digits", f"a difference of {off:.3g} (floats are too coarse)")
+            y = trials[n - 1]
+            both = self.norm([a + b for a, b in zip(x, y, strict=True)])
+            need(both <= (size + self.norm(y)) * (1 + AGREEMENT), "norm(x + y) <= norm(x) + norm(y)", f"{both:.6g} for one pair")
+            need(
+                all(abs(c) <= side * size * (1 + AGREEMENT) for c, side in zip(x, sides, strict=True)), "the ball in its box", f"{size:.6g}"
+            )
+            if self.points is not None:
+                inside = self.norm(self.points(draws))
+                need(inside <= 1 + AGREEMENT, "a sampler of points in the ball", f"a point of norm {inside:.6g}")
+
+    def uniform(self, draws: DecimalDraws) -> Vector:
+        """A uniform point of the ball: points of the box until one lies inside."""
+        if self.points is not None:
+            return self.points(draws)
+        sides = self._sides()
+        for _ in range(MOST_TRIES):
+            x = [side * draws.symmetric() for side in sides]
+            if self.norm(x) <= 1:
+                return x
+        raise NotCertified("the ball fills less than one part in 10^4 of its box; give a tighter box or a sampler of the ball.")
+
+
+@dataclass(frozen=True)
+class BallNoise(VectorNoise):
+    """Density proportional to e^(-norm(z)/scale) for any norm: Gamma(D+1) times a uniform point of its ball."""
+
+    ball: UnitBall
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.ball.box) != self.dimension:
+            raise InputError(f"ball must be a UnitBall of dimension {self.dimension}, got one of {len(self.ball.box)}.")
+
+    @property
+    def largest_width(self) -> float:
+        return float(max(self.ball.box)) * (1.0 + 1e-9)
+
+    @property
+    def largest_axis(self) -> float:
+        return float(max(self.ball.axes)) * (1.0 + 1e-9)
+
+    def vector(self, draws: DecimalDraws) -> Vector:
+        radius = draws.gamma(self.dimension + 1)
+        return [radius * x for x in self.ball.uniform(draws)]

@@ -1,0 +1,52 @@
+"""Users for simulations: how many items of each point they hold together, and what the true answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.errors import InputError
+from metricshuffle.spaces import Users
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """`truth` is the mean of the users' histograms; `sampled` counts the items if every user takes `items` of hers, `one` if one."""
+
+    users: int
+    items: int
+    truth: Floats
+    sampled: Counts
+    one: Counts
+
+    @classmethod
+    def drawn(cls, shares: Any, users: int, items: int, generator: np.random.Generator) -> Crowd:
+        """Everybody draws her items from the same shares."""
+        given = np.asarray(shares, dtype=np.float64)
+        totals = generator.multinomial(users * items, given / given.sum())
+        truth = totals / totals.sum()
+        # Which of a user's items is taken: as good as drawn from everybody's, for many items.
+        return cls(users, items, truth, totals, totals if items == 1 else generator.multinomial(users, truth))
+
+    @classmethod
+    def of(cls, people: Users, held: Any, items: int, generator: np.random.Generator) -> Crowd:
+        """Real users, of any sizes: each draws `items` of her own, with replacement (takes hers as they are if she has just so many)."""
+        histograms, sizes = people.histograms(held), people.sizes(held)
+        exact = np.rint(histograms * sizes[:, None]).astype(np.int64)
+        drawn = np.where((sizes == items)[:, None], exact, generator.multinomial(items, histograms))
+        one = generator.multinomial(1, histograms)
+        return cls(len(histograms), items, histograms.mean(axis=0), drawn.sum(axis=0), one.sum(axis=0))
+
+
+def zipf_shares(points: int, generator: np.random.Generator) -> Floats:
+    """Shares 1, 1/2, 1/3, ... of their sum, in random order."""
+    if points < 1:
+        raise InputError(f"shares need at least one point, got {points}.")
+    falling = 1.0 / np.arange(1, points + 1)
+    return np.asarray(generator.permutation(falling / falling.sum()))

@@ -1,0 +1,262 @@
+"""What is asked of users who hold many items each: the shares of all points, or the mean of a function over the items."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, SerializeAsAny, model_validator
+
+from metricshuffle.accounting.lipschitz import NormName, checked_lipschitz, lipschitz_constant
+from metricshuffle.declared import Declared, Kinded, Positive, shown
+from metricshuffle.errors import InputError
+from metricshuffle.spaces import TreeEmbedding, Users, users_of
+from metricshuffle.spaces.space import MOST_POINTS_PAIRED
+
+Floats = NDArray[np.float64]
+MOST_COORDINATES = 100_000
+MOST_ITEMS = 2**20
+USERS_AT_ONCE = 4096
+HALF_BITS = 26
+NO_TREE = "the distances are not those along a line or a tree, so no coordinates carry the earth mover's distance exactly."
+
+
+def _table(values: Any) -> Floats:
+    try:
+        table = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"must be a table of numbers, one row for each point, got {shown(values)}") from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or not table.size or not np.all(np.isfinite(table)):
+        raise ValueError(f"must be a table of finite numbers, one row for each point, got shape {table.shape}")
+    table.setflags(write=False)
+    return table
+
+
+Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda table: table.tolist())]
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """A function of the points in whole numbers: f(x) = numbers[x] / 2^power exactly, so that answers are exact fractions.
+
+    Statement: |numbers| <= 2^32 and a user holds at most 2^20 items, so sums of numbers over her items stay below 2^53 and any
+    order of adding doubles gives them exactly; her answer is the sum divided by (items * 2^power).
+    """
+
+    numbers: Floats
+    power: int
+
+    @classmethod
+    def of(cls, table: Floats, *, downwards: bool = False) -> Coordinates:
+        """The table to 32 bits of its largest entry, to the nearest, or `downwards`."""
+        largest = float(np.abs(table).max())
+        power = 31 - (math.frexp(largest)[1] if largest > 0.0 else 0)
+        scaled = np.ldexp(table, power)
+        return cls(np.floor(scaled * (1.0 - 2.0**-50)) if downwards else np.rint(scaled), power)
+
+    @property
+    def table(self) -> Floats:
+        """f as doubles, exactly."""
+        return np.asarray(np.ldexp(self.numbers, -self.power))
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Exact answers: numerators[i] / (sizes[i] * 2^power) is that of user i."""
+
+    numerators: Floats
+    sizes: NDArray[np.int64]
+    power: int
+
+    def floats(self) -> Floats:
+        return np.asarray(np.ldexp(self.numerators, -self.power) / self.sizes[:, None])
+
+    def exact(self, user: int) -> list[Fraction]:
+        """The exact answer of one user."""
+        below = int(self.sizes[user]) * Fraction(2) ** self.power
+        return [int(number) / below for number in self.numerators[user]]
+
+    def total(self) -> list[Fraction]:
+        """The exact sum over the users, coordinate by coordinate."""
+        sums = [Fraction(0)] * self.numerators.shape[1]
+        for size in np.unique(self.sizes):
+            mine = self.numerators[self.sizes == size]
+            high = np.floor(np.ldexp(mine, -HALF_BITS))  # halves of the bits, so that 64-bit sums of them are exact
+            low = mine - np.ldexp(high, HALF_BITS)
+            wholes = zip(high.astype(np.int64).sum(axis=0).tolist(), low.astype(np.int64).sum(axis=0).tolist(), strict=True)
+            sums = [one + Fraction((up << HALF_BITS) + down, int(size)) for one, (up, down) in zip(sums, wholes, strict=True)]
+        return [one / Fraction(2) ** self.power for one in sums]
+
+
+class UserQuery(Kinded, ABC):
+    """Every user counts the same, however many items she holds: the answer is the mean over the users of the mean over their items."""
+
+    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kind: str
+    people: Users
+
+    @property
+    def unit(self) -> str:
+        """The unit of the distances."""
+        return self.people.unit
+
+    @property
+    def diameter(self) -> float:
+        """The largest earth mover's distance: all items replaced by the farthest ones."""
+        return self.people.diameter
+
+    @property
+    @abstractmethod
+    def coordinates(self) -> Coordinates:
+        """What is averaged over a user's items."""
+
+    def answers(self, held: Any) -> Answers:
+        """The exact answer of each user; `held` as in `Users.coded`."""
+        codes, sizes = self.people.coded(held)
+        if int(sizes.max()) > MOST_ITEMS:
+            raise InputError(f"a user may hold up to {MOST_ITEMS:,} items, but one holds {int(sizes.max()):,}.")
+        found, numbers = np.empty((len(sizes), self.coordinates.numbers.shape[1])), self.coordinates.numbers
+        ends = np.cumsum(sizes)
+        for start in range(0, len(sizes), USERS_AT_ONCE):
+            some = sizes[start : start + USERS_AT_ONCE]
+            first = int(ends[start] - sizes[start])
+            rows = np.repeat(np.arange(len(some)), some) * self.people.size + codes[first : first + int(some.sum())]
+            counts = np.bincount(rows, minlength=len(some) * self.people.size).reshape(len(some), self.people.size)
+            found[start : start + len(some)] = counts.astype(np.float64) @ numbers
+        return Answers(found, sizes, self.coordinates.power)
+
+
+class UserHistogram(UserQuery):
+    """The share of every point among a user's items, averaged over the users."""
+
+    kind: Literal["user-histogram"] = "user-histogram"
+
+    def __init__(self, people: Users, **rest: Any) -> None:
+        Declared.__init__(self, people=_checked_people(people), **rest)
+
+    @property
+    def has_tree(self) -> bool:
+        """Whether items move along a tree: then the masses below its edges carry the earth mover's distance."""
+        return TreeEmbedding.of(self.people.items_in) is not None
+
+    @cached_property
+    def tree(self) -> TreeEmbedding:
+        found = TreeEmbedding.of(self.people.items_in)
+        if found is None:
+            raise InputError(NO_TREE)
+        return found
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """Of the tree, lengths rounded down so that no two points come out farther apart than they are."""
+        return Coordinates.of(self.tree.coordinates, downwards=True)
+
+    def __str__(self) -> str:
+        return f"histogram over {self.people}"
+
+
+class UserLinearQuery(UserQuery):
+    """The mean over the users of the mean of f over their items; `table` holds f, one row for each point.
+
+    If f moves by at most `constant` times the distance, in `norm`, then a user's answer moves by at most `constant` times the earth
+    mover's distance of her items (exact for single points, so no smaller constant will do). The least constant of each norm is
+    found by looking at all pairs; one that is given is checked, and refused with a pair that shows it if it is too small.
+    """
+
+    kind: Literal["user-linear"] = "user-linear"
+    table: Table
+    names: tuple[str, ...]
+    norm: NormName | None = None
+    constant: Positive | None = None
+
+    def __init__(
+        self, people: Users, table: Any, names: Sequence[str] = (), norm: NormName | None = None, constant: float | None = None, **rest: Any
+    ) -> None:  # fmt: skip
+        columns = _table(table).shape[1] if isinstance(table, np.ndarray | list | tuple) else 0
+        given = tuple(names) or tuple(f"f{index}" for index in range(columns))
+        Declared.__init__(self, people=_checked_people(people), table=table, names=given, norm=norm, constant=constant, **rest)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        points, columns = self.table.shape
+        if points != self.people.size:
+            raise ValueError(f"table must have one row for each of {self.people.size:,} points, got {points:,}")
+        if len(self.names) != columns or columns > MOST_COORDINATES:
+            raise ValueError(f"names must be as many as the columns of the table, {columns:,} (at most {MOST_COORDINATES:,})")
+        if (self.norm is None) != (self.constant is None):
+            raise ValueError("norm and constant belong together: give both, or neither")
+        if self.constant is not None and self.norm is not None:
+            checked_lipschitz(self.table, self.people.distances, self.norm, self.constant)
+        return self
+
+    @classmethod
+    def average(cls, people: Users) -> Self:
+        """The mean of the points themselves (numbers, or the places of a grid), coordinate by coordinate."""
+        space = _checked_people(people).items_in
+        if space.domain.points_are == "codes":
+            raise InputError("labels have no average; give a table with one row of numbers for each label.")
+        points = np.asarray(space.domain.points(space.domain.all_values()), dtype=np.float64)
+        named = ("mean",) if points.ndim == 1 or points.shape[1] == 1 else ("east", "north")
+        return cls(people, points, named)
+
+    @classmethod
+    def near(cls, people: Users, regions: dict[str, Sequence[Any]], width: float) -> Self:
+        """How much of the items lies in each region; a region fades linearly, to nothing `width` beyond its edge."""
+        if not (isinstance(width, int | float) and width > 0.0):
+            raise InputError(f"width must be a number > 0 (a sharp edge would tell near points apart), got {width!r}.")
+        if not regions:
+            raise InputError("near needs at least one region: a name and the points that belong to it.")
+        people = _checked_people(people)
+        distances = people.distances
+        columns = []
+        for name, members in regions.items():
+            if len(members) == 0:
+                raise InputError(f"region {name!r} has no points.")
+            codes = users_of(people.items_in).codes(members)
+            columns.append(1.0 - np.minimum(1.0, distances[:, codes].min(axis=1) / width))
+        return cls(people, np.column_stack(columns), tuple(regions))
+
+    @classmethod
+    def embedded(cls, people: Users, vectors: Any, names: Sequence[str] = ()) -> Self:
+        """The mean vector of the items: of word embeddings, say."""
+        return cls(people, vectors, names)
+
+    @classmethod
+    def similarity(cls, people: Users, vectors: Any, to: dict[str, Any]) -> Self:
+        """The mean inner product of the items' vectors with each vector of `to`."""
+        table = _table(vectors)
+        others = np.stack([np.asarray(vector, dtype=np.float64) for vector in to.values()]) if to else np.zeros((0, 0))
+        if others.ndim != 2 or others.shape[1] != table.shape[1]:
+            raise InputError(f"similarity needs vectors of {table.shape[1]:,} numbers to compare with, got shape {others.shape}.")
+        return cls(people, table @ others.T, tuple(to))
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        return Coordinates.of(self.table)
+
+    def constant_in(self, norm: NormName) -> float:
+        """The least Lipschitz constant of the coordinates in that norm."""
+        return lipschitz_constant(self.coordinates.table, self.people.distances, norm).constant
+
+    def __str__(self) -> str:
+        return f"mean of {', '.join(self.names[:4])}{', ...' if len(self.names) > 4 else ''} over {self.people}"
+
+
+def _checked_people(people: Any) -> Users:
+    found = people if isinstance(people, Users) else Users.model_validate(people) if isinstance(people, dict) else users_of(people)
+    if found.size > MOST_POINTS_PAIRED:
+        raise InputError(f"queries on users' items look at all pairs of at most {MOST_POINTS_PAIRED:,} points, got {found.size:,}.")
+    return found
+
+
+AnyUserQuery = Annotated[SerializeAsAny[UserQuery], BeforeValidator(UserQuery.of_kind)]
+"""A field that holds any of these queries and reads it back from JSON by its kind."""

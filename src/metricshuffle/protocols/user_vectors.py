@@ -1,0 +1,96 @@
+"""Noise on vectors of answers: drawn exactly, added before anything is rounded, and sent as whole numbers of a grid."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.noise.grid_laplace import GridLaplace, Ratios
+from metricshuffle.noise.k_norm import GaussianNoise, L2Noise, LinfNoise, VectorNoise
+from metricshuffle.protocols.user_queries import Answers
+from metricshuffle.randomness import Randomness
+
+Floats = NDArray[np.float64]
+Cells = NDArray[np.int64]
+Noise = Literal["l1", "l2", "linf", "gaussian"]
+# The grid is this much finer than the noise: rounding adds less than a millionth to its variance.
+CELLS_PER_SCALE = 1024
+
+
+class AnswerNoise(Declared):
+    """K-norm noise (density e^(-norm/scale)) or a Gaussian (standard deviation `scale`) on vectors of `coordinates` numbers.
+
+    "l1" is Laplace noise on each coordinate, drawn exactly; the others are drawn to within `inexactness` in total variation.
+    The sum of answer and noise is rounded down to cells of `cell`, which is post-processing; answers are never rounded first.
+    """
+
+    noise: Noise
+    scale: Positive
+    coordinates: Whole
+    cell: Positive
+
+    def __init__(self, noise: Noise, scale: float, coordinates: int, cell: float | None = None, **rest: Any) -> None:
+        if cell is None and isinstance(scale, int | float) and 1e-290 < scale < 1e290:
+            cell = 2.0 ** math.floor(math.log2(scale / CELLS_PER_SCALE))
+        Declared.__init__(self, noise=noise, scale=scale, coordinates=coordinates, cell=cell, **rest)
+
+    @property
+    def variance(self) -> float:
+        """Of one coordinate, the place within a cell included."""
+        size = float(self.coordinates)
+        drawn = {"l1": 2.0, "l2": size + 1.0, "linf": (size + 1.0) * (size + 2.0) / 3.0, "gaussian": 1.0}[self.noise]
+        return drawn * self.scale**2 + self.cell**2 / 12.0
+
+    @property
+    def inexactness(self) -> float:
+        """Total variation between the law of one vector and the law that is accounted for."""
+        if self.noise == "l1":
+            return 0.0
+        return self._vector_noise.variation
+
+    def on_each(self, answers: Answers, randomness: Randomness) -> Cells:
+        """Noise on the answer of each user: one row of cells a user."""
+        if self.noise == "l1":
+            ratios = Ratios(
+                answers.numerators.ravel().astype(np.int64), np.repeat(answers.sizes, answers.numerators.shape[1]), answers.power
+            )
+            drawn = GridLaplace.at_least(self.scale, Fraction(self.cell)).sample(ratios, randomness)
+            return np.asarray(drawn.reshape(answers.numerators.shape))
+        return np.stack([self.on(answers.exact(user), randomness) for user in range(len(answers.sizes))])
+
+    def on(self, vector: list[Fraction], randomness: Randomness) -> Cells:
+        """Noise on one exact vector: the sum of everybody's answers, say."""
+        if self.noise == "l1":
+            return np.asarray(GridLaplace.at_least(self.scale, Fraction(self.cell)).sample(vector, randomness))
+        return np.asarray(self._vector_noise.sample(vector, randomness))
+
+    @cached_property
+    def _vector_noise(self) -> VectorNoise:
+        kind = {"l2": L2Noise, "linf": LinfNoise, "gaussian": GaussianNoise}[self.noise]
+        return kind(self.coordinates, Fraction(self.scale), Fraction(self.cell))
+
+    def middles(self, cells: Any, draws: int) -> Floats:
+        """What a sum of `draws` numbers of cells stands for: every one of them counts at the middle of its cell."""
+        return (np.asarray(cells, dtype=np.float64) + 0.5 * draws) * self.cell
+
+    def simulated(self, draws: int, generator: np.random.Generator) -> Floats:
+        """A sum of `draws` noise vectors from numpy's generator: good enough for measuring errors, never for a release."""
+        size = self.coordinates
+        if self.noise == "gaussian":
+            return generator.normal(0.0, self.scale * math.sqrt(draws), size)
+        if self.noise == "l1":  # a Laplace number is the difference of two exponential ones
+            return np.asarray(self.scale * (generator.gamma(draws, size=size) - generator.gamma(draws, size=size)))
+        if draws > 1000:
+            return generator.normal(0.0, math.sqrt(self.variance * draws), size)
+        if self.noise == "l2":
+            sphere = generator.normal(size=(draws, size))
+            sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
+            return np.asarray((sphere * generator.gamma(size, self.scale, size=(draws, 1))).sum(axis=0))
+        cube = generator.uniform(-1.0, 1.0, size=(draws, size))
+        return np.asarray((cube * generator.gamma(size + 1, self.scale, size=(draws, 1))).sum(axis=0))

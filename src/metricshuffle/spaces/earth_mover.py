@@ -1,0 +1,122 @@
+"""The earth mover's distance of two histograms over a finite space: the least mass times distance that turns one into the other.
+
+By a formula on a line, a circle, a tree, clusters and labels, otherwise by an optimal plan that is proved to be optimal.
+Never by Sinkhorn's plan or by slices, which are not the distance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.declared import LARGEST_WHOLE
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.spaces.certified_plan import assignment, transport
+from metricshuffle.spaces.circle import Circle
+from metricshuffle.spaces.closed_forms import EPSILON, EarthMoversDistance, between_labels, in_clusters, on_circle, on_line, on_tree, shares
+from metricshuffle.spaces.clustered import Clustered
+from metricshuffle.spaces.combinators import Scaled
+from metricshuffle.spaces.domains import Categories, Domain
+from metricshuffle.spaces.metrics import Absolute, Discrete, Euclidean, Manhattan, Metric
+from metricshuffle.spaces.rows import Floats, Whole64
+from metricshuffle.spaces.space import Space
+from metricshuffle.spaces.tree import Tree
+
+# The metrics that are |x - y| on numbers.
+LINES = (Absolute, Manhattan, Euclidean)
+
+MOST_POINTS_LISTED = 2**24
+MOST_COSTS = 2**26  # half a gigabyte
+MOST_PAIRED = 256  # beyond, the network simplex is faster
+
+
+def finite_space(space: Any) -> Space:
+    """A space whose points can be listed: a Space, a Domain with its usual metric, or a Metric that knows its points 0 .. size - 1.
+
+    For a metric alone, the points become the labels "0", "1", ...
+    """
+    if isinstance(space, Metric):
+        if space.size is None:
+            raise InputError(f"{type(space).__name__} does not say which points there are; give a Space of a domain and this metric.")
+        found = Space(Categories([str(code) for code in range(space.size)]), space)
+    elif isinstance(space, Space | Domain):
+        found = Space.of(space)
+    else:
+        raise InputError(f"space must be a Space, a Domain or a Metric of known size, got {type(space).__name__}.")
+    size = found.domain.size
+    if size is None or size > MOST_POINTS_LISTED:
+        many = "infinitely many" if size is None else f"{size:,}"
+        raise InputError(
+            f"space must have at most 2^24 points, so that they can be listed, but {found.domain} has {many}; use a coarser one."
+        )
+    return found
+
+
+def earth_mover(space: Any, a: Any, b: Any) -> EarthMoversDistance:
+    """The earth mover's distance of two histograms: counts or weights over the points of a finite space, divided by their totals.
+
+    Statement: in a metric, mass that both have in common stays (by the triangle inequality, moving it away and other mass
+    in is no cheaper), so that only P - Q matters; a formula or a certified plan does the rest.
+    Numerics: counts are subtracted as whole numbers, n_b a - n_a b of n_a n_b in lowest terms, so that nothing is lost before the
+    first distance; two people who hold the same in the same shares are at distance 0.
+    """
+    listed = finite_space(space)
+    moved, total = _difference(a, b, listed.domain.size or 0)
+    found = _by_formula(listed, listed.metric, moved) or _by_plan(listed, moved)
+    return found.scaled(1.0 / total)
+
+
+def _difference(a: Any, b: Any, size: int) -> tuple[Floats, float]:
+    """(total * (P - Q), total): in whole numbers, if both are counts; otherwise for total = 1."""
+    in_shares = shares(a, size, "a") - shares(b, size, "b")
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if (first == np.floor(first)).all() and (second == np.floor(second)).all():
+        people_a, people_b = int(first.sum()), int(second.sum())
+        total = math.lcm(people_a, people_b)
+        if total <= LARGEST_WHOLE:
+            return first * (total // people_a) - second * (total // people_b), float(total)
+    return in_shares, 1.0
+
+
+def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDistance | None:
+    if isinstance(metric, Scaled):
+        inner = _by_formula(space, metric.metric, moved)
+        return None if inner is None else inner.scaled(metric.factor)
+    if isinstance(metric, Clustered):
+        return in_clusters(metric, moved)
+    if isinstance(metric, Tree):
+        return on_tree(metric, moved)
+    if isinstance(metric, Discrete):
+        return between_labels(moved)
+    if space.domain.points_are == "numbers" and isinstance(metric, (*LINES, Circle)):
+        positions = np.asarray(space.domain.points(space.domain.all_values()), dtype=np.float64)
+        return on_circle(positions, metric.circumference, moved) if isinstance(metric, Circle) else on_line(positions, moved)
+    return None
+
+
+def _by_plan(space: Space, moved: Floats) -> EarthMoversDistance:
+    sources, sinks = np.flatnonzero(moved > 0), np.flatnonzero(moved < 0)
+    if len(sources) == 0 or len(sinks) == 0:
+        return EarthMoversDistance(0.0, 0.0, "transport")
+    if len(sources) * len(sinks) > MOST_COSTS:
+        raise NotCertified(
+            f"the earth mover's distance of {len(sources):,} and {len(sinks):,} points under {type(space.metric).__name__} needs a table "
+            f"that is too large; use a coarser space, or a metric with a formula (a line, a tree, clusters)."
+        )
+    costs = _costs(space, sources, sinks)
+    mass = float(max(moved[sources].sum(), -moved[sinks].sum()))
+    if not (moved == np.floor(moved)).all():  # each histogram was divided by its total
+        found = transport(costs, moved[sources], -moved[sinks]).scaled(mass * (1 + 64 * EPSILON))
+        slack = 64 * EPSILON * float(costs.max())
+        return EarthMoversDistance(found.distance + slack, max(0.0, found.lower - 2 * slack), found.how)
+    if mass > min(MOST_PAIRED, 2 * max(len(sources), len(sinks))):
+        return transport(costs, moved[sources], -moved[sinks]).scaled(mass)
+    items_a, items_b = (np.repeat(np.arange(len(at)), np.abs(moved[at]).astype(np.int64)) for at in (sources, sinks))
+    return assignment(costs[np.ix_(items_a, items_b)]).scaled(mass)
+
+
+def _costs(space: Space, sources: Whole64, sinks: Whole64) -> Floats:
+    values = space.domain.all_values()
+    return space.metric.pairwise(space.domain.points(values[sources]), space.domain.points(values[sinks]))

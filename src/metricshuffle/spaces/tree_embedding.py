@@ -1,0 +1,141 @@
+"""Metrics that are distances along a tree, as coordinates whose l1 distance is the metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.errors import InputError
+from metricshuffle.spaces.closed_forms import below_each
+from metricshuffle.spaces.clustered import Clustered
+from metricshuffle.spaces.combinators import Scaled
+from metricshuffle.spaces.earth_mover import LINES, finite_space
+from metricshuffle.spaces.metrics import Discrete, Metric
+from metricshuffle.spaces.rows import Floats, Mask, Whole64
+from metricshuffle.spaces.space import Space
+from metricshuffle.spaces.tree import Tree
+
+# 1 GiB of doubles.
+MOST_COORDINATES = 2**27
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEmbedding:
+    """The points of a space as nodes of a tree: `nodes[i]` is the node of point i. Other nodes may lie between them.
+
+    Statement: with f(x)_e = length_e if x lies below link e and 0 otherwise, |f(x) - f(y)|_1 is the distance of x and y, and
+    |mean f under P - mean f under Q|_1 is the earth mover's distance of histograms P and Q. Coordinates are the links, in the
+    order of the nodes they lead up from (`links`).
+    """
+
+    tree: Tree
+    nodes: Whole64
+
+    @classmethod
+    def of(cls, space: Any) -> TreeEmbedding | None:
+        """That of a Space, a Domain with its usual metric, or a Metric of known size; None if no tree is known for its metric."""
+        found = finite_space(space)
+        return _embedded(found, found.metric)
+
+    @cached_property
+    def links(self) -> Whole64:
+        """The nodes that have a link upwards, in their order: all but the root."""
+        return np.flatnonzero(self.tree.parents >= 0)
+
+    @cached_property
+    def edge_of(self) -> Whole64:
+        """Which coordinate belongs to the link from each node upwards; -1 for the root."""
+        found = np.full(len(self.tree.parents), -1)
+        found[self.links] = np.arange(len(self.links))
+        return found
+
+    @property
+    def lengths(self) -> Floats:
+        """The length of each link, which is the largest value of its coordinate."""
+        lengths: Floats = self.tree.lengths[self.links]
+        return lengths
+
+    @property
+    def order(self) -> Whole64:
+        """The nodes, parents before children."""
+        return self.tree.order
+
+    @cached_property
+    def children(self) -> list[Whole64]:
+        """The nodes right below each node."""
+        parents = self.tree.parents.astype(np.int64)
+        below = np.argsort(parents, kind="stable")
+        starts = np.searchsorted(parents[below], np.arange(len(parents) + 1))
+        return [below[start:end] for start, end in pairwise(starts)]
+
+    @cached_property
+    def is_leaf_edge(self) -> Mask:
+        """Whether nothing hangs below the lower end of each link."""
+        inner = np.zeros(len(self.tree.parents), dtype=bool)
+        inner[self.tree.parents[self.links].astype(np.int64)] = True
+        return ~inner[self.links]
+
+    @property
+    def is_path(self) -> bool:
+        """Whether no node has two children, as on a line."""
+        parents = self.tree.parents[self.links]
+        return len(np.unique(parents)) == len(parents)
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """f, one row for each point and one column for each link."""
+        found = self.means(np.eye(len(self.nodes)))
+        found.setflags(write=False)
+        return found
+
+    def means(self, histograms: Any) -> Floats:
+        """The mean of f under each histogram (rows, over the points): how much lies below each link, times its length."""
+        rows = np.atleast_2d(np.asarray(histograms, dtype=np.float64))
+        if rows.ndim != 2 or rows.shape[1] != len(self.nodes):
+            raise InputError(f"histograms must have one column for each of the {len(self.nodes):,} points, got shape {rows.shape}.")
+        if rows.shape[0] * len(self.tree.parents) > MOST_COORDINATES:
+            raise InputError(
+                f"{rows.shape[0]:,} histograms with {len(self.links):,} coordinates each do not fit into memory; give them in parts."
+            )
+        masses = np.zeros((len(rows), len(self.tree.parents)))
+        masses[:, self.nodes] = rows
+        found: Floats = below_each(self.tree, masses)[:, self.links] * self.lengths
+        return found
+
+
+def embedding(space: Any) -> TreeEmbedding:
+    """The l1 embedding of a line, a tree, clusters or labels (given as a Space, a Domain, or a Metric of known size).
+
+    A line is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1; clusters are
+    `Clustered.tree`, D = clusters * places + clusters; labels are a star with links of 1/2, D = points.
+    """
+    found = TreeEmbedding.of(space)
+    if found is None:
+        listed = finite_space(space)
+        raise InputError(
+            f"distances under {type(listed.metric).__name__} on {listed.domain} are not known to be distances along a tree, so that there "
+            "is no exact l1 embedding; use a Lipschitz query, whose constant is the price of the difference."
+        )
+    return found
+
+
+def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
+    points = np.arange(space.domain.size or 0)
+    if isinstance(metric, Scaled):
+        inner = _embedded(space, metric.metric)
+        return inner and TreeEmbedding(Tree(inner.tree.parents, inner.tree.lengths * metric.factor), inner.nodes)
+    if isinstance(metric, Tree):
+        return TreeEmbedding(metric, points)
+    if isinstance(metric, Clustered) and metric.inner < 1.0:
+        return TreeEmbedding(metric.tree, points)
+    if isinstance(metric, Discrete | Clustered):
+        parents, lengths = np.full(len(points), len(points)), np.full(len(points), 0.5)
+        return TreeEmbedding(Tree(np.append(parents, -1), np.append(lengths, 0.0)), points)
+    if isinstance(metric, LINES) and space.domain.points_are == "numbers":
+        positions = np.asarray(space.domain.points(space.domain.all_values()), dtype=np.float64)
+        return TreeEmbedding(Tree(points - 1, np.diff(positions, prepend=positions[0])), points)
+    return None

@@ -1,0 +1,330 @@
+"""Shuffled items of users under the earth mover's distance: golden values, brute force, calibration, attacks on itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
+
+from metricshuffle.accounting.blanket import delta_upper as blanket_delta
+from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.clones import ClonePair
+from metricshuffle.accounting.clones import delta_upper as clone_delta
+from metricshuffle.accounting.item_lower import BinaryItemsLower
+from metricshuffle.accounting.item_moves import BlanketLines, CloneLines, moves_of
+from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "user_level_flow.json").read_text(encoding="utf-8"))
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A matrix and a metric, as the accountant wants them."""
+
+    rows: Floats
+    distances: Floats
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        return permutations(range(len(self.rows)), 2)
+
+    def distance(self, a: int, b: int) -> float:
+        return float(self.distances[a, b])
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return BlanketLaw.from_rows(self.rows, a, b)
+
+
+def response(values: int, ratio: float) -> Channel:
+    rows = (np.ones((values, values)) + (ratio - 1.0) * np.eye(values)) / (ratio + values - 1.0)
+    return Channel(rows, 1.0 - np.eye(values))
+
+
+def shuffle_of(row: dict[str, Any]) -> ItemShuffle:
+    return ItemShuffle.of(row["model"], row["users"], row["items"])
+
+
+@pytest.mark.parametrize("row", GOLDEN["given_clones"])
+def test_golden_given_the_clones(row: dict[str, Any]) -> None:
+    from metricshuffle.accounting import _clone_kernels as kernels
+
+    e, p = math.exp(row["epsilon"]), (1.0 - row["beta"]) / row["beta"]
+    least, most = kernels.one_count(float(row["clones"]), (p - e) / (p + 1.0), e - 1.0, (p - e) / (p * e - 1.0), 0.5, 0.5, 1e-15)
+    assert least * (1.0 - 1e-11) <= row["value"] <= most * (1.0 + 1e-11)
+    assert most == pytest.approx(row["value"], rel=1e-11)
+
+
+@pytest.mark.parametrize("row", GOLDEN["one_move"])
+def test_golden_one_move(row: dict[str, Any]) -> None:
+    total, local = row["total"], row["total"] * row["distance"]
+    log_q = total + math.log1p(math.tanh(0.5 * local))
+    assert clone_delta(ClonePair(local, log_q, log_q), row["shuffled"], row["epsilon"]) == pytest.approx(row["value"], rel=1e-9)
+    if row["distance"] == 1.0:
+        largest = math.tanh(0.5 * total)
+        intercept = CloneLines(total, row["shuffled"], 1).intercept(math.expm1(row["epsilon"]) / largest)
+        assert intercept * largest == pytest.approx(row["value"], rel=1e-9)
+
+
+@pytest.mark.parametrize("row", GOLDEN["blanket"])
+def test_golden_blanket(row: dict[str, Any]) -> None:
+    channel, epsilon = response(row["values"], row["ratio"]), math.log(row["growth"])
+    assert blanket_delta(channel.blanket(0, 1), row["shuffled"], epsilon) == pytest.approx(row["value"], rel=1e-9)
+    lines = BlanketLines(moves_of(channel), row["shuffled"], 1)
+    one = lines.delta(lines.clock.time(1.0), epsilon)
+    assert row["value"] * (1.0 - 1e-9) <= one <= 3.0 * row["value"]  # a flow is more than one step of it
+
+
+@pytest.mark.parametrize("row", GOLDEN["many_moves"])
+def test_golden_many_moves(row: dict[str, Any]) -> None:
+    shuffle = ItemShuffle(row["items"], row["shuffled"])
+    found = ItemWiseProfile(row["item_rate"], shuffle).delta(row["epsilon"], 1.0)
+    exact = BinaryItemsLower(row["item_rate"], shuffle).delta(row["epsilon"], 1.0)
+    assert exact == pytest.approx(row["response"], rel=1e-3)
+    assert exact <= found <= row["at_most"]
+
+
+@pytest.mark.parametrize("row", GOLDEN["certified"], ids=lambda row: f"{row['model']}-{row['items']}-{row['rate']:g}")
+def test_certified_item_rates(row: dict[str, Any]) -> None:
+    """What was certified elsewhere is certified here, and 2 % more is not."""
+    shuffle = shuffle_of(row)
+    assert ItemWiseProfile(row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
+    assert not ItemWiseProfile(1.02 * row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
+
+
+@pytest.mark.parametrize("row", [GOLDEN["certified"][0], GOLDEN["certified"][2], GOLDEN["certified"][4]], ids=["local", "few", "central"])
+def test_calibration(row: dict[str, Any]) -> None:
+    shuffle = shuffle_of(row)
+    found = calibrated(shuffle, row["rate"], row["delta"])
+    assert found.item_rate >= row["item_rate"]
+    assert found.bound == "flow"
+    assert found.certified.kept
+    assert found.certified.worst[0] <= row["delta"]
+    assert ItemWiseProfile(found.item_rate, shuffle).covers(row["rate"], row["delta"], 1.0)
+    assert not ItemWiseProfile(1.001 * found.item_rate, shuffle).covers(row["rate"], row["delta"], 1.0)
+    assert found.composition_rate == pytest.approx(row["rate"] / row["items"], rel=1e-12)
+    assert found.composition_rate < found.item_rate
+
+
+@pytest.mark.parametrize("row", GOLDEN["thresholds"], ids=lambda row: f"{row['items']}-{row['rate']:g}")
+def test_an_attack_refutes_what_the_accountant_must_not_certify(row: dict[str, Any]) -> None:
+    shuffle = ItemShuffle(row["items"], row["items"])
+    for factor, refuted in ((1.0 - 1e-5, False), (1.0 + 1e-5, True)):
+        assert (BinaryItemsLower(factor * row["item_rate"], shuffle).delta(row["rate"], 1.0) > row["delta"]) is refuted
+    assert not ItemWiseProfile(row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
+
+
+@pytest.mark.parametrize("row", GOLDEN["refuted"], ids=lambda row: f"{row['rate']:g}")
+def test_large_rates_are_not_certified_by_a_floor(row: dict[str, Any]) -> None:
+    shuffle = ItemShuffle(row["items"], row["items"])
+    assert not ItemWiseProfile(row["item_rate"], shuffle).certificate(row["rate"], 1e-12).kept
+    assert BinaryItemsLower(row["item_rate"], shuffle).delta(row["rate"], 1.0) >= 0.99 * row["exact"]
+
+
+def test_good_item_rates_at_large_rates_are_certified() -> None:
+    shuffle = ItemShuffle(10_000, 10_000)
+    for rate in (200.0, 480.0):
+        found = calibrated(shuffle, rate, 1e-12, 0.05)
+        assert found.bound == "flow"
+        assert found.item_rate > 1.5 * found.composition_rate
+        assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= found.certified.worst[0] <= 1e-12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_never_below_brute_force(seed: int) -> None:
+    """Three points on a line, up to 8 items, any of which move; also with everybody at x. Black box and blanket, both directions."""
+    rng = np.random.default_rng(seed)
+    places = np.array([0.0, rng.uniform(0.1, 0.9), 1.0])
+    distances = np.abs(places[:, None] - places[None])
+    rows = np.exp(-rng.uniform(0.3, 3.0) * distances / 2.0) if seed % 2 else rng.dirichlet(np.full(3, 3.0), 3) * 0.7 + 0.1
+    rows /= rows.sum(axis=1, keepdims=True)
+    count = int(rng.integers(2, 9))
+    items = int(rng.integers(1, count + 1))
+    before = rng.integers(0, 3, count) if seed % 3 else np.full(count, rng.integers(0, 3))
+    after = before.copy()
+    after[:items] = (before[:items] + rng.integers(1, 3, items)) % 3
+    moved = distances[before, after].sum() / items  # the earth mover's distance is at most this
+    shuffle, channel = ItemShuffle(items, count), Channel(rows, distances)
+    off = ~np.eye(3, dtype=bool)
+    rate = float((private_distances(rows)[off] / distances[off]).max()) * (1.0 + 1e-12)
+    one, other = multiset_law([rows[x] for x in before]), multiset_law([rows[x] for x in after])
+    lines = BlanketLines(moves_of(channel), count, items)
+    black_box = CloneLines(rate, count, items)
+    matched = np.tanh(0.5 * rate * distances[before, after]).sum()
+    for epsilon in (0.0, 0.2, 0.7, 1.5, 2.5):
+        exact = divergence(one, other, epsilon)
+        assert exact <= ItemWiseProfile(rate, shuffle).delta(epsilon, moved) * (1.0 + 1e-9)
+        assert exact <= black_box.delta(float(matched), epsilon) * (1.0 + 1e-9)
+        assert exact <= lines.delta(lines.clock.time(moved), epsilon) * (1.0 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize(
+    ("values", "ratio", "items", "epsilon", "exact"),
+    [(3, math.e, 8, math.log(2.664), 2.403e-4), (4, 3.0, 2, math.log(2.4), 0.05), (10, 1.10049, 5, 0.0823497, 2.0446e-7)],
+)
+def test_reports_that_say_nothing_do_not_hide(values: int, ratio: float, items: int, epsilon: float, exact: float) -> None:
+    """k-RR with the others at x: pairs that merge third values with the others' reports came out below this."""
+    channel = response(values, ratio)
+    x, y = channel.rows[0], channel.rows[1]
+    merged = [np.array([law[0], law[1], law[2:].sum()]) for law in (x, y)]  # the third values look alike to all of them
+    true = divergence(multiset_law([merged[0]] * items), multiset_law([merged[1], *[merged[0]] * (items - 1)]), epsilon)
+    assert true == pytest.approx(exact, rel=1e-2)
+    lines = BlanketLines(moves_of(channel), items, 1)
+    assert lines.delta(lines.clock.time(1.0), epsilon) >= true * (1.0 - 1e-9)
+    assert ItemWiseProfile(math.log(ratio) * (1.0 + 1e-12), ItemShuffle(1, items)).delta(epsilon, 1.0) >= true * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize(("items", "shuffled", "item_rate"), [(1000, 1000, 0.05), (300, 1000, 0.3), (10, 1000, 2.0), (1, 50, 3.0)])
+def test_never_below_binary_response(items: int, shuffled: int, item_rate: float) -> None:
+    shuffle = ItemShuffle(items, shuffled)
+    profile, attack = ItemWiseProfile(item_rate, shuffle), BinaryItemsLower(item_rate, shuffle)
+    seen = 0
+    for epsilon in (0.0, 0.1, 1.0, 3.0, 8.0):
+        for distance in (0.2, 0.5, 1.0):
+            lower = attack.delta(epsilon, distance)
+            assert lower <= profile.delta(epsilon, distance)
+            seen += lower > 1e-12
+    assert seen >= 3
+
+
+def test_own_blankets_of_a_clustered_response() -> None:
+    shuffle = ItemShuffle(100, 100)
+    moves = moves_of(ClusteredResponse(8, 8, 0.05, 0.434))
+    assert len(moves) == 2
+    assert ItemWiseProfile(0.434, shuffle, moves, "blanket flow").certificate(20.0, 1e-9).kept
+    moves = moves_of(ClusteredResponse(8, 8, 0.05, 0.455))
+    assert not ItemWiseProfile(0.455, shuffle, moves, "blanket flow").certificate(20.0, 1e-9).kept
+    assert not ItemWiseProfile(0.25, shuffle).certificate(20.0, 1e-9).kept  # for any randomizer
+
+
+def test_calibration_of_a_family() -> None:
+    shuffle = ItemShuffle.of("central", 10_000, 100)
+    found = calibrated_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9)
+    assert found.bound == "blanket flow"
+    assert 3.9 < found.item_rate < 3.95
+    assert found.certified.kept
+    assert found.certified.worst[0] <= 1e-9
+    assert found.item_rate > 1.15 * calibrated(shuffle, 10.0, 1e-9).item_rate
+
+
+def test_a_family_is_never_worse_than_any_randomizer() -> None:
+    shuffle = ItemShuffle(1, 1)
+    found = calibrated_family(lambda rate: KaryRandomizedResponse(3, rate), shuffle, 0.5, 1e-9)
+    assert found.item_rate == pytest.approx(0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["local", "central"])
+def test_more_users_and_looser_promises_allow_larger_item_rates(model: Any) -> None:
+    rates = [calibrated(ItemShuffle.of(model, users, 50), 5.0, 1e-6, 1e-3).item_rate for users in (10, 100, 1000)]
+    assert rates == sorted(rates)
+    assert (model == "local") == (rates[0] == rates[-1])
+    shuffle = ItemShuffle.of(model, 100, 50)
+    looser = [calibrated(shuffle, rate, 1e-6, 1e-3).item_rate for rate in (1.0, 5.0, 20.0)]
+    assert looser == sorted(looser)
+    assert looser[0] < looser[-1]
+
+
+@pytest.mark.parametrize("diameter", [1e-3, 1.0, 1000.0])
+def test_the_unit_of_distance_does_not_matter(diameter: float) -> None:
+    shuffle = ItemShuffle(100, 1000, diameter)
+    found = calibrated(shuffle, 8.0 / diameter, 1e-8)
+    assert found.item_rate * diameter == pytest.approx(calibrated(ItemShuffle(100, 1000), 8.0, 1e-8).item_rate, rel=1e-4)
+    profile = ItemWiseProfile(found.item_rate, shuffle)
+    assert profile.delta(3.0, 0.4 * diameter) == pytest.approx(
+        ItemWiseProfile(found.item_rate * diameter, ItemShuffle(100, 1000)).delta(3.0, 0.4), rel=1e-6
+    )
+
+
+def test_covers_every_real_distance() -> None:
+    profile = ItemWiseProfile(2.0, ItemShuffle(50, 100_000))
+    epsilon = next(rate for rate in np.arange(3.0, 9.0, 0.25).tolist() if profile.covers(rate, 1e-7, 1.0))
+    deltas = [profile.delta(epsilon * w, w) for w in np.linspace(0.02, 1.0, 12)]
+    assert max(deltas) <= 1e-7
+    inside = max(range(len(deltas)), key=deltas.__getitem__)
+    assert 0 < inside < len(deltas) - 1  # the ends alone would not have told
+    assert profile.covers(epsilon, 1e-7, 0.3) or profile.delta(epsilon, 0.3) <= 1e-7
+    assert profile.covers(epsilon, 1e-7, 1.0, "flat")
+
+
+def test_profile_answers_at_its_edges() -> None:
+    profile = ItemWiseProfile(1.0, ItemShuffle(10, 1000))
+    assert profile.pure(1.0) == pytest.approx(10.0)
+    assert profile.pure(0.0) == 0.0
+    assert profile.delta(10.01, 1.0) == 0.0
+    assert profile.delta(0.0, 0.0) == 0.0
+    assert profile.delta(1.0, 5.0) == profile.delta(1.0, 1.0)  # nothing is farther than the diameter
+    assert profile.epsilon(0.0, 1.0) == profile.pure(1.0)
+    found = profile.epsilon(1e-6, 0.5)
+    assert profile.delta(found, 0.5) <= 1e-6 < profile.delta(0.999 * found, 0.5)
+    assert found < profile.pure(0.5)
+    assert profile.covers(10.01, 0.0, 1.0)
+    assert not profile.covers(9.0, 0.0, 1.0)
+    values = [profile.delta(epsilon, 0.5) for epsilon in (0.0, 0.3, 0.9, 2.0)]
+    assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("items", "shuffled", "rate", "delta"),
+    [(1, 1, 1.0, 1e-6), (1, 1, 400.0, 1e-6), (5, 5, 1e-9, 1e-6), (100, 10**6, 3.0, 1e-30), (1, 10**9, 1e-9, 1e-9), (7, 7, 3000.0, 1e-9)],
+)
+def test_calibration_at_the_edges(items: int, shuffled: int, rate: float, delta: float) -> None:
+    shuffle = ItemShuffle(items, shuffled)
+    found = calibrated(shuffle, rate, delta, 1e-3)
+    assert found.certified.kept
+    assert found.item_rate >= found.composition_rate > 0.0
+    assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= delta if found.item_rate < 25.0 else True
+    if shuffled == 1:  # one report alone: what a response with p = e^rate gives away at delta
+        assert found.item_rate <= rate * (1.0 + 1e-5)
+
+
+def test_without_delta_there_is_only_composition() -> None:
+    found = calibrated(ItemShuffle(100, 10**6), 2.0, 0.0)
+    assert found.bound == "composition"
+    assert found.item_rate == found.composition_rate <= 0.02
+    assert found.certified.kept
+    assert found.certified.worst == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -1.0, 0.0, math.inf, "1", True])
+def test_wrong_rates_are_refused(wrong: Any) -> None:
+    with pytest.raises(InputError):
+        calibrated(ItemShuffle(10, 100), wrong, 1e-6)
+    with pytest.raises(InputError):
+        ItemWiseProfile(wrong, ItemShuffle(10, 100))
+    with pytest.raises(InputError):
+        ItemWiseProfile(1.0, ItemShuffle(10, 100)).certificate(wrong, 1e-6)
+
+
+def test_wrong_settings_are_refused() -> None:
+    for wrong in (0, -1, 1.5, True, math.nan, 2**60):
+        with pytest.raises(InputError):
+            ItemShuffle(wrong, 2**52)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="only 3"):
+        ItemShuffle(5, 3)
+    for diameter in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError):
+            ItemShuffle(1, 1, diameter)
+    with pytest.raises(InputError, match="local"):
+        ItemShuffle.of("shuffled", 3, 4)  # type: ignore[arg-type]
+    for users, items in ((0, 3), (3, 0), (1.5, 2), (True, 1)):
+        with pytest.raises(InputError):
+            ItemShuffle.of("central", users, items)  # type: ignore[arg-type]
+    with pytest.raises(InputError):
+        calibrated(ItemShuffle(10, 100), 1.0, math.nan)
+    with pytest.raises(ConditionError, match="600"):
+        ItemWiseProfile(700.0, ItemShuffle(10, 100))
+    with pytest.raises(InputError, match="diameters apart"):
+        moves_of(Channel(response(3, 2.0).rows, 5.0 * (1.0 - np.eye(3))))
+    with pytest.raises(InputError, match="same law"):
+        BlanketLines(moves_of(response(3, 1.0)), 5, 1)

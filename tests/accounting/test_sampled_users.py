@@ -1,0 +1,179 @@
+"""Users of any size: the KL radius, the expected profile, and both against what sampling really does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metricshuffle.accounting.metric_gaussian import MetricGaussian
+from metricshuffle.accounting.sampled_users import (
+    SampledProfile,
+    _log_masses,
+    chernoff_tail,
+    expected_delta,
+    sampled_discrete,
+    sampled_radius,
+    sampled_rate,
+)
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.privacy.profile import PureProfile
+
+
+def exact_tail(samples: int, mean: Any, level: Any) -> Any:
+    r, q = mpmath.mpf(mean), mpmath.mpf(level)
+    rest = (1 - q) * mpmath.log((1 - q) / (1 - r)) if q < 1 else 0
+    return mpmath.exp(-samples * (q * mpmath.log(q / r) + rest))
+
+
+def test_golden_radius() -> None:
+    radius, missed = sampled_radius(1000, 0.008, 1e-12)
+    assert radius == pytest.approx(0.0367034710991, rel=1e-11)
+    assert missed == 1e-12
+    with mpmath.workdps(50):
+        assert exact_tail(1000, 0.008, radius) <= 1e-12 < exact_tail(1000, 0.008, radius * (1 - 1e-9))
+    # the paper's Bernstein bound, its 3/8 read as 3/s, is 2.8 times as large
+    root = math.log(1e12) / 1000
+    assert radius < 0.008 + math.sqrt(3 * 0.008 * root) + 3 * root
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(1, 10**6), st.floats(1e-6, 0.999), st.floats(1e-6, 1.0))
+def test_tails_are_never_too_small(samples: int, mean: float, part: float) -> None:
+    level = mean + (1.0 - mean) * part
+    with mpmath.workdps(50):
+        exact, found = exact_tail(samples, mean, level), chernoff_tail(samples, mean, level)
+        assert exact <= found
+        assert found <= exact * mpmath.mpf("1.0001") + mpmath.mpf("1e-300")
+
+
+def test_where_the_radius_is_the_diameter() -> None:
+    assert sampled_radius(3, 0.5, 1e-12) == (1.0, 0.0)  # 0.5^3 > 1e-12
+    assert sampled_radius(10, 1.0, 1e-12) == (1.0, 0.0)
+    assert sampled_radius(10, 0.0, 1e-12) == (0.0, 0.0)
+    assert sampled_radius(10, 0.3, 0.0) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "mean", "epsilon", "delta", "by_radius", "by_profile"),
+    [(1000, 0.008, 0.2, 2e-12, 5.449, 6.666), (10_000, 0.008, 0.2, 2e-12, 12.92, 14.47), (1000, 0.05, 0.5, 2e-6, 5.55, 6.607)],
+)
+def test_golden_rates(samples: int, mean: float, epsilon: float, delta: float, by_radius: float, by_profile: float) -> None:
+    assert epsilon / sampled_radius(samples, mean, delta / 2)[0] == pytest.approx(by_radius, rel=4e-4)
+    rate = sampled_rate(epsilon, delta, samples=samples, radius=mean)
+    assert rate == pytest.approx(by_profile, rel=2e-4)
+    assert SampledProfile(PureProfile(rate), samples).delta(epsilon, mean) <= delta
+    assert sampled_rate(epsilon, delta, samples=samples, radius=mean * 7, diameter=7.0) == pytest.approx(rate / 7, rel=1e-9)
+
+
+@pytest.mark.parametrize(("samples", "mean"), [(1, 0.3), (2, 0.9), (40, 0.05), (1000, 0.008)])
+def test_binomial_masses_are_rounded_up(samples: int, mean: float) -> None:
+    found = _log_masses(samples, mean, 1)
+    with mpmath.workdps(50):
+        for j in {1, 2, 3, 7, 15, 16, 20, samples // 2, samples - 1, samples} & set(range(1, samples + 1)):
+            exact = mpmath.log(mpmath.binomial(samples, j)) + j * mpmath.log(mean) + (samples - j) * mpmath.log1p(-mpmath.mpf(mean))
+            assert exact <= found[j - 1] <= exact + mpmath.mpf("1e-8")
+
+
+@pytest.mark.parametrize(
+    ("samples", "mean", "cost", "epsilon"), [(10, 0.2, 2.0, 0.5), (100, 0.03, 5.0, 0.3), (7, 0.5, 30.0, 3.0), (50, 0.1, 900.0, 1.0)]
+)
+def test_the_expected_profile_is_the_binomial_expectation(samples: int, mean: float, cost: float, epsilon: float) -> None:
+    with mpmath.workdps(50):
+        r, top = mpmath.mpf(mean), mpmath.exp(epsilon)
+        exact = sum(
+            mpmath.binomial(samples, j) * r**j * (1 - r) ** (samples - j) * max(mpmath.exp(mpmath.mpf(cost) * j / samples) - top, 0)
+            for j in range(samples + 1)
+        ) / (1 + top)
+        found = expected_delta(epsilon, samples, mean, cost)
+        assert min(exact, 1) <= found <= min(exact * (1 + mpmath.mpf("1e-8")), 1)
+
+
+def laplace_mean_delta(samples: int, mean: float, rate: float, epsilon: float) -> float:
+    """Exact hockey-stick for users {0} and {0 with 1 in a fraction `mean`}, mean query with Laplace(1/rate): a true lower bound."""
+    grid = np.linspace(-40.0 / rate, 1.0 + 40.0 / rate, 400_001)
+    weights = np.array([math.comb(samples, j) * mean**j * (1 - mean) ** (samples - j) for j in range(samples + 1)])
+    other = sum(w * np.exp(-rate * np.abs(grid - j / samples)) for j, w in enumerate(weights)) * rate / 2
+    excess = np.maximum(other - math.exp(epsilon) * np.exp(-rate * np.abs(grid)) * rate / 2, 0.0)
+    return float(np.sum(excess) * (grid[1] - grid[0]))
+
+
+@pytest.mark.parametrize(
+    ("samples", "mean", "rate", "epsilon"), [(5, 0.1, 3.0, 0.3), (20, 0.05, 8.0, 0.4), (20, 0.3, 2.0, 0.5), (20, 0.05, 8.0, 0.45)]
+)
+def test_the_bound_holds_against_the_mean_query(samples: int, mean: float, rate: float, epsilon: float) -> None:
+    exact = laplace_mean_delta(samples, mean, rate, epsilon)
+    assert 0.0 < exact <= SampledProfile(PureProfile(rate), samples).delta(epsilon, mean)
+
+
+def test_the_informal_theorem_is_false() -> None:
+    """(alpha r, delta) at r >= 2 ln(1/delta)/s: alpha = 25, r = .008, s = 6908 claims 1e-12, the mean query has 1.677e-4."""
+    samples, mean, rate = 6908, 0.008, 25.0
+    top = 200
+    logs = [math.lgamma(samples + 1) - math.lgamma(j + 1) - math.lgamma(samples - j + 1) for j in range(top)]
+    weights = [math.exp(c + j * math.log(mean) + (samples - j) * math.log1p(-mean)) for j, c in enumerate(logs)]
+    steps = np.arange(-400, 60_000) / (samples * 40.0)
+    other = sum(w * np.exp(-rate * np.abs(steps - j / samples)) for j, w in enumerate(weights)) * rate / 2
+    excess = np.maximum(other - math.exp(rate * mean) * np.exp(-rate * np.abs(steps)) * rate / 2, 0.0)
+    # right of every sample the ratio is constant: what is beyond the grid adds the geometric tail
+    exact = float(np.sum(excess) / (samples * 40.0)) + float(excess[-1]) / rate
+    assert exact == pytest.approx(1.677e-4, rel=0.01)
+    assert SampledProfile(PureProfile(rate), samples).delta(rate * mean, mean) >= exact
+
+
+def test_direct_evaluation_beats_group_privacy() -> None:
+    discrete = sampled_discrete(rate=5.449, delta=0.0, samples=1000, radius=0.008, missed=1e-12)
+    assert discrete.delta(0.2 * (1 + 1e-4), 0.008) == pytest.approx(1e-12, rel=1e-9)
+    direct = SampledProfile(PureProfile(5.449), 1000)
+    assert direct.epsilon(1e-6, 0.08) < 0.4 * discrete.epsilon(1e-6, 0.08)
+    assert direct.epsilon(0.0, 0.5) == pytest.approx(5.449, rel=1e-12)
+    assert direct.epsilon(1e-12, 1.0) <= 5.449 * (1 + 1e-12)
+    with pytest.raises(NotCertified, match="vacuous"):
+        sampled_discrete(rate=1.0, delta=0.6, samples=10, radius=0.01, missed=0.5)
+
+
+def test_any_mechanism_has_bound_a() -> None:
+    mechanism = MetricGaussian(0.334336401865)
+    profile = SampledProfile(mechanism, 1000)
+    radius, missed = sampled_radius(1000, 0.008, 1e-9)
+    cost = 25.0 * radius
+    assert profile.delta(cost, 0.008) <= 2.1 * (mechanism.delta(cost, radius) + missed)
+    deltas = [profile.delta(1.0, w) for w in (0.0, 0.001, 0.01, 0.05, 0.2, 1.0)]
+    assert deltas == sorted(deltas)
+    assert deltas[-1] <= mechanism.delta(1.0, 1.0)
+
+
+def test_linear_promises_are_checked_on_intervals() -> None:
+    profile = SampledProfile(PureProfile(6.666), 1000)
+    assert profile.covers(4.0, 1e-3, 0.05)
+    assert not profile.covers(1.0, 1e-6, 0.05)
+    # flat at the far end, but not linear: a tenth of the way costs more than a tenth
+    flat = profile.epsilon(1e-6, 0.05)
+    assert profile.covers(flat, 1e-6, 0.05, "flat")
+    assert profile.delta(flat / 10, 0.005) > 1e-6
+    assert not profile.covers(flat, 1e-6, 0.05, "linear")
+    for w in np.linspace(0.0005, 0.05, 40):
+        assert profile.delta(4.0 * w / 0.05, float(w)) <= 1e-3
+
+
+@pytest.mark.parametrize("samples", [0, 2.5, True, 10**8])
+def test_wrong_sizes_are_refused(samples: Any) -> None:
+    with pytest.raises(InputError, match="samples"):
+        SampledProfile(PureProfile(1.0), samples)
+
+
+def test_wrong_input_is_refused() -> None:
+    wrong: Any = 3.0
+    with pytest.raises(NotCertified, match="upper bound"):
+        SampledProfile(wrong, 10)
+    with pytest.raises(InputError, match="diameter"):
+        SampledProfile(PureProfile(1.0), 10, 0.0)
+    with pytest.raises(InputError, match=r"epsilon|radius"):
+        sampled_rate(1.0, 1e-6, samples=10, radius=0.0)
+    with pytest.raises(InputError, match="cost"):
+        expected_delta(1.0, 10, 0.1, math.nan)

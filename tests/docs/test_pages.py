@@ -1,0 +1,63 @@
+"""The tutorial and the how-tos: their code runs, they say what it prints; links between all documents lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import run
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+RUN = ["tutorial.md", *(f"how-to/{path.name}" for path in sorted((DOCS / "how-to").glob("*.md")))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_code_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run((DOCS / page).read_text(encoding="utf-8"), page) >= 2
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as a browser addresses them, outside of code."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+
+
+def test_commands_named_in_the_documents_exist() -> None:
+    from metricshuffle.cli.app import app
+    from metricshuffle.cli.reference import every_command
+
+    known = {name for name, _ in every_command(app)}
+    for page in PAGES:
+        for words in re.findall(r"(?:`|^\$ |^)metricshuffle +([a-z]+(?: [a-z]+)?)", page.read_text(encoding="utf-8"), re.M):
+            assert words in known or words.split()[0] in known, f"{page.name} speaks of metricshuffle {words}"
+
+
+def test_nothing_on_the_site_is_fetched() -> None:
+    """The theme and the style sheet are all there is; no page asks for a script or an image from elsewhere."""
+    for page in sorted(DOCS.rglob("*.md")):
+        assert not re.search(r"!\[[^\]]*\]\(https?:|<script|<img[^>]+https?:", page.read_text(encoding="utf-8")), page.name
+
+
+def test_every_randomizer_has_a_section() -> None:
+    from metricshuffle import randomizers
+    from metricshuffle.cli.randomizers_page import randomizers_page
+
+    page = randomizers_page()
+    assert page == (DOCS / "randomizers.md").read_text(encoding="utf-8"), "run make docs"
+    for name in set(randomizers.__all__) - {"Randomizer"}:
+        assert f"\n## {name}\n" in page
