@@ -10,6 +10,10 @@ from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, cal
 from metricshuffle.randomizers import ClusteredResponse
 
 
+def _certificate(shuffle: ItemShuffle, item_rate: float, rate: float, delta: float) -> object:
+    return ItemWiseProfile(item_rate, shuffle).certificate(rate, delta)
+
+
 def _any_randomizer() -> list[dict[str, Any]]:
     rows = []
     cases = (("local", 1, 1000, 25.0, 1e-12), ("central", 10**5, 1000, 25.0, 1e-12), ("central", 10**4, 100, 5.0, 1e-6))
@@ -20,9 +24,7 @@ def _any_randomizer() -> list[dict[str, Any]]:
         rows.append(measurement(name, time, "s", 5.0, at_most=True))
         found = calibrated(shuffle, rate, delta).item_rate
         rows.append(measurement("  its item rate over that of composition", found * items / rate, "", 1.0))
-        time = seconds(
-            lambda shuffle=shuffle, found=found, rate=rate, delta=delta: ItemWiseProfile(found, shuffle).certificate(rate, delta)
-        )
+        time = seconds(partial(_certificate, shuffle, found, rate, delta))
         rows.append(measurement("  one certificate", time, "s", None))
     return rows
 

@@ -16,6 +16,7 @@ from metricshuffle.errors import (
 
 if TYPE_CHECKING:
     from metricshuffle import randomizers as randomizers
+    from metricshuffle.accounting.user_level import group_delta, rate_for_changes
     from metricshuffle.planning.amplify import Amplification, amplify
     from metricshuffle.planning.candidate import Candidate
     from metricshuffle.planning.histogram_plan import HistogramPlan, plan_histogram
@@ -25,21 +26,39 @@ if TYPE_CHECKING:
     from metricshuffle.planning.release import Release
     from metricshuffle.planning.simulate import Simulation, simulate
     from metricshuffle.planning.target import Target
+    from metricshuffle.planning.user_plan import UserPlan
+    from metricshuffle.planning.user_release import UserRelease
+    from metricshuffle.planning.user_simulation import UserSimulation
     from metricshuffle.privacy import Band, Guarantee, LowerProfile, PrivacyProfile, Trust
     from metricshuffle.protocols import Centroid, Mean, Reports, Shuffled, Sum
     from metricshuffle.protocols.histogram import FrequencyEstimate, Histogram, frequency_estimate
+    from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
     from metricshuffle.randomness import Randomness
-    from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space
+    from metricshuffle.spaces import (
+        Categories,
+        Circle,
+        Clustered,
+        Grid,
+        Integers,
+        Interval,
+        Matrix,
+        Space,
+        Tree,
+        Users,
+        earth_mover,
+        users_of,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Amplification", "Band", "BatchTooSmall", "Candidate", "Categories", "Centroid", "ConditionError", "DomainError",
-    "FrequencyEstimate", "Grid", "Guarantee", "Histogram", "HistogramPlan", "InputError", "Integers", "Interval",
-    "LowerProfile", "Mean", "MeanEstimate", "MetricShuffleError", "MissingExtra", "NotCertified", "Plan", "PlanError",
-    "PrivacyProfile", "Randomness", "RealMeanPlan", "Release", "Reports", "Shuffled", "Simulation", "Space", "Sum",
-    "Target", "Trust", "amplify", "frequency_estimate", "plan", "plan_for_error", "plan_histogram", "plan_real_mean",
-    "simulate",
+    "Amplification", "Band", "BatchTooSmall", "Candidate", "Categories", "Centroid", "Circle", "Clustered",
+    "ConditionError", "DomainError", "FrequencyEstimate", "Grid", "Guarantee", "Histogram", "HistogramPlan", "InputError",
+    "Integers", "Interval", "LowerProfile", "Matrix", "Mean", "MeanEstimate", "MetricShuffleError", "MissingExtra",
+    "NotCertified", "Plan", "PlanError", "PrivacyProfile", "Randomness", "RealMeanPlan", "Release", "Reports", "Shuffled",
+    "Simulation", "Space", "Sum", "Target", "Tree", "Trust", "UserHistogram", "UserLinearQuery", "UserPlan", "UserRelease",
+    "UserSimulation", "Users", "amplify", "earth_mover", "frequency_estimate", "group_delta", "plan", "plan_for_error",
+    "plan_histogram", "plan_real_mean", "rate_for_changes", "simulate", "users_of",
 ]  # fmt: skip
 
 # Where a name lives; imported when first asked for, so that `metricshuffle --help` does not wait for numpy.
@@ -53,7 +72,14 @@ _HOMES = {
     "metricshuffle.protocols": ("Centroid", "Mean", "Reports", "Shuffled", "Sum"),
     "metricshuffle.protocols.histogram": ("FrequencyEstimate", "Histogram", "frequency_estimate"),
     "metricshuffle.randomness": ("Randomness",),
-    "metricshuffle.spaces": ("Categories", "Grid", "Integers", "Interval", "Space"),
+    "metricshuffle.accounting.user_level": ("group_delta", "rate_for_changes"),
+    "metricshuffle.planning.user_plan": ("UserPlan",),
+    "metricshuffle.planning.user_release": ("UserRelease",),
+    "metricshuffle.planning.user_simulation": ("UserSimulation",),
+    "metricshuffle.protocols.user_queries": ("UserHistogram", "UserLinearQuery"),
+    "metricshuffle.spaces": (
+        "Categories", "Circle", "Clustered", "Grid", "Integers", "Interval", "Matrix", "Space", "Tree", "Users", "earth_mover", "users_of",
+    ),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -86,6 +87,37 @@ def test_delta_is_the_supremum_and_not_less(seed: int, epsilon: float) -> None:
     values = np.array([flow.reached(float(x), time) for x in a]) - math.exp(epsilon) * a
     assert found.delta >= values.max() * (1.0 - 1e-12)
     assert found.delta <= values.max() * (1.0 + 1e-4)
+
+
+def exactly(lines: list[tuple[Any, Any]], a: Any, time: Any) -> Any:
+    """The flow with 50 digits, always on the flattest of the lowest lines."""
+    while True:
+        lowest = min(c + k * a for c, k in lines)
+        k, c = min((k, c) for c, k in lines if c + k * a <= lowest * (1 + mpmath.mpf(10) ** -40))
+        ahead = [(other - c) / (k - flat) for other, flat in lines if flat < k]
+        until = min([b for b in ahead if b > a * (1 + mpmath.mpf(10) ** -35)], default=mpmath.inf)
+        if lowest == 0:
+            return a
+        if k == 0:
+            return a + c * time
+        needed = mpmath.log((c + k * until) / lowest) / k
+        if needed >= time:
+            return (lowest * mpmath.exp(k * time) - c) / k
+        time, a = time - needed, until
+
+
+@pytest.mark.parametrize(("seed", "epsilon"), [(0, 0.1), (1, 2.0), (2, 20.0), (3, 100.0), (4, 400.0)])
+def test_delta_with_fifty_digits(seed: int, epsilon: float) -> None:
+    rng = np.random.default_rng(seed)
+    slopes = np.concatenate([[0.0], np.sort(np.exp(rng.uniform(-3.0, 3.5, 9)))])
+    intercepts = np.exp(-np.cumsum(np.concatenate([[0.0], rng.exponential(6.0, 9)])))
+    time = float(rng.uniform(0.5, 12.0))
+    found = LineFlow.of(intercepts, slopes).delta(time, epsilon)
+    with mpmath.workdps(50):
+        lines = [(mpmath.mpf(c), mpmath.mpf(k)) for c, k in zip(intercepts.tolist(), slopes.tolist(), strict=True)]
+        growth, near = mpmath.exp(mpmath.mpf(epsilon)), [found.start * math.exp(x) for x in (-1e-3, -1e-5, 0.0, 1e-5, 1e-3)]
+        best = max(exactly(lines, mpmath.mpf(a), mpmath.mpf(time)) - growth * a for a in (0.0, 1e-90, 1e-30, 1e-9, 1e-3, *near))
+        assert best <= found.delta <= best * (1 + mpmath.mpf(1e-8))
 
 
 def test_delta_of_a_pure_line_vanishes_where_it_should() -> None:

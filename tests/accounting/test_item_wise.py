@@ -210,7 +210,7 @@ def test_own_blankets_of_a_clustered_response() -> None:
 
 def test_calibration_of_a_family() -> None:
     shuffle = ItemShuffle.of("central", 10_000, 100)
-    found = calibrated_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9)
+    found = calibrated_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9, 5e-3)
     assert found.bound == "blanket flow"
     assert 3.9 < found.item_rate < 3.95
     assert found.certified.kept
@@ -322,6 +322,8 @@ def test_wrong_settings_are_refused() -> None:
             ItemShuffle.of("central", users, items)  # type: ignore[arg-type]
     with pytest.raises(InputError):
         calibrated(ItemShuffle(10, 100), 1.0, math.nan)
+    with pytest.raises(ConditionError, match="private"):  # the randomizer gives away more than is claimed
+        ItemWiseProfile(0.3, ItemShuffle(10, 100), moves_of(ClusteredResponse(4, 4, 0.02, 0.4)))
     with pytest.raises(ConditionError, match="600"):
         ItemWiseProfile(700.0, ItemShuffle(10, 100))
     with pytest.raises(InputError, match="diameters apart"):

@@ -38,8 +38,9 @@ def test_golden_radius() -> None:
     with mpmath.workdps(50):
         assert exact_tail(1000, 0.008, radius) <= 1e-12 < exact_tail(1000, 0.008, radius * (1 - 1e-9))
     # the paper's Bernstein bound, its 3/8 read as 3/s, is 2.8 times as large
-    root = math.log(1e12) / 1000
-    assert radius < 0.008 + math.sqrt(3 * 0.008 * root) + 3 * root
+    bernstein = (1 + math.sqrt(2)) * 0.008 + 3 / 1000 * math.log(1e12)
+    assert bernstein == pytest.approx(0.102206771847, rel=1e-11)
+    assert 2.7 * radius < bernstein
 
 
 @settings(deadline=None, max_examples=150)

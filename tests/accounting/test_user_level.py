@@ -33,7 +33,7 @@ NOBODY, CURATOR = Trust(trusted="nobody"), Trust(trusted="curator")
 
 
 def test_the_rate_is_that_of_the_strictest_change() -> None:
-    assert rate_for_changes([(1.0, 0.008, 0.2)]) == 25.0
+    assert rate_for_changes([(1.0, 0.008, 0.2), (1 / 30, 0.08, 0.2)]) == 25.0
     assert rate_for_changes([(0.1, 0.5, 1.0), (1.0, 0.05, 0.5), (0.5, 1.0, 6.0)]) == 10.0
     assert rate_for_changes([(0.3, 0.1, 1.0)]) <= 1 / 0.03
 

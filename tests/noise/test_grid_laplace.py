@@ -34,7 +34,7 @@ def test_the_law_is_that_of_the_rounded_sum(noise: GridLaplace, value: float) ->
     for i, mass in zip(range(first, first + 81), masses, strict=True):
         assert mass == pytest.approx(laplace_cdf(((i + 1) * cell - value) / scale) - laplace_cdf((i * cell - value) / scale), abs=1e-14)
     assert sum(masses) == pytest.approx(1.0, abs=1e-8)
-    values: Any = [value] * 10_000 if isinstance(value, Fraction) else np.full(10_000, value)
+    values: Any = [value] * 6_000 if isinstance(value, Fraction) else np.full(6_000, value)
     draws = noise.sample(values, Randomness.seeded(f"{value}"))
     assert p_value(draws, masses, lowest=first) > TOO_UNLIKELY
     shifted = [*masses[1:], 0.0]

@@ -20,6 +20,7 @@ from metricshuffle.noise.bit_count import bit_count_law
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.papers.published import Published
+from metricshuffle.papers.reproduction import published_value
 from metricshuffle.planning.candidates import shuffled_modular
 from metricshuffle.planning.setting import Setting
 from metricshuffle.planning.target import Target
@@ -126,20 +127,20 @@ def test_randomized_response_claims() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta", "span", "printed", "right"),
     [
-        (0.1, 1e-4, 1000, 23, 35),
-        (0.15 / (6.0 * math.sqrt(2.0)), 5e-5, 1000, 776, 1162),
+        (0.1, 1e-4, 1000, ("Section 6.2, Figure 4", "fewest users of RR-Shuffle, epsilon=0.1"), 35),
+        (0.15 / (6.0 * math.sqrt(2.0)), 5e-5, 1000, ("Section 6.3, Figure 5", "fewest users of RR-Shuffle, epsilon=0.15"), 1162),
         (0.2 / (6.0 * math.sqrt(2.0)), 5e-5, 1000, None, 655),
         (0.3 / (7.5 * math.sqrt(2.0)), 5e-5, 1500, None, 304),
         (0.1 / (6.0 * math.sqrt(2.0)), 5e-5, 1000, None, 2609),
     ],
 )
 def test_the_printed_minimum_of_users_does_not_follow_from_the_theorem(
-    epsilon: float, delta: float, span: int, printed: int | None, right: int
+    epsilon: float, delta: float, span: int, printed: tuple[str, str] | None, right: int
 ) -> None:
     assert math.ceil(paper.rr_lambda(epsilon, delta).claim / span) == right
     assert paper.rr_epsilon(right * span, delta).claim <= epsilon < paper.rr_epsilon((right - 1) * span, delta).claim
     if printed is not None:
-        assert paper.rr_epsilon(printed * span, delta).claim > 1.2 * epsilon
+        assert paper.rr_epsilon(published_value("shuffler", *printed) * span, delta).claim > 1.2 * epsilon
 
 
 # Utility

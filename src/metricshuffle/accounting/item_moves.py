@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
@@ -33,6 +33,7 @@ MOST_LINES, MOST_ROUNDS = 4000, 6
 CHEAP = 2000  # items up to which a line costs some microseconds only
 SMALLEST_DELTA = 1e-280
 MOST_PAIRS = 4096
+BELOW = 4e-12  # a share of the clock may be too small, never too large: a knot is found to 1e-12
 
 
 class Lines(ABC):
@@ -80,8 +81,7 @@ class Lines(ABC):
         if self._flow is None:
             slopes = np.fromiter(self._known, dtype=np.float64)
             heights = np.fromiter(self._known.values(), dtype=np.float64)
-            held = np.isfinite(heights)
-            self._flow = LineFlow.of(heights[held], slopes[held])
+            self._flow = LineFlow.of(heights, slopes)
         return self._flow
 
     def delta(self, time: float, epsilon: float, enough: float = 0.0) -> float:
@@ -157,8 +157,9 @@ class CloneLines(Lines):
 
     def intercept(self, slope: float) -> float:
         epsilon = math.log1p(slope * self._largest * (1.0 - 4.0 * U)) * (1.0 - 4.0 * U)
+        alone = -math.expm1(epsilon - self.total * (1.0 + 8.0 * U)) * (1.0 + 4.0 * U)  # without the others; what is NaN is that
         found = self._counts.delta(epsilon)
-        return found / self._largest * (1.0 + 4.0 * U) if found >= 0.0 else math.inf
+        return (found if 0.0 <= found < alone else max(alone, 0.0)) / self._largest * (1.0 + 4.0 * U)
 
 
 class Pairs(Protocol):
@@ -175,11 +176,20 @@ class Move:
 
     distance: float
     law: BlanketLaw
-    share: float = field(default=0.0)
+    share: float = 0.0
+    """How much of the clock it takes; set by `BlanketLines`."""
+
+    @property
+    def rate(self) -> float:
+        """What one report gives away, per unit of distance."""
+        return max(self.law.pure, self.law.reversed.pure) / self.distance * (1.0 + 4.0 * U)
 
 
 def moves_of(randomizer: Pairs, diameter: float = 1.0) -> list[Move]:
-    """One move for every pair of values that differs from the others; distances in units of the diameter."""
+    """One move for every pair of values that differs from the others; distances in units of the diameter.
+
+    Every pair of values must have the laws AND the distance of one of `randomizer.pairs()` (for a channel these are all pairs).
+    """
     found: dict[tuple[object, ...], Move] = {}
     for count, (a, b) in enumerate(randomizer.pairs()):
         if count >= MOST_PAIRS:
@@ -222,12 +232,12 @@ class BlanketLines(Lines):
         knots = _majorant([(move.distance, _spread(move.law)) for move in moves])
         self.clock = Clock(items, knots=knots)
         unit = Clock(1, knots=knots)
-        self.moves = [Move(move.distance, move.law, unit.tangent(move.distance)[0] * (1.0 - 16.0 * U)) for move in moves]
+        self.moves = [Move(move.distance, move.law, unit.tangent(move.distance)[0] * (1.0 - BELOW)) for move in moves]
         super().__init__()
 
     @cached_property
     def pure(self) -> float:
-        return max(math.expm1(max(move.law.pure, move.law.reversed.pure)) / move.share for move in self.moves) * (1.0 + 16.0 * U)
+        return max(math.expm1(move.rate * move.distance) / move.share for move in self.moves) * (1.0 + 32.0 * U)
 
     @property
     def scale(self) -> float:
@@ -237,7 +247,8 @@ class BlanketLines(Lines):
         worst = 0.0
         for move in self.moves:
             epsilon = math.log1p(slope * move.share * (1.0 - 4.0 * U)) * (1.0 - 4.0 * U)
-            worst = max(worst, delta_bracket(move.law, self.shuffled, epsilon, relative=self.relative).upper / move.share)
+            found = delta_bracket(move.law, self.shuffled, epsilon, relative=self.relative).upper
+            worst = max(worst, min(1.0, found) / move.share)
         return worst * (1.0 + 4.0 * U)
 
 

@@ -62,6 +62,10 @@ class ItemShuffle:
         return cls(items, items if model == "local" else users * items, diameter)
 
 
+def _own_rate(moves: Sequence[Move], shuffle: ItemShuffle) -> float:
+    return max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * U)
+
+
 def _checked_rate(name: str, rate: float) -> float:
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate < math.inf:
         raise InputError(f"{name} must be a finite number > 0, got {rate!r}.")
@@ -72,7 +76,8 @@ def _checked_rate(name: str, rate: float) -> float:
 class ItemWiseProfile(PrivacyProfile):
     """One user's items move by an earth mover's distance of at most `distance`; everybody's items are randomized one by one and shuffled.
 
-    Item reports are `item_rate` * d private. With `moves`, the blanket laws of one randomizer (`moves_of`), the accounting is its own.
+    Item reports are `item_rate` * d private. With `moves`, the blanket laws of one randomizer (`moves_of`), the accounting is its own,
+    and item_rate, checked against them, is the one that comes out of them if that is larger by rounding.
     """
 
     item_rate: float
@@ -82,7 +87,11 @@ class ItemWiseProfile(PrivacyProfile):
     _lines: dict[float, Lines] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "item_rate", _checked_rate("item_rate", self.item_rate))
+        item_rate = _checked_rate("item_rate", self.item_rate)
+        own = 0.0 if self.moves is None else _own_rate(self.moves, self.shuffle)
+        if own > item_rate * (1.0 + 1e-9):
+            raise ConditionError("The item-wise accountant", f"an item randomizer that is {item_rate!r} * d private", f"{own!r} * d")
+        object.__setattr__(self, "item_rate", max(item_rate, own))
         total = self.item_rate * self.shuffle.diameter
         if not 0.0 < total <= LARGEST_TOTAL:
             raise ConditionError("The item-wise accountant", f"0 < item rate * diameter <= {LARGEST_TOTAL:g}", f"{total!r}")
@@ -188,13 +197,13 @@ def calibrated_family(
 
     def check(item_rate: float) -> Certificate:
         moves = moves_of(family(item_rate), shuffle.diameter)
-        pures = [max(move.law.pure, move.law.reversed.pure) / move.distance for move in moves]
-        own = max(pures) / shuffle.diameter * (1.0 + 8.0 * U)
-        if own * shuffle.diameter <= LARGEST_TOTAL:
-            any_randomizer = ItemWiseProfile(own, shuffle).certificate(rate, delta)
-            if any_randomizer.kept or delta == 0.0:
-                return any_randomizer
-        return ItemWiseProfile(min(own, LARGEST_TOTAL / shuffle.diameter), shuffle, moves, "blanket flow").certificate(rate, delta)
+        own = _own_rate(moves, shuffle)
+        if not own * shuffle.diameter <= LARGEST_TOTAL:
+            return Certificate(False, 1.0, delta, (), "blanket flow")
+        any_randomizer = ItemWiseProfile(own, shuffle).certificate(rate, delta)
+        if any_randomizer.kept:
+            return any_randomizer
+        return ItemWiseProfile(own, shuffle, moves, "blanket flow").certificate(rate, delta)
 
     start = calibrated(shuffle, rate, delta, ROUGH).item_rate
     return _search(check, shuffle, rate, delta, 1.05 * start, relative)

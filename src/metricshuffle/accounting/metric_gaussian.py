@@ -50,7 +50,7 @@ def gaussian_sigma(rate: float, delta: float, diameter: float = 1.0) -> float:
 
     Statement: g(rate * diameter, diameter / sigma) <= delta; smaller w follow (MetricGaussian.covers).
     Conditions: rate > 0, 0 < delta < 1, diameter > 0. Numerics: last value that passed a bisection on rounded-up deltas.
-    Reference: replaces sqrt(1.25 ln(1/delta))/rate of Imola24, which keeps only 4.5e-5 of delta 1e-12 at rate 25.
+    Reference: replaces sqrt(1.25 ln(1/delta))/rate of Imola24, whose delta at rate 25 is 4.5e-5 instead of 1e-12.
     """
     if not (0.0 < rate < math.inf and 0.0 < diameter < math.inf):
         raise InputError(f"rate and diameter must be finite numbers > 0, got {rate!r} and {diameter!r}.")

@@ -32,7 +32,7 @@ def _positive(name: str, number: float) -> float:
     return float(number)
 
 
-@theorem("Imola24", "Section 3, choice of alpha")
+@theorem("Imola24", "Section 3, setting the privacy parameters")
 def rate_for_changes(changes: Iterable[tuple[float, float, float]]) -> float:
     """The largest rate that hides every listed change (fraction moved, mean distance moved, epsilon allowed).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args, overload
 
 from pydantic import model_validator
 
@@ -15,10 +15,12 @@ from metricshuffle.planning.release import Release
 from metricshuffle.planning.saved import SavedPlan
 from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
 from metricshuffle.planning.target import Target, checked_users, honest_count
+from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import ProtocolName
+from metricshuffle.protocols.user_queries import UserQuery
 from metricshuffle.randomness import Randomness
 
 PLAN_FORMAT = "metricshuffle-plan/1"
@@ -114,19 +116,35 @@ class Plan(SavedPlan):
         return plan_text(self)
 
 
+@overload
 def plan(
     query: Query, target: Target, users: int, honest: int | float | str | None = None, *, rounds: int = 1,
     encoding: EncodingChoice = "auto", padding: Literal["clamp", "bounded"] = "clamp", granularity: float = 1.0,
     transport: ShareTransport = "shuffler", trusted: Trusted = "shuffler", max_local_epsilon: float | None = None,
     max_bits: int | None = None, protocols: Sequence[str] | None = None, progress: Callable[[str], None] | None = None,
-) -> Plan:  # fmt: skip
-    """Calibrate every applicable protocol (or only `protocols`); choose the least expected error for the trust that is allowed."""
-    setting = checked_setting(
-        query, target, users, honest, rounds=rounds, encoding=encoding, padding=padding, granularity=granularity,
-        transport=transport, trusted=trusted, max_local_epsilon=max_local_epsilon, max_bits=max_bits,
-        protocols=None if protocols is None else tuple(protocols),
-    )  # fmt: skip
-    return planned(setting, progress)
+) -> Plan: ...  # fmt: skip
+@overload
+def plan(
+    query: UserQuery, target: Target, users: int, honest: int | float | str | None = None, *,
+    trusted: Literal["nobody", "shuffler", "curator"] = "shuffler", samples: int | None = None, methods: Sequence[str] | None = None,
+) -> UserPlan: ...  # fmt: skip
+def plan(query: Any, target: Target, users: int, honest: int | float | str | None = None, **choices: Any) -> Plan | UserPlan:
+    """Calibrate every applicable protocol (or only `protocols`); choose the least expected error for the trust that is allowed.
+
+    Queries about users who hold many items each have ways of their own, see `plan_users`.
+    """
+    if isinstance(query, UserQuery):
+        return plan_users(query, target, users, honest, **choices)
+    progress, protocols = choices.pop("progress", None), choices.pop("protocols", None)
+    defaults: dict[str, Any] = {
+        "rounds": 1, "encoding": "auto", "padding": "clamp", "granularity": 1.0, "transport": "shuffler", "trusted": "shuffler",
+        "max_local_epsilon": None, "max_bits": None,
+    }  # fmt: skip
+    unknown = sorted(set(choices) - set(defaults))
+    if unknown:
+        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
+    checked = checked_setting(query, target, users, honest, protocols=None if protocols is None else tuple(protocols), **defaults | choices)
+    return planned(checked, progress)
 
 
 def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> Plan:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
 from metricshuffle.planning.plan import Plan
+from metricshuffle.planning.user_plan import UserPlan
+from metricshuffle.planning.user_simulation import UserSimulation, simulate_users
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
@@ -34,8 +37,21 @@ class Simulation:
     expected_error: float
 
 
-def simulate(plan: Plan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None) -> Simulation:
+@overload
+def simulate(plan: Plan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None) -> Simulation: ...
+@overload
+def simulate(
+    plan: UserPlan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None, shares: Any = None,
+    people: Any = None,
+) -> UserSimulation: ...  # fmt: skip
+def simulate(
+    plan: Plan | UserPlan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None, **crowd: Any
+) -> Simulation | UserSimulation:
     """Draw `runs` errors of the plan's estimate. Seeded by default: a simulation, never a release."""
+    if isinstance(plan, UserPlan):
+        return simulate_users(plan, runs, randomness, users=users, **crowd)
+    if crowd:
+        raise TypeError(f"simulate() got an unexpected keyword argument {next(iter(crowd))!r} for a plan of single values")
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
         raise InputError(f"runs must be a whole number >= 1, got {runs!r}.")
     people = plan.users if users is None else users

@@ -11,6 +11,7 @@ from metricshuffle.accounting.item_moves import LARGEST_TOTAL
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.accounting.lipschitz import NormName
 from metricshuffle.accounting.metric_gaussian import MetricGaussian, gaussian_sigma
+from metricshuffle.accounting.padded import clamping_penalty
 from metricshuffle.accounting.sampled_users import SampledProfile
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
@@ -124,7 +125,7 @@ def _noisy(setting: UserSetting, name: str, kind: Noise, constant: float, coordi
         profile, scale = PureProfile(rate), constant / rate
     noise = AnswerNoise(kind, scale * (1.0 + 2.0**-50), coordinates)
     if noise.inexactness:
-        delta += (1.0 + math.exp(min(setting.target.epsilon, 700.0))) * noise.inexactness
+        delta += clamping_penalty(setting.target.epsilon, noise.inexactness)
         if not delta < 1.0:
             return [(name, f"its noise is drawn to within {noise.inexactness:.2g}, too far for epsilon {plain(setting.target.epsilon)}")]
     models: tuple[Model, ...] = ("local", "central")
@@ -170,9 +171,8 @@ def _item_wise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate
     found: list[UserCandidate | tuple[str, str]] = []
     models: tuple[Model, ...] = ("local", "shuffled")
     for model in models:
-        shuffle = ItemShuffle.of("local" if model == "local" else "central", setting.honest, samples, people.diameter)
         try:
-            item_rate, bound, randomizer = _calibrated_items(setting, people, shuffle)
+            item_rate, bound, randomizer = calibrated_items(setting, people, "local" if model == "local" else "central")
         except NotCertified as wrong:
             found.append(("item-wise", str(wrong)))
             continue
@@ -190,9 +190,10 @@ def _item_wise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate
     return found
 
 
-def _calibrated_items(setting: UserSetting, people: Users, shuffle: ItemShuffle) -> tuple[float, str, Randomizer]:
+def calibrated_items(setting: UserSetting, people: Users, shuffled: Literal["local", "central"]) -> tuple[float, str, Randomizer]:
     """The largest item rate that certainly keeps the target, the bound behind it, and the randomizer."""
-    make = _randomizers(people)
+    shuffle = ItemShuffle.of(shuffled, setting.honest, people.items or setting.samples or 1, people.diameter)
+    make = item_randomizers(people)
     delta = setting.target.delta
     if people.items is None:
         epsilon, distance = setting.target.epsilon, setting.target.distance
@@ -213,11 +214,11 @@ def _calibrated_items(setting: UserSetting, people: Users, shuffle: ItemShuffle)
     return found.item_rate, found.bound, make(found.item_rate)
 
 
-def _randomizers(people: Users) -> Callable[[float], Randomizer]:
+def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
     """From an item rate to the randomizer of one item."""
     metric = people.items_in.metric
     if isinstance(metric, Clustered) and metric.inner < 1.0:
-        return lambda rate: ClusteredResponse(metric.clusters, metric.size, metric.inner, rate)
+        return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, rate)
     if isinstance(metric, Clustered | Discrete):
         return lambda rate: KaryRandomizedResponse(people.size, rate)
     return lambda rate: ExponentialMechanism(people.distances, rate)

@@ -14,9 +14,9 @@ from metricshuffle.accounting.metric_gaussian import gaussian_sigma
 from metricshuffle.planning.user_crowd import Crowd
 from metricshuffle.planning.user_simulation import simulated_shares
 from metricshuffle.protocols.frequencies import Inversion, simplex_projection
-from metricshuffle.protocols.tree_projection import shares_from_subtrees
+from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.spaces import Clustered, Users, embedding
+from metricshuffle.spaces import Clustered, TreeEmbedding, Users, embedding
 
 Floats = NDArray[np.float64]
 Model = Literal["local", "central"]
@@ -52,7 +52,7 @@ def two_level_laplace(metric: Clustered, users: int, epsilon: float) -> Method:
     e1 + e2 = epsilon are private; the expected error before projection is (r k/e1 + (1-r) s/e2)/n, least if e1 : e2 = sqrt(r k) :
     sqrt((1-r) s), for s clusters, k points, r the distance within a cluster.
     """
-    inner, points = metric.inner, metric.clusters * metric.size
+    inner, points = metric.inner, metric.clusters * metric.places
     near, far = math.sqrt(inner * points), math.sqrt((1.0 - inner) * metric.clusters)
     scales = [2.0 * (near + far) / (users * epsilon * part) for part in (near, far)]
     tree = embedding(metric)
@@ -89,14 +89,17 @@ def one_item(name: str, randomizer: Randomizer, epsilon: float) -> Method:
     inversion = Inversion.of(randomizer)
     return Method(
         f"{name}, one item each", "local", "user",
-        lambda crowd, generator: simulated_shares(inversion, crowd.one, generator), epsilon,
+        lambda crowd, generator: simplex_projection(simulated_shares(inversion, crowd.one, generator)), epsilon,
     )  # fmt: skip
 
 
-def item_wise(name: str, model: Model, hides: Hides, randomizer: Randomizer, strength: float) -> Method:
+def item_wise(name: str, people: Users, model: Model, hides: Hides, randomizer: Randomizer, strength: float) -> Method:
     """Every item of every user goes through the randomizer; the reports are shuffled (local: only each user's own)."""
-    inversion = Inversion.of(randomizer)
-    return Method(name, model, hides, lambda crowd, generator: simulated_shares(inversion, crowd.sampled, generator), strength)
+    inversion, tree = Inversion.of(randomizer), TreeEmbedding.of(people.items_in)
+    return Method(
+        name, model, hides,
+        lambda crowd, generator: possible_shares(tree, simulated_shares(inversion, crowd.sampled, generator)), strength,
+    )  # fmt: skip
 
 
 def tree_laplace(people: Users, model: Model, users: int, rate: float) -> Method:

@@ -19,11 +19,12 @@ from metricshuffle.planning.user_candidates import TRUSTED, UserCandidate, UserS
 from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.privacy.guarantee import plain, promised
 from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.frequencies import Inversion, simplex_projection
-from metricshuffle.protocols.tree_projection import shares_from_subtrees
+from metricshuffle.protocols.frequencies import Inversion
+from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.protocols.user_queries import AnyUserQuery, UserHistogram, UserQuery
 from metricshuffle.randomizers.randomizer import counted, smallest_type
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import TreeEmbedding
 
 Trusted = Literal["nobody", "shuffler", "curator"]
 Floats = NDArray[np.float64]
@@ -144,7 +145,7 @@ class UserPlan(SavedPlan):
             raise PlanError(f"a batch of this plan is {self._randomizer.outputs:,} counts that sum to {total:,}; this one is not.")
         inversion = Inversion.of(self._randomizer)
         shares = inversion.totals(counts.astype(np.float64)) / total
-        possible = simplex_projection(shares)
+        possible = possible_shares(TreeEmbedding.of(self.query.people.items_in), shares)
         errors = np.sqrt(total * inversion.variances(possible) + inversion.largest_variances) / total
         return self._release(possible, shares, errors, shuffled.reports, raw_values_seen, shuffled.unsafe_seeded)
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from metricshuffle.errors import InputError
 from metricshuffle.planning.user_candidates import UserCandidate, UserSetting
 from metricshuffle.planning.user_crowd import Crowd
-from metricshuffle.protocols.frequencies import Inversion, simplex_projection
-from metricshuffle.protocols.tree_projection import shares_from_subtrees
+from metricshuffle.protocols.frequencies import Inversion
+from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.protocols.user_queries import UserHistogram, UserQuery
+from metricshuffle.protocols.user_vectors import AnswerNoise
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import TreeEmbedding, Users, earth_mover
 
@@ -49,20 +50,38 @@ def distance_of(people: Users, one: Floats, other: Floats) -> float:
 
 
 def simulated_shares(inversion: Inversion, held: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """Shares from one simulated report for each item, projected onto the possible ones."""
+    """Unbiased shares from one simulated report for each item."""
     rows = inversion.rows[0]
     counts = generator.multinomial(held, rows / rows.sum(axis=1, keepdims=True)).sum(axis=0)
-    return simplex_projection(inversion.totals(counts.astype(np.float64)) / held.sum())
+    return inversion.totals(counts.astype(np.float64)) / float(held.sum())
+
+
+def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generator) -> Floats:
+    """A sum of `draws` noise vectors from numpy's generator: good enough for measuring errors, never for a release."""
+    size = noise.coordinates
+    if noise.noise == "gaussian":
+        return generator.normal(0.0, noise.scale * math.sqrt(draws), size)
+    if noise.noise == "l1":  # a Laplace number is the difference of two exponential ones
+        return np.asarray(noise.scale * (generator.gamma(draws, size=size) - generator.gamma(draws, size=size)))
+    if draws > 1000:
+        return generator.normal(0.0, math.sqrt(noise.variance * draws), size)
+    if noise.noise == "l2":
+        sphere = generator.normal(size=(draws, size))
+        sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
+        return np.asarray((sphere * generator.gamma(size, noise.scale, size=(draws, 1))).sum(axis=0))
+    cube = generator.uniform(-1.0, 1.0, size=(draws, size))
+    return np.asarray((cube * generator.gamma(size + 1, noise.scale, size=(draws, 1))).sum(axis=0))
 
 
 def one_error(query: UserQuery, candidate: UserCandidate, crowd: Crowd, generator: np.random.Generator) -> float:
     """The error of one simulated release."""
     if candidate.randomizer is not None:
-        return distance_of(query.people, simulated_shares(Inversion.of(candidate.randomizer), crowd.sampled, generator), crowd.truth)
+        shares = simulated_shares(Inversion.of(candidate.randomizer), crowd.sampled, generator)
+        return distance_of(query.people, possible_shares(TreeEmbedding.of(query.people.items_in), shares), crowd.truth)
     if candidate.noise is None:
         raise InputError(f"{candidate.name} has neither noise nor a randomizer, so there is nothing to simulate.")
     draws = 1 if candidate.model == "central" else crowd.users
-    noise = candidate.noise.simulated(draws, generator) / crowd.users
+    noise = simulated_noise(candidate.noise, draws, generator) / crowd.users
     if not isinstance(query, UserHistogram):
         return float(np.abs(noise).mean())
     released = shares_from_subtrees(query.tree, crowd.truth @ query.coordinates.table + noise)

@@ -31,6 +31,11 @@ def shares_from_subtrees(embedding: TreeEmbedding, coordinates: Floats) -> Float
     return masses[embedding.nodes]
 
 
+def possible_shares(tree: TreeEmbedding | None, shares: Floats) -> Floats:
+    """The possible shares near unbiased ones: along the tree of the points, which keeps far moves right, or else the nearest ones."""
+    return simplex_projection(shares) if tree is None else shares_from_subtrees(tree, tree.means(shares)[0])
+
+
 def _falling(embedding: TreeEmbedding, below: Floats) -> Floats:
     """The mass of every node of a path, the root first."""
     from scipy.optimize import isotonic_regression

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -72,25 +73,10 @@ class AnswerNoise(Declared):
 
     @cached_property
     def _vector_noise(self) -> VectorNoise:
-        kind = {"l2": L2Noise, "linf": LinfNoise, "gaussian": GaussianNoise}[self.noise]
+        kinds: dict[str, Callable[[int, Fraction, Fraction], VectorNoise]] = {"l2": L2Noise, "linf": LinfNoise, "gaussian": GaussianNoise}
+        kind = kinds[self.noise]
         return kind(self.coordinates, Fraction(self.scale), Fraction(self.cell))
 
     def middles(self, cells: Any, draws: int) -> Floats:
         """What a sum of `draws` numbers of cells stands for: every one of them counts at the middle of its cell."""
         return (np.asarray(cells, dtype=np.float64) + 0.5 * draws) * self.cell
-
-    def simulated(self, draws: int, generator: np.random.Generator) -> Floats:
-        """A sum of `draws` noise vectors from numpy's generator: good enough for measuring errors, never for a release."""
-        size = self.coordinates
-        if self.noise == "gaussian":
-            return generator.normal(0.0, self.scale * math.sqrt(draws), size)
-        if self.noise == "l1":  # a Laplace number is the difference of two exponential ones
-            return np.asarray(self.scale * (generator.gamma(draws, size=size) - generator.gamma(draws, size=size)))
-        if draws > 1000:
-            return generator.normal(0.0, math.sqrt(self.variance * draws), size)
-        if self.noise == "l2":
-            sphere = generator.normal(size=(draws, size))
-            sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
-            return np.asarray((sphere * generator.gamma(size, self.scale, size=(draws, 1))).sum(axis=0))
-        cube = generator.uniform(-1.0, 1.0, size=(draws, size))
-        return np.asarray((cube * generator.gamma(size + 1, self.scale, size=(draws, 1))).sum(axis=0))

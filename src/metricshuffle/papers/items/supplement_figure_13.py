@@ -124,4 +124,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (Chart("Upper and lower bounds, as in Figure 13", grid(panels, 4), caption),))
 
 
-ITEM = Item("supplement-figure-13", "WitchHat", FIGURE, "Figure 13: upper and lower bounds on the amplified epsilon", _run)
+ITEM = Item("supplement-figure-13", "WitchHat", FIGURE, "Upper and lower bounds on the amplified epsilon", _run)

@@ -24,4 +24,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(Row(label, note=note) for label, note in INSTEAD.items()))
 
 
-ITEM = Item("supplement-not-available", "WitchHat", "Main text, Figures 1-12", "Main text and Figures 1-12: not in our sources", _run)
+ITEM = Item("supplement-not-available", "WitchHat", "Main text, Figures 1-12", "What is not in our sources", _run)

@@ -74,8 +74,8 @@ def _run(settings: Settings) -> Reproduction:
         drawn["lower"].append((users, _lower(LINE, users)))
         drawn["upper"].append((users, epsilon_upper(ClonePair(ab, max(ab, ac), max(ab, bc)), users, DELTA)))
     lines = [
-        Curve("no more than this: clone pair (ours)", drawn["upper"], BLUE),
-        Curve("no less: all data sets alike (ours)", drawn["lower"], GREEN),
+        Curve("no more: clone pair (ours)", drawn["upper"], BLUE),
+        Curve("no less: all others alike (ours)", drawn["lower"], GREEN),
         Curve("Algorithm 2 with the printed loops", drawn["printed"], VERMILLION, DASHED),
     ]  # fmt: skip
     chart = Chart(
@@ -94,4 +94,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, (*_entries(), *_ratios(), *_bounds(), _cycle()), (chart,))
 
 
-ITEM = Item("supplement-table-1", "WitchHat", "Table I", "Table I: the padded exponential mechanism, and Algorithm 2", _run)
+ITEM = Item("supplement-table-1", "WitchHat", "Table I", "The padded exponential mechanism, and Algorithm 2", _run)

@@ -108,6 +108,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item(
-    "supplement-theorem-1", "WitchHat", "Theorem 1, Corollaries 1 and 2", "Theorem 1, Corollaries 1 and 2 against the clone pair", _run
-)
+ITEM = Item("supplement-theorem-1", "WitchHat", "Theorem 1, Corollaries 1 and 2", "The closed forms against the clone pair", _run)

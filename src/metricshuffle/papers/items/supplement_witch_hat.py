@@ -58,6 +58,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item(
-    "supplement-witch-hat", "WitchHat", "Supplement D and E", "Supplement D and E: WitchHat's density, privacy and unbiasedness", _run
-)
+ITEM = Item("supplement-witch-hat", "WitchHat", "Supplement D and E", "WitchHat's density, privacy and unbiasedness", _run)

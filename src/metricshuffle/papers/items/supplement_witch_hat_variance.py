@@ -65,4 +65,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item("supplement-witch-hat-variance", "WitchHat", "Supplement E", "Supplement E: WitchHat's variance, printed and exact", _run)
+ITEM = Item("supplement-witch-hat-variance", "WitchHat", "Supplement E", "WitchHat's variance, printed and exact", _run)

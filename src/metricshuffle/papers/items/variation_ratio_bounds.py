@@ -125,4 +125,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), charts)
 
 
-ITEM = Item("variation-ratio-bounds", "Wang24", "Theorems 4.7 and 5.1", "Theorems 4.7 and 5.1: upper and lower bounds over n", _run)
+ITEM = Item("variation-ratio-bounds", "Wang24", "Theorems 4.7 and 5.1", "Upper and lower bounds of the listed randomizers over n", _run)

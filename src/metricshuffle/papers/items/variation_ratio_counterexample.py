@@ -121,7 +121,7 @@ def _run(settings: Settings) -> Reproduction:
         "gives 10 - 9.6 = 0.4; nothing else is positive. Together 1/36.",
         "Step 3. The theorem puts c and d together as \"neither\". Then {a, c} and {a, d} are one outcome, with 14/36 and 6/36: 14 - 14.4 "
         "is negative, and only {a, a} is left: 0.6/36 = 1/60. Merging reports hides something, so it gives a lower bound; it was "
-        "published as an upper one. (The proof puts the merged reports back with one probability where two different ones are due.)",
+        "published as an upper one. The proof puts the merged reports back with one probability where two different ones are due.",
         "Step 4. If the other person holds a too, {a, a} has 9/36 and 3/36: 9 - 7.2 = 1.8, and 1.8/36 = 1/20.",
         "The same happens with 3-RR, local hash, subset selection and Hadamard response, and with a hundred people; see "
         "variation-ratio-theorem-4-8. Without reports that favour neither (2-RR) the theorem is true.",
@@ -133,4 +133,4 @@ def _short(outcome: Outcome) -> str:
     return "{" + ", ".join(name for name, count in zip(("a", "b", "?"), outcome.counts, strict=True) for _ in range(count)) + "}"
 
 
-ITEM = Item("variation-ratio-counterexample", "Wang24", "Lemma 4.5", "Lemma 4.5: a counterexample to follow by hand", _run)
+ITEM = Item("variation-ratio-counterexample", "Wang24", "Lemma 4.5", "A counterexample to follow by hand", _run)

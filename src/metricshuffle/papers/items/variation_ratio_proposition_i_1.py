@@ -87,4 +87,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item("variation-ratio-proposition-i-1", "Wang24", "Proposition I.1", "Proposition I.1 against every outcome, and Algorithm 3", _run)
+ITEM = Item("variation-ratio-proposition-i-1", "Wang24", "Proposition I.1", "The merged pair against every outcome, and Algorithm 3", _run)

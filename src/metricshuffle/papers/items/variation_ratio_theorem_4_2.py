@@ -74,4 +74,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item("variation-ratio-theorem-4-2", "Wang24", "Theorem 4.2", "Theorem 4.2 as published, against certified bounds", _run)
+ITEM = Item("variation-ratio-theorem-4-2", "Wang24", "Theorem 4.2", "The closed form against certified bounds", _run)

@@ -83,4 +83,4 @@ def _run(settings: Settings) -> Reproduction:
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEM = Item("variation-ratio-theorem-4-3", "Wang24", "Theorem 4.3", "Theorem 4.3 as published, against certified bounds", _run)
+ITEM = Item("variation-ratio-theorem-4-3", "Wang24", "Theorem 4.3", "The simplest closed form against certified bounds", _run)
