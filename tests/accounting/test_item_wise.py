@@ -288,6 +288,14 @@ def test_calibration_at_the_edges(items: int, shuffled: int, rate: float, delta:
         assert found.item_rate <= rate * (1.0 + 1e-5)
 
 
+def test_one_item_alone_is_randomized_response() -> None:
+    """(e^x - e^rate)/(e^x + 1) = delta, exactly."""
+    found = calibrated(ItemShuffle(1, 1), 1.0, 0.1)
+    assert found.item_rate == pytest.approx(math.log((math.e + 0.1) / 0.9), rel=2e-5)
+    assert found.bound == "composition"
+    assert found.certified.worst[0] <= 0.1
+
+
 def test_without_delta_there_is_only_composition() -> None:
     found = calibrated(ItemShuffle(100, 10**6), 2.0, 0.0)
     assert found.bound == "composition"

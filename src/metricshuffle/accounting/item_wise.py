@@ -129,8 +129,7 @@ class ItemWiseProfile(PrivacyProfile):
             return 0.0
         lines = self.lines(epsilon)
         found = lines.delta(lines.clock.time(self._scaled(distance)), epsilon)
-        composed = PureProfile(1.0).delta(epsilon, pure) if pure < 700.0 else 1.0
-        return min(1.0, found, composed)
+        return min(1.0, found, PureProfile(1.0).delta(epsilon, pure))
 
     def epsilon(self, delta: float, distance: float) -> float:
         delta, ceiling = checked_delta(delta), self.pure(distance)
@@ -149,10 +148,10 @@ class ItemWiseProfile(PrivacyProfile):
         """Whether epsilon = rate * w with `delta` is certified for every real distance w up to `distance` (default: the diameter)."""
         rate, delta = _checked_rate("rate", rate) * self.shuffle.diameter * (1.0 - 4.0 * U), checked_delta(delta)
         reach = 1.0 if distance is None else self._scaled(distance)
-        if self.item_rate * self.shuffle.items * (1.0 + 8.0 * U) * self.shuffle.diameter <= rate:
-            return Certificate(True, reach, 0.0, (), "composition")
-        if delta == 0.0 or reach == 0.0:
-            return Certificate(reach == 0.0, reach, delta, (), "composition")
+        # all moves composed: hardest to keep at the largest distance, see PureProfile.covers
+        composed = PureProfile(self.item_rate * self.shuffle.items * self.shuffle.diameter * (1.0 + 8.0 * U)).delta(rate * reach, reach)
+        if composed <= delta or delta == 0.0:
+            return Certificate(composed <= delta, reach, delta, ((reach, 0.0, rate * reach, composed),), "composition")
         lines = self.lines(rate * reach, delta)
         return certificate(lambda time, at: lines.delta(time, at, delta), lines.clock, rate, delta, reach, self.bound)
 
@@ -224,7 +223,7 @@ def _search(
 ) -> ItemCalibration:
     """The last item rate that passed between one that did and one that did not."""
     composition = min(rate / shuffle.items * (1.0 - 32.0 * U), LARGEST_TOTAL / shuffle.diameter)
-    passing, best = composition, Certificate(True, 1.0, 0.0, (), "composition")
+    passing, best = composition, Certificate(True, 1.0, delta, (), "composition")
     low, high, failing = -math.inf, math.nan, math.inf  # log(worst/delta) at the passing and at the failing end
     top = LARGEST_TOTAL / shuffle.diameter * (1.0 - 8.0 * U)
     x, pace, step = min(max(start, composition * (1.0 + 2.0 * relative)), top), 1.1, 0
