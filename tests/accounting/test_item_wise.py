@@ -99,7 +99,7 @@ def test_golden_many_moves(row: dict[str, Any]) -> None:
 def test_certified_item_rates(row: dict[str, Any]) -> None:
     """What was certified elsewhere is certified here, and 2 % more is not."""
     shuffle = shuffle_of(row)
-    assert ItemWiseProfile(row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
+    assert ItemWiseProfile(1.001 * row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
     assert not ItemWiseProfile(1.02 * row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
 
 
@@ -141,7 +141,7 @@ def test_good_item_rates_at_large_rates_are_certified() -> None:
         assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= found.certified.worst[0] <= 1e-12
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_never_below_brute_force(seed: int) -> None:
     """Three points on a line, up to 8 items, any of which move; also with everybody at x. Black box and blanket, both directions."""
     rng = np.random.default_rng(seed)
@@ -160,11 +160,11 @@ def test_never_below_brute_force(seed: int) -> None:
     rate = float((private_distances(rows)[off] / distances[off]).max()) * (1.0 + 1e-12)
     one, other = multiset_law([rows[x] for x in before]), multiset_law([rows[x] for x in after])
     lines = BlanketLines(moves_of(channel), count, items)
-    black_box = CloneLines(rate, count, items)
+    black_box, profile = CloneLines(rate, count, items), ItemWiseProfile(rate, shuffle)
     matched = np.tanh(0.5 * rate * distances[before, after]).sum()
-    for epsilon in (0.0, 0.2, 0.7, 1.5, 2.5):
+    for epsilon in (0.0, 0.3, 0.9, 2.0):
         exact = divergence(one, other, epsilon)
-        assert exact <= ItemWiseProfile(rate, shuffle).delta(epsilon, moved) * (1.0 + 1e-9)
+        assert exact <= profile.delta(epsilon, moved) * (1.0 + 1e-9)
         assert exact <= black_box.delta(float(matched), epsilon) * (1.0 + 1e-9)
         assert exact <= lines.delta(lines.clock.time(moved), epsilon) * (1.0 + 1e-9) + 1e-15
 
@@ -208,6 +208,7 @@ def test_own_blankets_of_a_clustered_response() -> None:
     assert not ItemWiseProfile(0.25, shuffle).certificate(20.0, 1e-9).kept  # for any randomizer
 
 
+@pytest.mark.slow
 def test_calibration_of_a_family() -> None:
     shuffle = ItemShuffle.of("central", 10_000, 100)
     found = calibrated_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9, 5e-3)
@@ -216,6 +217,11 @@ def test_calibration_of_a_family() -> None:
     assert found.certified.kept
     assert found.certified.worst[0] <= 1e-9
     assert found.item_rate > 1.15 * calibrated(shuffle, 10.0, 1e-9).item_rate
+
+
+def test_a_family_that_gives_away_more_than_it_says_is_refused() -> None:
+    with pytest.raises(ConditionError, match="x \\* d private"):
+        calibrated_family(lambda rate: KaryRandomizedResponse(3, 2.0 * rate), ItemShuffle(4, 4), 1.0, 1e-9)
 
 
 def test_a_family_is_never_worse_than_any_randomizer() -> None:
@@ -276,7 +282,7 @@ def test_profile_answers_at_its_edges() -> None:
 
 @pytest.mark.parametrize(
     ("items", "shuffled", "rate", "delta"),
-    [(1, 1, 1.0, 1e-6), (1, 1, 400.0, 1e-6), (5, 5, 1e-9, 1e-6), (100, 10**6, 3.0, 1e-30), (1, 10**9, 1e-9, 1e-9), (7, 7, 3000.0, 1e-9)],
+    [(1, 1, 1.0, 1e-6), (1, 1, 400.0, 1e-6), (5, 5, 1e-9, 1e-6), (100, 10**4, 3.0, 1e-30), (1, 10**9, 1e-9, 1e-9), (7, 7, 3000.0, 1e-9)],
 )
 def test_calibration_at_the_edges(items: int, shuffled: int, rate: float, delta: float) -> None:
     shuffle = ItemShuffle(items, shuffled)

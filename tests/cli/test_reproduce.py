@@ -117,6 +117,8 @@ def test_all_writes_a_page_and_two_files_an_item(terminal: Terminal, known: Call
 
 
 def test_a_failing_item_does_not_lose_the_others(terminal: Terminal, known: Callable[..., None]) -> None:
+    known(good, good, good)
+    assert terminal("reproduce", "all", "--output", "out").exit_code == 0
     known(good, bad, good)
     result = terminal("reproduce", "all", "--output", "out")
     assert result.exit_code == 1
@@ -124,7 +126,7 @@ def test_a_failing_item_does_not_lose_the_others(terminal: Terminal, known: Call
     assert "2 of 3 items" in result.stdout
     files = terminal.files()
     assert {"out/item-0.json", "out/item-2.csv", "out/index.html"} <= set(files)
-    assert "out/item-1.json" not in files
+    assert not {"out/item-1.json", "out/item-1.csv"} & set(files), "nor what an earlier run left"
     assert "no &lt;digits&gt; left" in files["out/index.html"].decode()
 
 

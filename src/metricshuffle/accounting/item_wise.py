@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from metricshuffle.accounting.clones import MOST_USERS
 from metricshuffle.accounting.flow import LARGEST_EXPONENT, Certificate, certificate
 from metricshuffle.accounting.item_moves import LARGEST_TOTAL, SMALLEST_DELTA, BlanketLines, CloneLines, Lines, Move, Pairs, moves_of
 from metricshuffle.citations import theorem
-from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 Model = Literal["local", "central"]
@@ -190,12 +190,15 @@ def calibrated_family(
     """Like `calibrated`, for one kind of randomizer: family(item_rate) is the randomizer, at distances up to the diameter.
 
     Each is certified by composition, by the bound for any randomizer or by its own blankets, whichever is first, from its laws alone:
-    that family(x) is x * d private is used to steer the search and, as it comes out of the laws, for composition.
+    that family(x) is x * d private only steers the search. A family that is not even x * d private at x = rate/items is refused.
     """
     rate, delta = _checked_rate("rate", rate), checked_delta(delta)
 
     def check(item_rate: float) -> Certificate:
-        moves = moves_of(family(item_rate), shuffle.diameter)
+        try:
+            moves = moves_of(family(item_rate), shuffle.diameter)
+        except NotCertified:  # (no such randomizer)
+            return Certificate(False, 1.0, delta, (), "blanket flow")
         own = _own_rate(moves, shuffle)
         if not own * shuffle.diameter <= LARGEST_TOTAL:
             return Certificate(False, 1.0, delta, (), "blanket flow")
@@ -204,8 +207,13 @@ def calibrated_family(
             return any_randomizer
         return ItemWiseProfile(own, shuffle, moves, "blanket flow").certificate(rate, delta)
 
+    least = rate / shuffle.items * (1.0 - 1e-9)
+    if not check(min(least, LARGEST_TOTAL / shuffle.diameter)).kept:
+        needed = "a family whose member for an item rate x exists and is x * d private"
+        raise ConditionError("The calibration of a family", needed, f"one that is not, or has none, at x = {least!r}")
     start = calibrated(shuffle, rate, delta, ROUGH).item_rate
-    return _search(check, shuffle, rate, delta, 1.05 * start, relative)
+    found = _search(check, shuffle, rate, delta, 1.05 * start, relative)
+    return found if found.item_rate > found.composition_rate else replace(found, item_rate=least)
 
 
 def _normal_guess(shuffle: ItemShuffle, rate: float, delta: float) -> float:

@@ -21,7 +21,7 @@ FAILED, INTERRUPTED = 1, 130
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(metavar="ITEM|list|all", help="The name of an item; list names them all, all runs them all.")],
+    what: Annotated[str, typer.Argument(metavar="ITEM", help="The name of an item; `list` names them all, `all` runs them all.")],
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Where the files go; made if missing. Needed for all.")
     ] = None,
@@ -163,7 +163,7 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
         print(f"{len(found)} of {len(known)} items: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}.")
         print(f"Page: {output / INDEX} (opens in any browser, needs no network)")
     for name, reason in failed.items():
-        note(f"metricshuffle: {name} failed: {reason}")
+        note(f"metricshuffle: {name} failed: {reason} (metricshuffle reproduce {name} tells more)")
     if stopped:
         note(f"metricshuffle: interrupted; {output} holds the {len(found)} items that were finished.")
         raise SystemExit(INTERRUPTED)
@@ -194,6 +194,8 @@ def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str,
                     written(output, item, settings, found[item.name])
                 except Exception as wrong:  # one item must not lose the others; it is named at the end
                     found.pop(item.name, None)
+                    for kind in ("json", "csv"):  # of an earlier run, which this page would seem to be about
+                        (output / f"{item.name}.{kind}").unlink(missing_ok=True)
                     failed[item.name] = " ".join(f"{type(wrong).__name__}: {wrong}".split())
                 bar.advance(task)
         except KeyboardInterrupt:

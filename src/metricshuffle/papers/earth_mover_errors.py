@@ -62,7 +62,7 @@ def lemma_6_1_error(norm: float, dimensions: int, epsilon: float, users: int) ->
     return Published(claim, "Lemma 6.1, up to a constant", "true", "the baseline's own error")
 
 
-@theorem("Imola24", "Lemma 6.2 and Section 6.1.2, as published")
+@theorem("Imola24", "Lemma 6.2 and Section 6.1.2, as published: false")
 def lemma_6_2_error(norm: float, dimensions: int, rate: float, delta: float, users: int, model: Model = "local") -> Published:
     """l2 error of a linear embedding query with |F|_2 = norm: norm sqrt(1.25 d ln(1/delta))/(rate sqrt n); central: n for sqrt n.
 

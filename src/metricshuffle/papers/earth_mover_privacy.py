@@ -132,7 +132,7 @@ def _largest(allowed: Callable[[float], bool]) -> float | None:
     return last_certified(allowed, min(2.0 * passing, _LARGEST), passing)
 
 
-@theorem("Imola24", "Theorem 4.4 solved for alpha_0, as published")
+@theorem("Imola24", "Theorem 4.4 solved for alpha_0, as published: loose")
 def theorem_4_4_item_rate(
     rate: float, delta: float, users: int, items: int, model: Model, reading: Reading = "fixed point"
 ) -> Published:  # fmt: skip
@@ -186,7 +186,7 @@ def equation_item_rate(rate: float, delta: float, users: int, items: int, model:
     return Published(claim, "Eq. (6)" if model == "local" else "Eq. (7)", "loose" if supported else "false", _FLOW)
 
 
-@theorem("Imola24", "Lemma 4.2 and the text after it, as published")
+@theorem("Imola24", "Text after Lemma 4.2, as published: false")
 def lemma_4_2_scale(rate: float, users: int = 1, *, text: bool = False) -> Published:
     """Scale of the Gamma noise for a query with Lipschitz constant 1: omega = 1/(users rate); in the text omega/rate.
 
@@ -199,7 +199,7 @@ def lemma_4_2_scale(rate: float, users: int = 1, *, text: bool = False) -> Publi
     )
 
 
-@theorem("Imola24", "Gaussian width of Sections 4.1 and 6.1, as published")
+@theorem("Imola24", "Gaussian width of Sections 4.1 and 6.1, as published: false")
 def gaussian_width(rate: float, delta: float, users: int = 1, *, classical: bool = False, text: bool = False) -> Published:
     """Width of Gaussian noise for a query with Lipschitz constant 1.
 
@@ -212,7 +212,7 @@ def gaussian_width(rate: float, delta: float, users: int = 1, *, classical: bool
     return Published(constant * scale, "Gaussian width" + (", text" if text else ""), "true" if held else "false", _GAUSSIAN)
 
 
-@theorem("Imola24", "Lemma 5.2, as published")
+@theorem("Imola24", "Lemma 5.2, as published: loose")
 def lemma_5_2(distance: float, samples: int, delta: float, *, printed: bool = True) -> Published:
     """Earth mover's distance of two samples of `samples` items, exceeded with probability at most delta.
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.papers.earth_mover_errors import Clusters
 from metricshuffle.papers.published import checked_number, checked_people
@@ -18,7 +17,6 @@ Floats = NDArray[np.float64]
 _NEGLIGIBLE = 1e-30
 
 
-@theorem("metricshuffle", "mean of a sample with Laplace noise")
 def sampled_mean_delta(rate: float, share: float, samples: int, epsilon: float) -> float:
     """delta at `epsilon` of two users, all at 1 for a `share` of the items and all at 0: the earth mover's distance is `share`.
 

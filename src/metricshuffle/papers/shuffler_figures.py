@@ -137,7 +137,7 @@ def _number_points(epsilon: float, delta: float, measure: Measure, settings: Set
 
 
 def _location_points(where: Location, measure: Measure, settings: Settings, *, dispersed: bool) -> tuple[list[Point], str]:
-    source, runs = Randomness.seeded(f"{measure}, {where}, {dispersed}: {settings.seed}"), settings.runs_or(60, 500)
+    source, runs = Randomness.seeded(f"{measure}, {where}, {dispersed}: {settings.seed}"), settings.runs_or(60, 1_000)
     town = places(settings.csv)
     town = town.dispersed() if dispersed else town
     points = []
