@@ -25,7 +25,7 @@ def reproduce(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Where the files go; made if missing. Needed for all.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Every row, but fewer runs and sizes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The same with fewer runs and sizes.")] = False,
     runs: Annotated[int | None, typer.Option("--runs", parser=whole, metavar="N", help="How many runs a simulation takes.")] = None,
     seed: Annotated[
         int, typer.Option("--seed", parser=whole, metavar="S", help="Of the simulations: the same seed gives the same numbers.")

@@ -106,8 +106,7 @@ def location_item(
             (
                 f"{CURVES} up to {where.radius:g} m: epsilon {where.epsilon:g} at that distance, delta {DELTA:g}, {where.squares} x "
                 f"{where.squares} squares of {where.cell:.4g} m. Reports are made for {source}; the paper's addresses are not "
-                f"available, and "
-                "additive noise errs alike wherever people live."
+                "available, and additive noise errs alike wherever people live."
             ),
         )
         caption = (

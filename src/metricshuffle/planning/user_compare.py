@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,9 +101,10 @@ class UserComparison:
 
 def compare_users(
     people: Users, users: int, *, epsilon: float, rate: float, delta: float, runs: int = RUNS, seed: int = 0, shares: Any = None,
-    held: Any = None, published: PublishedRates | None = None, progress: Callable[[str], None] | None = None,
+    held: Any = None, models: Sequence[Model] = ("central", "local"), published: PublishedRates | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> UserComparison:  # fmt: skip
-    """Simulate every way in both models. Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
+    """Simulate every way in these `models`. Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
 
     `epsilon` is that of ordinary user-level privacy (any replacement), `rate` that of the earth mover's distance, per unit.
     `held` needs a space of bounded users, `items` of which each of them draws for the item-wise ways.
@@ -120,7 +121,6 @@ def compare_users(
     if not 0.0 < delta < 1.0:
         raise InputError(f"delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need one, got {delta!r}.")
     ways: list[Method] = []
-    models: tuple[Model, ...] = ("central", "local")
     for model in models:
         tell(f"calibrating ({model})")
         ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(setting, people, model)

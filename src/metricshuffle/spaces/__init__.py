@@ -11,6 +11,7 @@ from metricshuffle.spaces.geographic import Box
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.matrix import Matrix, closure
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Haversine, Manhattan, Metric
+from metricshuffle.spaces.nested_squares import NestedSquares, nested_squares, nested_squares_on_map
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 from metricshuffle.spaces.tree_embedding import TreeEmbedding, embedding
@@ -36,6 +37,7 @@ __all__ = [
     "Matrix",
     "Maximum",
     "Metric",
+    "NestedSquares",
     "Scaled",
     "Space",
     "Threshold",
@@ -47,6 +49,8 @@ __all__ = [
     "earth_mover",
     "embedding",
     "line_distance",
+    "nested_squares",
+    "nested_squares_on_map",
     "transport",
     "users_of",
 ]

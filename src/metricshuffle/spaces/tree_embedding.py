@@ -14,7 +14,9 @@ from metricshuffle.spaces.closed_forms import below_each
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.earth_mover import LINES, finite_space
+from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
+from metricshuffle.spaces.nested_squares import NestedSquares
 from metricshuffle.spaces.rows import Floats, Mask, Whole64
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
@@ -111,7 +113,7 @@ def embedding(space: Any) -> TreeEmbedding:
     """The l1 embedding of a line, a tree, clusters or labels (given as a Space, a Domain, or a Metric of known size).
 
     A line is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1; clusters are
-    `Clustered.tree`, D = clusters * places + clusters; labels are a star with links of 1/2, D = points.
+    `Clustered.tree`, D = clusters * places + clusters; nested squares are `NestedSquares.tree_of`; labels are a star with links of 1/2, D = points.
     """
     found = TreeEmbedding.of(space)
     if found is None:
@@ -132,6 +134,8 @@ def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
         return TreeEmbedding(metric, points)
     if isinstance(metric, Clustered) and metric.inner < 1.0:
         return TreeEmbedding(metric.tree, points)
+    if isinstance(metric, NestedSquares) and isinstance(space.domain, Grid):
+        return TreeEmbedding(metric.tree_of(space.domain), points)
     if isinstance(metric, Discrete | Clustered):
         parents, lengths = np.full(len(points), len(points)), np.full(len(points), 0.5)
         return TreeEmbedding(Tree(np.append(parents, -1), np.append(lengths, 0.0)), points)

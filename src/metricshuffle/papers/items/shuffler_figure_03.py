@@ -54,8 +54,7 @@ def run(settings: Settings) -> Reproduction:
             "There is a boost, but not the published one: Theorem 4.1 promises one epsilon per unit for every distance, is up to several "
             "times too large for near data sets and false for far ones.",
             f"Only the caption survives; epsilon_geo = {RATE:g} and delta = {DELTA:g} are our choice. The true epsilon per unit grows "
-            f"with the "
-            "distance, from the green curve towards that of one report alone.",
+            "with the distance, from the green curve towards that of one report alone.",
         ),
         rows=tuple(rows),
         charts=(Chart("Epsilon per unit of distance against users", curves_chart(curves, "users", "epsilon per unit", log_x=True),

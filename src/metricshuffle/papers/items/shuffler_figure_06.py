@@ -94,16 +94,15 @@ def run(settings: Settings) -> Reproduction:
             "What the figure says of SGDL-Shuffle and Geo-Shuffle is right; what it says of RR-Shuffle is false: without a shuffler the "
             "places of the bits are seen, and one report gives away more than Theorem 7.1 claims.",
             f"The text does not say which epsilon the figure fixes with the shuffler; with {EPSILON:g} the formulas give both numbers "
-            f"it reads "
-            f"off (about {rows[0].published:g} and about {rows[1].published:g} at {READ_AT} users). delta = {DELTA:g} and values in "
+            f"it reads off (about {rows[0].published:g} and about {rows[1].published:g} at {READ_AT} users). "
+            f"delta = {DELTA:g} and values in "
             f"0..{SPAN} are the paper's. Only the caption "
             "survives, so the curves are ours.",
         ),
         rows=tuple(rows),
         charts=(Chart("Epsilon of one report per unit of distance", curves_chart(curves, "users", "epsilon of one report"),
                       "Dashed: published claims (the short one is RR-Shuffle, which Theorem 7.1 covers for few users only). Solid: "
-                      "true at a "
-                      "move of 1."),),
+                      "true at a move of 1."),),
     )  # fmt: skip
 
 

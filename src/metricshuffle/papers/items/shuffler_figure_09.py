@@ -53,8 +53,7 @@ def run(settings: Settings) -> Reproduction:
     return Reproduction(
         words=(
             "The curves do fall with the distance, as the paper saw; but its conclusion is false: noise stays within alpha of a sum "
-            "and not of "
-            "the midpoint of two sums, so r moves outward as they part, and the true epsilon per unit grows with the distance.",
+            "and not of the midpoint of two sums, so r moves outward as they part, and the true epsilon per unit grows with the distance.",
             "K is drawn for whole r. Figure 9 gives r = -1; the other captions say only that there are several, so those are ours, as are "
             "all curves.",
         ),

@@ -42,8 +42,7 @@ def run(settings: Settings) -> Reproduction:
     return Reproduction(
         words=(
             "At distance 1 the ratio is largest at r = 0, so the value of Theorem 7.2 is right; that it is the same for every r from "
-            "-d to 0 "
-            "is false, and at distance 2 what the proof takes for the largest ratio is 1.",
+            "-d to 0 is false, and at distance 2 what the proof takes for the largest ratio is 1.",
             f"The captions give the shapes 0.01 and 0.001; epsilon = {RATE:g} is our choice, and the curves are ours.",
         ),
         rows=tuple(rows),

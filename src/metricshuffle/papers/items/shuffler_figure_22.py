@@ -10,7 +10,7 @@ from metricshuffle.papers.shuffler_location import SIDE, Floats, places
 from metricshuffle.planning.simulate import uniforms
 from metricshuffle.randomness import Randomness
 
-DRAWN = 1500
+DRAWN, WIDTH, HEIGHT = 1500, 640, 430
 
 
 def run(settings: Settings) -> Reproduction:
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Reproduction:
 
 def _map(everybody: Floats, suburbs: Floats, centre: tuple[float, float]) -> Spec:
     low, high = everybody.min(axis=0) / 1000.0, everybody.max(axis=0) / 1000.0
-    half = 0.53 * float((high - low).max())
+    half = 0.53 * max(float(high[0] - low[0]), float(high[1] - low[1]) * WIDTH / HEIGHT)
     middle = 0.5 * (low + high)
 
     def some(points: Floats) -> list[tuple[float, float]]:
@@ -50,10 +50,10 @@ def _map(everybody: Floats, suburbs: Floats, centre: tuple[float, float]) -> Spe
         note((centre[0] / 1000.0, centre[1] / 1000.0), "centroid", INK, dx=12, fontWeight="bold"),
     ]  # fmt: skip
     sides = [
-        {"scale": {"domain": [float(at) - half, float(at) + half], "nice": False, "zero": False}, "axis": {"tickCount": 6, "grid": False}}
-        for at in middle
+        {"scale": {"domain": [float(at) - reach, float(at) + reach], "nice": False, "zero": False}, "axis": {"tickCount": 6, "grid": False}}
+        for at, reach in zip(middle, (half, half * HEIGHT / WIDTH), strict=True)
     ]
-    return panel("", layers, {"x": x(title="east (km)", **sides[0]), "y": y(title="north (km)", **sides[1])}, 440, 440)
+    return panel("", layers, {"x": x(title="east (km)", **sides[0]), "y": y(title="north (km)", **sides[1])}, WIDTH, HEIGHT)
 
 
 ITEM = Item("shuffler-figure-22", "Athanasiou25", "Figure 22", "The map of the people", run)

@@ -79,14 +79,13 @@ def run(settings: Settings) -> Reproduction:
         words=(
             f"{below} of the {len(column)} errors printed for SGDL-Shuffle are impossible: no mechanism with the promised privacy can "
             f"be so accurate. Of all {len(rows)} numbers {len(impossible)} are impossible, and the paper's own formulas give {good}; "
-            f"how many "
-            "runs it averaged is not said.",
+            "how many runs it averaged is not said.",
             "Published formula: the expected error with the noise that the paper's theorem asks for (a simulation of any length must come "
             f"close to it). Ours: with the least noise that certainly keeps the promise for one person's moves up to {SPAN}, which is "
             "what the paper claims; Geo-Local and SGDL-Shuffle keep it at every distance. The table prints no delta; it is that of the "
             "figure with the same epsilon (0.1: 1e-4, 0.2: 1e-3, 0.3: 1e-4, 0.5: 1e-2).",
-            "The paper's values are uniform in 0..1000. Additive noise errs alike on all data; that reports are clamped near the ends is left "
-            "out.",
+            "The paper's values are uniform in 0..1000. Additive noise errs alike on all data; that reports are clamped near the ends "
+            "is left out.",
         ),
         rows=tuple(rows),
         charts=(Chart("SGDL-Shuffle: what is printed, and what is possible", chart,

@@ -1,0 +1,101 @@
+"""Cells of a grid in squares within squares: a tree that places on a plane can move along."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.errors import InputError
+from metricshuffle.spaces.geographic import Box
+from metricshuffle.spaces.grid import METRES, Grid
+from metricshuffle.spaces.metrics import Metric, representable
+from metricshuffle.spaces.rows import Floats, Whole64, finite_points
+from metricshuffle.spaces.space import Space
+from metricshuffle.spaces.tree import Tree
+
+MOST_LEVELS = 12
+
+
+class NestedSquares(Metric):
+    """A grid of up to 2^levels x 2^levels cells: four cells make a square, four squares a larger one, and so on up to one for all.
+
+    The distance of two cells is the diagonal of the smallest nested square that holds both. Statement: (1) it is an ultrametric,
+    and the distance along `tree_of`; (2) it is at least the Euclidean distance of any two places in the two cells, their middles
+    among them, and above sqrt(2) `cell` for different cells; (3) it is no multiple of the Euclidean distance: neighbours on two
+    sides of a line between large squares are as far apart as the corners of the square around them, and so hidden less.
+    """
+
+    kind: Literal["nested-squares"] = "nested-squares"
+    levels: Whole
+    cell: Positive
+
+    def __init__(self, levels: int, cell: float = 1.0, **rest: Any) -> None:
+        Declared.__init__(self, levels=levels, cell=cell, **rest)
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        if not 1 <= self.levels <= MOST_LEVELS:
+            raise ValueError(f"levels must be a whole number from 1 to {MOST_LEVELS}, got {self.levels}")
+        if not math.isfinite(self.diagonal(self.levels)):
+            raise ValueError(f"cell must be smaller, got {self.cell!r}")
+        return self
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset({"plane"})
+
+    def unit_of(self, unit: str) -> str:
+        return unit
+
+    def diagonal(self, level: int) -> float:
+        """Of a square of 2^level x 2^level cells."""
+        return self.cell * 2.0**level * math.sqrt(2.0)
+
+    def _indices(self, points: Any) -> Whole64:
+        given = np.atleast_2d(finite_points(points, 2))
+        cells = np.rint(given / self.cell)
+        wrong = (np.abs(cells * self.cell - given) > 1e-9 * self.cell * np.maximum(1.0, cells)) | ~((cells >= 0) & (cells < 2**self.levels))
+        if wrong.any():
+            found = given[int(np.argmax(wrong.any(axis=1)))].tolist()
+            raise InputError(f"{found} is not a corner of one of 2^{self.levels} x 2^{self.levels} cells of {self.cell!r}: use such a Grid.")
+        return cells.astype(np.int64)
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        a, b = self._indices(points_a), self._indices(points_b)
+        differing = np.bitwise_or.reduce([np.bitwise_xor.outer(a[:, axis], b[:, axis]) for axis in (0, 1)])
+        level = np.frexp(differing.astype(np.float64))[1]  # how many bits the highest differing one takes: 0 for none
+        return representable(np.where(differing == 0, 0.0, np.ldexp(self.cell * math.sqrt(2.0), level)))
+
+    def tree_of(self, grid: Grid) -> Tree:
+        """The tree of a grid: its points 0 .. width * height - 1 are the cells, row by row; the rest are the squares around them.
+
+        A cell hangs half the diagonal of its square below it, a square half the difference of both diagonals below the next.
+        """
+        here = self._indices(grid.points(grid.all_values()))
+        parents, lengths, first = [], [], 0
+        for level in range(self.levels):
+            above, place = np.unique(here // 2, axis=0, return_inverse=True)
+            first += len(here)
+            parents.append(first + place.ravel())
+            lengths.append(np.full(len(here), 0.5 * (self.diagonal(level + 1) - (self.diagonal(level) if level else 0.0))))
+            here = above
+        return Tree(np.concatenate([*parents, [-1]]), np.concatenate([*lengths, [0.0]]))
+
+
+def nested_squares(levels: int, side: float, unit: str = "") -> Space:
+    """4^levels cells that fill the square 0..side x 0..side."""
+    cell = NestedSquares(levels, side).cell / 2**levels
+    return Space(Grid(2**levels, 2**levels, cell, unit), NestedSquares(levels, cell))
+
+
+def nested_squares_on_map(levels: int, box: Box, unit: str = "m") -> Space:
+    """Cells over a box of latitudes and longitudes, 2^levels of them along its longer side. Needs the extra `geo`."""
+    if unit not in METRES:
+        raise InputError(f"unit must be 'm' or 'km' on a map, got {unit!r}.")
+    left, bottom, right, top = box.extent
+    cell = NestedSquares(levels, max(right - left, top - bottom)).cell / 2**levels / METRES[unit]
+    return Space(Grid.from_box(box.south, box.west, box.north, box.east, cell, unit), NestedSquares(levels, cell))
