@@ -24,9 +24,7 @@ class Curve:
     dash: Sequence[int] | None = None
 
 
-def curves_chart(
-    curves: Sequence[Curve], across: str, up: str, *, log_x: bool = False, log_y: bool = True, from_zero: bool = True
-) -> Spec:
+def curves_chart(curves: Sequence[Curve], across: str, up: str, *, log_x: bool = False, log_y: bool = True, from_zero: bool = True) -> Spec:
     """Lines over a common axis, each named where it ends; names that would lie on each other are moved apart."""
     drawn = [curve for curve in curves if curve.points]
     left, right = (end(point[0] for curve in drawn for point in curve.points) for end in (min, max))
@@ -47,7 +45,7 @@ def curves_chart(
         free = max(at, free + LINE_OF_TEXT)
         layers.append(note((right, curve.points[-1][1]), curve.name, curve.colour, dx=10, dy=free - at))
     horizontal: Spec = (
-        {"scale": log_scale(left, right), "axis": {"values": ticks(left, right), "format": "~s", "grid": False}}
+        {"scale": log_scale(left, right), "axis": {"values": ticks(left, right), "format": "~s" if left >= 1.0 else "~g", "grid": False}}
         if log_x
         else {"scale": {"domain": [left, right], "nice": False}, "axis": {"tickCount": 7, "grid": False}}
     )

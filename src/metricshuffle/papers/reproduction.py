@@ -22,7 +22,7 @@ Verdict = Literal["reproduced", "not reproduced", "impossible", "true", "loose",
 STANDARD_ERRORS, RELATIVE = 3.0, 0.02
 RULE = (
     f"A printed number counts as reproduced if what the paper's own method gives lies within {STANDARD_ERRORS:g} standard errors of it, "
-    f"within {100.0 * RELATIVE:g} %, or within half a unit of its last digit where the paper says that it is rounded; "
+    f"within {100.0 * RELATIVE:g} %, or within half a unit of its last digit where it is rounded; "
     "as impossible if it lies beyond a bound that holds for every mechanism, or for the one it is claimed for, with the promised privacy."
 )
 
