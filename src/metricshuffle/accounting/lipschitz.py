@@ -22,6 +22,7 @@ Blocks = Callable[[int, int], Floats]
 BLOCK = 256
 ROUNDED = 1e-12
 MOST_DIFFERENCES = 4_000_000  # numbers handed to a norm given as a function at once
+LEAST = 1e-290  # what a quotient counts for that underflowed, or has few digits left
 SMALL = 1e-140  # squares of what is smaller underflow
 
 
@@ -68,6 +69,7 @@ def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: No
             )
         with np.errstate(over="ignore"):
             ratios = np.divide(moved, apart, out=np.zeros_like(moved), where=~same)
+        np.maximum(ratios, np.where(moved > 0.0, LEAST, 0.0), out=ratios)
         position = int(np.argmax(ratios))
         if ratios.flat[position] > largest:
             i, j = divmod(position, ratios.shape[1])

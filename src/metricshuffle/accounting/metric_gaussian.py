@@ -13,6 +13,7 @@ U = 2.0**-53
 SPECIAL = 1e-14  # relative error allowed to erfcx and erfc, ten times what they were measured at
 NEARLY_NOTHING = 1e-300  # added to every delta: what underflowed
 ROOT_HALF = math.sqrt(0.5)
+FAR_OUT = 1e9  # of y: beyond, x is known too roughly
 
 
 @theorem("metricshuffle", "hockey-stick of two unit Gaussians")
@@ -23,7 +24,8 @@ def gaussian_delta(epsilon: float, shift: float) -> float:
     e^(-x^2/2) erfcx(y/sqrt 2)/2; for x > 0 the first one is e^(-x^2/2) erfcx(x/sqrt 2)/2 and nothing is lost far out.
     Conditions: epsilon >= 0, shift >= 0. Numerics: rounded up: x and y carry a relative error of 4 ulp of y, which moves
     ln of a Mills ratio by no more than itself and x^2/2 by x times as much; both terms are widened by that. A shift
-    below about 1e-6 is bounded with fewer digits (the two terms nearly cancel), never too small.
+    below about 1e-6 is bounded with fewer digits (the two terms nearly cancel), never too small. Where y exceeds 1e9 (epsilon
+    beyond 1e17, unless x is far out) the answer is 1.
     Reference: Balle and Wang 2018, Theorem 8.
     """
     epsilon, shift = checked_epsilon(epsilon), checked_distance(shift)
@@ -33,9 +35,11 @@ def gaussian_delta(epsilon: float, shift: float) -> float:
 
     ratio = epsilon / shift
     x, y = ratio - 0.5 * shift, ratio + 0.5 * shift
-    if not y < 1e150 or x > 40.0:
-        return NEARLY_NOTHING if x > 40.0 else 1.0
     off = 4.0 * U * (1.0 + y)
+    if math.isinf(ratio) or x - off > 40.0:
+        return NEARLY_NOTHING
+    if not y < FAR_OUT:
+        return 1.0
     slack = SPECIAL + 2.0 * off
     height = 0.5 * math.exp(-0.5 * x * x)
     tilt = 1.0 + 2.0 * (off * (abs(x) + 1.0) + 4.0 * U * x * x)

@@ -42,6 +42,17 @@ def checked_samples(samples: int) -> int:
     return samples
 
 
+def _checked_diameter(diameter: float) -> float:
+    if isinstance(diameter, bool) or not (isinstance(diameter, int | float) and 0.0 < diameter < math.inf):
+        raise InputError(f"diameter must be a finite number > 0, got {diameter!r}.")
+    return float(diameter)
+
+
+def _of_diameter(part: float, diameter: float) -> float:
+    """part * diameter, rounded up."""
+    return diameter if part >= 1.0 else part * diameter * (1.0 + 2.0 * U)
+
+
 def _checked_mean(mean: float) -> float:
     return min(checked_distance(mean), 1.0)
 
@@ -87,12 +98,12 @@ def sampled_discrete(
     *, rate: float, delta: float, samples: int, radius: float, missed: float, diameter: float = 1.0
 ) -> DiscreteUserPrivacy:  # fmt: skip
     """Bound (a): what a (rate, delta) mechanism on s items becomes for users of any size up to `radius` apart."""
-    scaled = checked_distance(radius) / diameter * (1.0 + 2.0 * U)
+    scaled = checked_distance(radius) / _checked_diameter(diameter) * (1.0 + 2.0 * U)
     reach, lost = sampled_radius(samples, scaled, missed)
     total = (checked_delta(delta) + lost) * (1.0 + 2.0 * U)
     if not total < 1.0:
         raise NotCertified(f"delta {delta!r} and the {missed!r} missed by sampling add up to 1 or more: the bound is vacuous.")
-    return DiscreteUserPrivacy(PureProfile(rate).pure(reach * diameter), total, radius, bound="sampled, KL radius")
+    return DiscreteUserPrivacy(PureProfile(rate).pure(_of_diameter(reach, diameter)), total, radius, bound="sampled, KL radius")
 
 
 def _stirling_rest(n: Floats) -> tuple[Floats, Floats]:
@@ -162,9 +173,7 @@ class SampledProfile(PrivacyProfile):
     bound: str = "sampled items"
 
     def __post_init__(self) -> None:
-        checked_samples(self.samples)
-        if not (isinstance(self.diameter, int | float) and 0.0 < self.diameter < math.inf):
-            raise InputError(f"diameter must be a finite number > 0, got {self.diameter!r}.")
+        checked_samples(self.samples), _checked_diameter(self.diameter)
         if not isinstance(self.mechanism, PrivacyProfile):
             raise NotCertified(f"a sampled profile needs a PrivacyProfile (an upper bound), got {type(self.mechanism).__name__}.")
 
@@ -191,7 +200,7 @@ class SampledProfile(PrivacyProfile):
         low, high, best = mean, 1.0, whole
         while high - low > 1e-9 * high:
             level = 0.5 * (low + high)
-            inside = self.mechanism.delta(epsilon, level * self.diameter)
+            inside = self.mechanism.delta(epsilon, _of_diameter(level, self.diameter))
             missed = chernoff_tail(self.samples, mean, level) * whole
             best = min(best, (inside + missed) * (1.0 + 4.0 * U))
             low, high = (level, high) if inside < missed else (low, level)
@@ -224,7 +233,7 @@ def sampled_rate(epsilon: float, delta: float, *, samples: int, radius: float, d
     """Largest certified rate of a pure mechanism on the samples, such that users up to `radius` apart are (epsilon, delta)-hidden."""
     if not 0.0 < checked_epsilon(epsilon) < math.inf or checked_distance(radius) == 0.0:
         raise InputError(f"epsilon and radius must be finite and > 0, got {epsilon!r} and {radius!r}.")
-    checked_delta(delta)
+    checked_delta(delta), _checked_diameter(diameter)
 
     def certified(rate: float) -> bool:
         return SampledProfile(PureProfile(rate), samples, diameter).covers_at(epsilon, delta, radius)

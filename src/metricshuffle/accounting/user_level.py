@@ -8,11 +8,13 @@ is a relaxation, and `full_replacement` says of what.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 
 from metricshuffle.citations import theorem
+from metricshuffle.declared import shown
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.privacy.guarantee import Guarantee, Items, Trust, plain, promised, rounded_up
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
@@ -27,9 +29,16 @@ def _written(number: float) -> Fraction:
 
 
 def _positive(name: str, number: float) -> float:
-    if isinstance(number, bool) or not (isinstance(number, int | float) and 0.0 < number < math.inf):
-        raise InputError(f"{name} must be a finite number > 0, got {number!r}.")
+    if isinstance(number, bool) or not (isinstance(number, int | float) and 0.0 < number <= sys.float_info.max):
+        raise InputError(f"{name} must be a finite number > 0, got {shown(number)}.")
     return float(number)
+
+
+def _times(groups: int, epsilon: float) -> float:
+    """groups * epsilon, infinite where there are more groups than a double can count."""
+    if epsilon == 0.0 or groups == 1:
+        return epsilon
+    return groups * epsilon * (1.0 + 2.0 * U) if groups < 2**1000 else math.inf
 
 
 @theorem("Imola24", "Section 3, setting the privacy parameters")
@@ -96,10 +105,12 @@ def group_delta(epsilon: float, delta: float, groups: int) -> float:
     if delta == 0.0 or groups == 1:
         return delta
     if epsilon == 0.0:
-        return min(1.0, groups * delta * (1.0 + 4.0 * U))
-    total = groups * epsilon
+        exact = groups * Fraction(delta)
+        return 1.0 if exact >= 1 else math.nextafter(float(exact), 1.0)
+    total = _times(groups, epsilon)
     if total <= LARGEST_EXPONENT:
-        return min(1.0, delta * (math.expm1(total) / math.expm1(epsilon)) * (1.0 + 16.0 * U * (1.0 + total)))
+        factor = math.expm1(total) / math.expm1(epsilon)
+        return min(1.0, math.nextafter(delta * factor * (1.0 + 16.0 * U * (1.0 + total)), math.inf))
     if math.isinf(total):
         return 1.0
     # ln of the factor, with the -1 of the numerator left out
@@ -127,7 +138,7 @@ class DiscreteUserPrivacy(PrivacyProfile):
 
     def _chain(self, distance: float) -> tuple[float, float]:
         steps = 1 if checked_distance(distance) <= self.radius else groups(distance, self.radius, item_step=self.item_step)
-        return steps * self.step_epsilon * (1.0 + 2.0 * U if steps > 1 else 1.0), group_delta(self.step_epsilon, self.step_delta, steps)
+        return _times(steps, self.step_epsilon), group_delta(self.step_epsilon, self.step_delta, steps)
 
     def pure(self, distance: float) -> float:
         if checked_distance(distance) == 0.0:
@@ -156,6 +167,17 @@ class DiscreteUserPrivacy(PrivacyProfile):
         return self.covers_at(epsilon if shape == "flat" else 0.0, delta, distance)
 
 
+def _stepwise(profile: object) -> PrivacyProfile | None:
+    """The profile, or one that it is made of, that knows distances of whole steps only."""
+    if isinstance(profile, tuple):
+        return next((found for part in profile if (found := _stepwise(part)) is not None), None)
+    if not isinstance(profile, PrivacyProfile):
+        return None
+    if type(profile).covers is PrivacyProfile.covers:
+        return profile
+    return _stepwise(tuple(getattr(profile, field.name) for field in fields(profile))) if is_dataclass(profile) else None
+
+
 def user_guarantee(
     profile: PrivacyProfile, *, rate: float, delta: float, distance: float, items: Items, trust: Trust, unit: str = ""
 ) -> Guarantee:
@@ -165,8 +187,9 @@ def user_guarantee(
     """
     if not isinstance(profile, PrivacyProfile):
         raise NotCertified(f"a guarantee needs a PrivacyProfile (an upper bound), got {type(profile).__name__}.")
-    if type(profile).covers is PrivacyProfile.covers:
-        raise NotCertified(f"{type(profile).__name__} is certified at whole steps only, but users may be any distance apart.")
+    stepwise = _stepwise(profile)
+    if stepwise is not None:
+        raise NotCertified(f"{type(stepwise).__name__} is certified at whole steps only, but users may be any distance apart.")
     epsilon = _positive("rate", rate) * _positive("distance", distance)
     if not profile.covers(epsilon, delta, distance, "linear"):
         raise NotCertified(
@@ -201,7 +224,7 @@ def full_replacement(guarantee: Guarantee, diameter: float) -> tuple[float, floa
         steps = groups(across, guarantee.distance, item_step=item_step)
     except ConditionError:
         return math.inf, 1.0
-    return steps * guarantee.epsilon * (1.0 + 2.0 * U), group_delta(guarantee.epsilon, guarantee.delta, steps)
+    return _times(steps, guarantee.epsilon), group_delta(guarantee.epsilon, guarantee.delta, steps)
 
 
 def full_replacement_sentence(guarantee: Guarantee, diameter: float) -> str:

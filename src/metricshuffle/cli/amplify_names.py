@@ -90,7 +90,7 @@ def _channel(path: Path, claimed: float | None, pair: tuple[int, int] | None) ->
     from metricshuffle.planning.channel_pair import ChannelPair
     from metricshuffle.randomizers import Channel
 
-    channel = Channel(_matrix(path), claimed)
+    channel = Channel(rows_of_numbers(path), claimed)
     if pair is None:
         return channel
     for row in pair:
@@ -99,13 +99,13 @@ def _channel(path: Path, claimed: float | None, pair: tuple[int, int] | None) ->
     return ChannelPair(channel.matrix, *pair)
 
 
-def _matrix(path: Path) -> list[list[float]]:
+def rows_of_numbers(path: Path, option: str = "--matrix") -> list[list[float]]:
     """The numbers of a CSV file without a header."""
     rows: list[list[float]] = []
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise InputError(f"--matrix {path} is not a text file; give a CSV of probabilities.") from None
+        raise InputError(f"{option} {path} is not a text file; give a CSV of numbers.") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -113,10 +113,11 @@ def _matrix(path: Path) -> list[list[float]]:
             rows.append([float(cell) for cell in line.split(",")])
         except ValueError:
             raise InputError(
-                f"--matrix {path}, line {number}: {line.strip()[:60]!r} is not a row of numbers separated by commas."
+                f"{option} {path}, line {number}: {line.strip()[:60]!r} is not a row of numbers separated by commas."
             ) from None
         if len(rows[-1]) != len(rows[0]):
-            raise InputError(f"--matrix {path}, line {number} has {len(rows[-1])} numbers, but the first row has {len(rows[0])}.")
+            raise InputError(f"{option} {path}, line {number} has {len(rows[-1])} numbers, but the first row has {len(rows[0])}.")
     if len(rows) < 2:
-        raise InputError(f"--matrix {path} needs a row for each of at least two inputs, got {len(rows)}.")
+        what = "labels" if option == "--distances" else "inputs"
+        raise InputError(f"{option} {path} needs a row for each of at least two {what}, got {len(rows)}.")
     return rows

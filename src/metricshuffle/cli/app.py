@@ -23,6 +23,7 @@ from metricshuffle.cli.run import run
 from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
 from metricshuffle.cli.solve import solve
+from metricshuffle.cli.users import users
 from metricshuffle.errors import MetricShuffleError
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
@@ -74,8 +75,13 @@ def _tell(message: str) -> None:
 
 def _command(args: Sequence[str] | None) -> str:
     """The command that was called, with a space after it; empty if there is none."""
-    given = sys.argv[1:] if args is None else args
-    return f"{given[0]} " if given and given[0] in {one.name for one in app.registered_commands} else ""
+    given, found = list(sys.argv[1:] if args is None else args), ""
+    group: Any = app
+    while given and group is not None and given[0] in {one.name for one in (*group.registered_commands, *group.registered_groups)}:
+        found += f"{given[0]} "
+        group = next((one.typer_instance for one in group.registered_groups if one.name == given[0]), None)
+        del given[0]
+    return found
 
 
 app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, no_args_is_help=False)
@@ -111,7 +117,7 @@ def demo(
     ),
     as_json: Json = False,
 ) -> None:
-    """Plan two collections on built-in data, play all three roles, and write report.html (offline)."""
+    """Plan three collections on built-in data, play all roles, and write report.html (offline)."""
     import json
 
     from rich.console import Console
@@ -129,3 +135,4 @@ for name, command in (
     ("reproduce", reproduce),
 ):  # fmt: skip
     app.command(name)(command)
+app.add_typer(users, name="users")

@@ -1,4 +1,4 @@
-"""The demo: plan two collections, play all three roles, print what came out, and write report.html."""
+"""The demo: plan three collections, play all roles, print what came out, and write report.html."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from metricshuffle.cli.report_users import UserStudy
     from metricshuffle.cli.report_words import Study
     from metricshuffle.planning import Plan
     from metricshuffle.planning.setting import EncodingChoice
@@ -27,7 +28,7 @@ HONEST = 0.9
 def demo(
     output: Path, *, people: int = PEOPLE, residents: int = RESIDENTS, encoding: EncodingChoice = "auto", console: Console | None = None
 ) -> Path:
-    """Run both collections with real noise and write `output`/report.html; returns its path. Needs the extra `report`."""
+    """Run all collections with real noise and write `output`/report.html; returns its path. Needs the extra `report`."""
     from rich.console import Console
 
     require("vl_convert", "report")  # before minutes are spent, not after
@@ -43,8 +44,9 @@ def demo(
         raise InputError(f"cannot make the folder {output}: {wrong.strerror or wrong}.") from None
     numbers = snack_study(people, encoding, screen)
     city, cells = city_study(residents, encoding, screen)
+    visits = visits_study(residents, screen)
     with screen.status("Drawing the report"):
-        page = report(numbers, city, cells)
+        page = report(numbers, city, cells, visits)
     write_text(output / REPORT, page)
     screen.print(
         f"\n[bold]Report:[/bold] {output / REPORT} ({len(page) // 1024} KB, opens in any browser, needs no network)",
@@ -81,6 +83,28 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
     study = Study("A city", "the grid cell they live in", made, _released(made, cells), (east, north))
     _print(study, console)
     return study, cells
+
+
+def visits_study(residents: int, console: Console) -> UserStudy:
+    """How people who hold a month of visits each spread over the city."""
+    from metricshuffle.cli.report_users import study_of
+    from metricshuffle.cli.synthetic import visits
+
+    with console.status("Planning and comparing a month of visits"):
+        study = study_of(visits(residents))
+    plan = study.local[0]
+    console.print(
+        f"\n[bold]A month of visits[/bold]: {plan.users:,} people hold {study.visits:,} visits ({plan.query.people.items_in.domain}).\n"
+        f"Target: epsilon {plain(plan.target.epsilon)} if the whole month of one person moves by {plain(plan.target.distance)} "
+        f"{plan.query.unit} (earth mover's distance), less for less.\n",
+        highlight=False,
+    )
+    for name, _, release in study.releases:
+        error = plain(round(study.error(release), 1))
+        console.print(f"  {name:21} [bold]{error} {plan.query.unit}[/bold] of earth mover's distance from the truth", highlight=False)
+    console.print(f"\n[green]Whoever colludes:[/green] {study.local[1].guarantee}", highlight=False)
+    console.print(f"[yellow]What that is not:[/yellow] {study.local[1].full_replacement}", highlight=False)
+    return study
 
 
 def _planned(name: str, query: Any, target: Any, users: int, encoding: EncodingChoice, console: Console) -> Plan:

@@ -11,6 +11,7 @@ from metricshuffle.cli.options import Json, PlanFile, planned, writable
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Release
+    from metricshuffle.planning.user_release import UserRelease
 
 ReleaseFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the release as JSON.")]
 
@@ -32,7 +33,7 @@ def estimate(
     publish(release, output, as_json)
 
 
-def publish(release: Release, output: Path | None, as_json: bool) -> None:
+def publish(release: Release | UserRelease, output: Path | None, as_json: bool) -> None:
     """Write and show a release."""
     from metricshuffle.cli.screen import note, say, screen
 

@@ -1,4 +1,4 @@
-"""One self-contained page about two collections: no network, no library, nothing to install to read it."""
+"""One self-contained page about three collections: no network, no library, nothing to install to read it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from metricshuffle.cli import report_figures as figures
 from metricshuffle.cli.report_html import details, table
 from metricshuffle.cli.report_style import SCRIPT, STYLE
+from metricshuffle.cli.report_users import UserStudy, chapter
 from metricshuffle.cli.report_what_if import Consequence, consequences
 from metricshuffle.cli.report_words import (
     Study,
@@ -27,16 +28,17 @@ from metricshuffle.privacy.guarantee import plain, promised
 SECTIONS = (
     ("answers", "The answers"), ("protocols", "Choosing a protocol"), ("distance", "Epsilon against distance"), ("users",
     "Error against users"),
-    ("frontier", "If the shuffler is not honest"), ("city", "The city"), ("failures", "When an assumption fails"), ("assessment",
-    "For an assessment"),
+    ("frontier", "If the shuffler is not honest"), ("city", "The city"), ("visits", "A month of visits each"),
+    ("failures", "When an assumption fails"), ("assessment", "For an assessment"),
 )  # fmt: skip
 
 
-def report(numbers: Study, city: Study, cells: NDArray[np.int64]) -> str:
-    """The whole page. `cells` are the cells of the city's (invented) people."""
+def report(numbers: Study, city: Study, cells: NDArray[np.int64], visits: UserStudy) -> str:
+    """The whole page. `cells` are the cells of the city's (invented) people, `visits` is about people with many items each."""
     bodies = (
         _answers(numbers, city), _protocols(numbers.plan, city.plan), figures.distance(numbers.plan), figures.users(numbers.plan),
-        figures.trade_off(numbers.plan), figures.city(city, cells), _failures(numbers.plan, city.plan), _assessment(numbers, city),
+        figures.trade_off(numbers.plan), figures.city(city, cells), chapter(visits), _failures(numbers.plan, city.plan),
+        _assessment(numbers, city),
     )  # fmt: skip
     sections = "\n".join(
         f'<section id="{name}"><h2><span class="number">{index}</span>{escape(title)}</h2>\n{body}</section>'
@@ -50,16 +52,16 @@ def report(numbers: Study, city: Study, cells: NDArray[np.int64]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>metricshuffle: what two private collections reveal, and what they hide</title>
+<title>metricshuffle: what three private collections reveal, and what they hide</title>
 <style>{STYLE}</style>
 </head>
 <body>
 <header>
 <p class="brand">metricshuffle demo</p>
-<h1>What two private collections reveal, and what they hide</h1>
+<h1>What three private collections reveal, and what they hide</h1>
 <p class="lede">{numbers.plan.users:,} invented people report a number and {city.plan.users:,} invented people report where they live.
-Each adds noise at home, a
-shuffler mixes the reports, and an analyst gets one answer. The noise was real; every number below was computed by the accountant when
+Each adds noise at home, a shuffler mixes the reports, and an analyst gets one answer. A third collection, of {visits.local[0].users:,}
+people with a month of visits each, is in chapter 7. The noise was real; every number below was computed by the accountant when
 this page was made.</p>
 <nav aria-label="Contents"><ol>{links}</ol></nav>
 </header>

@@ -67,6 +67,21 @@ def homes(people: int) -> Floats:
     return np.column_stack([x, np.clip(y, 0.0, CITY.height * CITY.cell)])
 
 
+def visits(people: int) -> list[Floats]:
+    """(x, y) in metres of the places each person went to in a month: around home, around work, and some anywhere in the city."""
+    source, around = Randomness.seeded("demo visits"), homes(people)
+    work = np.array([(place.x, place.y) for place in NEIGHBOURHOODS])[(uniforms(people, source) * len(NEIGHBOURHOODS)).astype(np.int64)]
+    many = 8 + (uniforms(people, source) ** 2 * 33.0).astype(np.int64)
+    owner = np.repeat(np.arange(people), many)
+    what = uniforms(len(owner), source)
+    middle = np.where((what < 0.55)[:, None], around[owner], work[owner])
+    near = middle + np.where(what < 0.55, 120.0, 260.0)[:, None] * _normals(2 * len(owner), source).reshape(-1, 2)
+    anywhere = uniforms(2 * len(owner), source).reshape(-1, 2) * (CITY.width * CITY.cell, CITY.height * CITY.cell)
+    points = np.where((what > 0.93)[:, None], anywhere, near)
+    inside = np.clip(points, 0.0, (CITY.width * CITY.cell, CITY.height * CITY.cell))
+    return np.split(inside, np.cumsum(many)[:-1])
+
+
 def jittered(cells: Cells) -> Floats:
     """Points for a map, spread evenly within their cells, because cells are all a report is about."""
     spread = uniforms(2 * len(cells), Randomness.seeded("demo map")).reshape(-1, 2)

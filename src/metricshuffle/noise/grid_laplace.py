@@ -148,7 +148,7 @@ class GridLaplace:
         given = np.asarray(values)
         if given.ndim != 1:
             raise InputError(f"values must be one-dimensional, got shape {given.shape}.")
-        if given.dtype.kind not in "fiuO":
+        if given.dtype.kind not in "fiuO" or given.dtype.itemsize > 8:
             raise DomainError(f"values must be numbers, got an array of {given.dtype}.")
         if given.dtype.kind in "fiu" and self._power is not None:
             numbers = given.astype(np.float64)
@@ -161,10 +161,7 @@ class GridLaplace:
             signs, power = numbers < 0.0, Fraction(2) ** self._power
             part = np.where(small, 0.0, scaled - whole)
             return whole.astype(np.int64), part, signs, lambda n: abs(Fraction(float(numbers[n]))) / power - int(whole[n])
-        try:
-            quotients = [Fraction(value) / self.cell for value in given.tolist()]
-        except (TypeError, ValueError, OverflowError):
-            raise DomainError("values must be finite numbers or Fractions.") from None
+        quotients = in_cells(given, self.cell)
         _check_reach(np.array([abs(quotient) <= FARTHEST for quotient in quotients], dtype=bool), given)
         pairs = [divmod(abs(quotient), 1) for quotient in quotients]
         wholes = np.array([int(pair[0]) for pair in pairs], dtype=np.int64)
@@ -202,6 +199,17 @@ class GridLaplace:
         for n in np.flatnonzero(~heads & (uniform < high)):
             heads[n] = _refined(self.rate * exactly(int(n)), int(words[n]) >> 11, 53, randomness)
         return heads
+
+
+def in_cells(values: NDArray[np.generic], cell: Fraction) -> list[Fraction]:
+    """Exact multiples of the cell; texts and truth values, which Fraction would take, are no numbers."""
+    listed = values.tolist()
+    try:
+        if any(isinstance(value, str | bool) for value in listed):
+            raise TypeError
+        return [Fraction(value) / cell for value in listed]
+    except (TypeError, ValueError, OverflowError):
+        raise DomainError("values must be finite numbers or Fractions.") from None
 
 
 def _check_reach(fits: NDArray[np.bool_], values: NDArray[np.generic]) -> None:

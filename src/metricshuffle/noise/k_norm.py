@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, DomainError, InputError, NotCertified
+from metricshuffle.noise.grid_laplace import in_cells
 from metricshuffle.noise.sampling import Integers
 from metricshuffle.randomness import Randomness
 
@@ -36,6 +38,7 @@ MOST_DIMENSIONS = 4096
 FINEST = 2**40  # cells in one scale
 FARTHEST = 2**51
 MOST_TRIES = 100_000
+MOST_LOOKS = 4_000  # at a norm, to find the tips of its ball
 AGREEMENT = Decimal(10) ** -60
 
 _TWO_POWER = Decimal(2 ** (64 * UNIFORM_WORDS + 1))  # exact, unlike a power taken in the default context
@@ -153,10 +156,7 @@ class VectorNoise(ABC):
         given = np.asarray(values)
         if given.shape != (self.dimension,):
             raise InputError(f"values must be {self.dimension} numbers, got shape {given.shape}.")
-        try:
-            exact = [Fraction(value) / self.cell for value in given.tolist()]
-        except (TypeError, ValueError, OverflowError):
-            raise DomainError("values must be finite numbers or Fractions.") from None
+        exact = in_cells(given, self.cell)
         if max(abs(value) for value in exact) > FARTHEST:
             raise DomainError("values must lie within 2^51 cells of 0; use coarser cells.")
         return exact
@@ -194,7 +194,7 @@ class UnitBall:
     """The ball {norm <= 1}: a norm of Decimals, and a box |x_j| <= box[j] around it, or a sampler of uniform points of the ball.
 
     The norm is evaluated to 120 digits: use Decimal arithmetic only (`.sqrt()`, `**`), no floats. That it is a norm, that the ball
-    lies in the box and (if given) that the sampler stays in the ball is spot-checked on random points; it is yours to prove.
+    lies in the box and (if given) that the sampler stays in the ball is spot-checked, on random points and its tips; it is yours to prove.
     """
 
     norm: DecimalNorm
@@ -225,13 +225,13 @@ class UnitBall:
         sides = self._sides()
         trials = [[side * draws.symmetric() for side in sides] for _ in range(24)]
         trials += [[Decimal(int(i == j)) for i in range(len(sides))] for j in range(len(sides))]
-        for n, x in enumerate(trials):
+
+        def look(x: Vector, y: Vector) -> None:
             size = self.norm(x)
             need(isinstance(size, Decimal) and size > 0, "a positive Decimal for every vector but 0", f"{size!r}")
             factor = -7 * draws.uniform()
             off = abs(self.norm([factor * c for c in x]) + factor * size)
             need(off <= AGREEMENT * size, "norm(t x) = |t| norm(x) to 60 digits", f"a difference of {off:.3g} (floats are too coarse)")
-            y = trials[n - 1]
             both = self.norm([a + b for a, b in zip(x, y, strict=True)])
             need(both <= (size + self.norm(y)) * (1 + AGREEMENT), "norm(x + y) <= norm(x) + norm(y)", f"{both:.6g} for one pair")
             need(
@@ -240,6 +240,29 @@ class UnitBall:
             if self.points is not None:
                 inside = self.norm(self.points(draws))
                 need(inside <= 1 + AGREEMENT, "a sampler of points in the ball", f"a point of norm {inside:.6g}")
+
+        for n, x in enumerate(trials):
+            look(x, trials[n - 1])
+        if self.points is None and len(sides) > 1:  # points are drawn from the box, and what juts out of it would be lost
+            for j in range(len(sides)):
+                look(self._farthest(j, sides, trials), trials[j])
+
+    def _farthest(self, axis: int, sides: Vector, trials: list[Vector]) -> Vector:
+        """About where the ball is widest along an axis: where the norm, a convex function, is smallest for x_axis = 1.
+
+        Random points alone do not find the tips of a slender ball that lies askew.
+        """
+        from scipy.optimize import minimize
+
+        def point(others: Any) -> Vector:
+            free = [Decimal(float(other)) * side for other, side in zip(others, [*sides[:axis], *sides[axis + 1 :]], strict=True)]
+            return [*free[:axis], sides[axis], *free[axis:]]
+
+        start = max(trials, key=lambda x: abs(x[axis]) / self.norm(x))
+        at = np.array([float(c * sides[axis] / (x * start[axis])) for c, x in zip(start, sides, strict=True)])
+        steps = MOST_LOOKS // len(sides) ** 2 + 2
+        found = minimize(lambda others: float(self.norm(point(others))), np.delete(at, axis), method="BFGS", options={"maxiter": steps})
+        return point(found.x)
 
     def uniform(self, draws: DecimalDraws) -> Vector:
         """A uniform point of the ball: points of the box until one lies inside."""

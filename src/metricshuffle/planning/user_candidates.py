@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from metricshuffle.accounting.item_moves import LARGEST_TOTAL
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.accounting.lipschitz import NormName
@@ -14,10 +16,12 @@ from metricshuffle.accounting.metric_gaussian import MetricGaussian, gaussian_si
 from metricshuffle.accounting.padded import clamping_penalty
 from metricshuffle.accounting.sampled_users import SampledProfile
 from metricshuffle.declared import Declared
-from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.noise.k_norm import MOST_DIMENSIONS
 from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import Guarantee, Trust, Who, plain
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
+from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.histogram import AnyRandomizer
 from metricshuffle.protocols.user_queries import NO_TREE, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.protocols.user_vectors import AnswerNoise, Noise
@@ -29,10 +33,11 @@ from metricshuffle.spaces import Clustered, Discrete, Users
 
 Model = Literal["local", "shuffled", "central"]
 TRUSTED: dict[Model, Who] = {"local": "nobody", "shuffled": "shuffler", "central": "curator"}
-# Item-wise reports carry the law of every point; more points make a table too large to invert.
 NAMES: dict[Noise, str] = {"l1": "laplace", "l2": "sphere", "linf": "cube", "gaussian": "gaussian"}
 NORMS: tuple[NormName, ...] = ("l1", "l2", "linf")
+# Item-wise reports carry the law of every point; more points make a table too large to invert.
 MOST_ITEM_POINTS = 1024
+WARNED_CONDITION = 1e3
 BITS_PER_NUMBER = 64
 
 
@@ -50,8 +55,20 @@ class UserCandidate(Declared):
     item_rate: float | None = None
     expected_error: float
     bits_per_user: int
+    condition: float | None = None
+    """How many items one report can count for in the estimate (item-wise): the condition number in the sum norm."""
     guarantee: Guarantee
     fallback: Guarantee
+
+    @property
+    def warning(self) -> str:
+        """What makes the estimate fragile, in a sentence; empty if nothing does."""
+        if self.condition is None or self.condition <= WARNED_CONDITION:
+            return ""
+        return (
+            f"{self.name} ({self.model}) is ill-conditioned: one report counts for up to {plain(self.condition)} items in the estimate, so "
+            "that its shares come out only as well as their standard errors say; merge near points, or allow a larger rate."
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +113,8 @@ def candidates(setting: UserSetting, methods: frozenset[str] | None = None) -> I
     known = ("tree-laplace", "item-wise") if isinstance(query, UserHistogram) else tuple(NAMES.values())
     unknown = sorted((methods or frozenset()) - set(known))
     if unknown or methods == frozenset():
-        raise InputError(f"there is no method {unknown[:1]!r} for a {query.kind} query; choose among {', '.join(known)}.")
+        wanted = f"there is no method {unknown[0]!r}" if unknown else "methods names no method"
+        raise InputError(f"{wanted} for a {query.kind} query; choose among {', '.join(known)}.")
     found: list[UserCandidate | tuple[str, str]] = []
     if isinstance(query, UserHistogram):
         if methods is None or "tree-laplace" in methods:
@@ -108,7 +126,13 @@ def candidates(setting: UserSetting, methods: frozenset[str] | None = None) -> I
             one for one in _linear_noise(setting, query) if methods is None or (one[0] if isinstance(one, tuple) else one.name) in methods
         ]
     for one in found:
-        yield one if isinstance(one, tuple) else one.model_copy(update={"expected_error": expected_error(setting, one)})
+        if isinstance(one, tuple):
+            yield one
+            continue
+        try:
+            yield one.model_copy(update={"expected_error": expected_error(setting, one)})
+        except NotCertified as wrong:  # reports from which the shares cannot be told
+            yield one.name, f"({one.model}) {wrong}"
 
 
 def _noisy(setting: UserSetting, name: str, kind: Noise, constant: float, coordinates: int) -> list[UserCandidate | tuple[str, str]]:
@@ -116,18 +140,22 @@ def _noisy(setting: UserSetting, name: str, kind: Noise, constant: float, coordi
 
     The sum over the users moves by no more than one user's answer, so both take the same noise; the mean over n users divides it by n.
     """
-    rate, delta = setting.rate, 0.0
+    rate, target = setting.rate, setting.target
+    # What the law that is drawn may differ from the law that is accounted for is paid for out of the target's delta.
+    if kind != "l1" and coordinates > MOST_DIMENSIONS:
+        return [(name, f"vectors of more than {MOST_DIMENSIONS:,} numbers take Laplace noise only")]
+    lost = 0.0 if kind == "l1" else clamping_penalty(target.epsilon, AnswerNoise(kind, constant / rate, coordinates).inexactness * 2.0)
+    if lost > (0.0 if kind == "l1" else 0.5 * target.delta):
+        return [(name, f"its noise is drawn only nearly exactly, which takes delta {lost:.2g} at epsilon {plain(target.epsilon)}")]
     profile: PrivacyProfile
     if kind == "gaussian":
-        deviation = gaussian_sigma(rate, setting.target.delta, setting.target.distance)
-        profile, scale, delta = MetricGaussian(deviation), constant * deviation, setting.target.delta
+        deviation = gaussian_sigma(rate, math.nextafter(target.delta - lost, 0.0), target.distance)
+        profile, scale, delta = MetricGaussian(deviation), constant * deviation, target.delta
     else:
-        profile, scale = PureProfile(rate), constant / rate
+        profile, scale, delta = PureProfile(rate), constant / rate, lost
     noise = AnswerNoise(kind, scale * (1.0 + 2.0**-50), coordinates)
-    if noise.inexactness:
-        delta += clamping_penalty(setting.target.epsilon, noise.inexactness)
-        if not delta < 1.0:
-            return [(name, f"its noise is drawn to within {noise.inexactness:.2g}, too far for epsilon {plain(setting.target.epsilon)}")]
+    if clamping_penalty(target.epsilon, noise.inexactness) > lost:
+        return [(name, f"its noise is drawn to within {noise.inexactness:.2g} only, which delta {target.delta:.2g} does not allow")]
     models: tuple[Model, ...] = ("local", "central")
     return [
         UserCandidate(
@@ -171,20 +199,21 @@ def _item_wise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate
     found: list[UserCandidate | tuple[str, str]] = []
     models: tuple[Model, ...] = ("local", "shuffled")
     for model in models:
+        delta = setting.target.delta
         try:
             item_rate, bound, randomizer = calibrated_items(setting, people, "local" if model == "local" else "central")
-        except NotCertified as wrong:
-            found.append(("item-wise", str(wrong)))
+            condition = Inversion.of(randomizer).condition
+            alone: PrivacyProfile = ItemWiseProfile(item_rate, ItemShuffle.of("local", 1, samples, people.diameter))
+            alone = alone if people.items is not None else SampledProfile(alone, samples, people.diameter)
+            fallback = setting.guarantee(model, delta, bound) if model == "local" else setting.alone(alone, delta)
+        except (NotCertified, ConditionError, InputError) as wrong:  # too many items, too large a rate, reports that tell nothing
+            found.append(("item-wise", f"({model}) {wrong}"))
             continue
-        alone: PrivacyProfile = ItemWiseProfile(item_rate, ItemShuffle.of("local", 1, samples, people.diameter))
-        alone = alone if people.items is not None else SampledProfile(alone, samples, people.diameter)
-        delta = setting.target.delta
         found.append(
             UserCandidate(
                 name="item-wise", model=model, randomizer=randomizer, item_rate=item_rate, expected_error=math.inf,
                 bits_per_user=samples * max(1, (randomizer.outputs - 1).bit_length()),
-                guarantee=setting.guarantee(model, delta, bound),
-                fallback=setting.guarantee(model, delta, bound) if model == "local" else setting.alone(alone, delta),
+                condition=condition, guarantee=setting.guarantee(model, delta, bound), fallback=fallback,
             )
         )  # fmt: skip
     return found
@@ -201,10 +230,11 @@ def calibrated_items(setting: UserSetting, people: Users, shuffled: Literal["loc
         def sampled(item_rate: float) -> PrivacyProfile:
             return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, people.diameter)
 
-        passing = math.nextafter(epsilon / (shuffle.items * people.diameter), 0.0)  # a full replacement of the samples, composed
-        failing = 2.0 * passing
-        while failing * people.diameter <= LARGEST_TOTAL and sampled(failing).covers_at(epsilon, delta, distance):
-            passing, failing = failing, 2.0 * failing
+        most = LARGEST_TOTAL / people.diameter * (1.0 - 1e-12)
+        passing = min(most, epsilon / (shuffle.items * people.diameter) * (1.0 - 1e-15))  # a full replacement of the samples, composed
+        failing = min(most, 2.0 * passing)
+        while passing < most and sampled(failing).covers_at(epsilon, delta, distance):
+            passing, failing = failing, min(most, 2.0 * failing)
         rate = last_certified(lambda one: sampled(one).covers_at(epsilon, delta, distance), failing, passing, relative=1e-3)
         return rate, sampled(rate).bound, make(rate)
     if isinstance(people.items_in.metric, Clustered | Discrete):
@@ -221,4 +251,5 @@ def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
         return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, rate)
     if isinstance(metric, Clustered | Discrete):
         return lambda rate: KaryRandomizedResponse(people.size, rate)
-    return lambda rate: ExponentialMechanism(people.distances, rate)
+    # Sums along a tree may differ by their last bit in the two directions.
+    return lambda rate: ExponentialMechanism(np.minimum(people.distances, people.distances.T), rate)

@@ -23,6 +23,7 @@ from metricshuffle.planning.user_methods import (
     item_wise,
     laplace_histogram,
     laplace_reports,
+    level_laplace,
     one_item,
     tree_laplace,
     two_level_laplace,
@@ -33,7 +34,7 @@ from metricshuffle.privacy.profile import last_certified
 from metricshuffle.protocols.user_queries import UserHistogram
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.spaces import Clustered, TreeEmbedding, Users
+from metricshuffle.spaces import Clustered, NestedSquares, TreeEmbedding, Users
 
 RUNS = 40
 Floats = NDArray[np.float64]
@@ -65,6 +66,9 @@ class UserComparison:
     diameter: float
     runs: int
     methods: tuple[ComparedMethod, ...]
+    unit: str = ""
+    draws: bool = False
+    """Whether real users hold other numbers of items than `items`, so that they draw them for the item-wise ways."""
 
     def best(self, model: Model, hides: Hides) -> ComparedMethod:
         """The least error among those that hide so."""
@@ -76,15 +80,20 @@ class UserComparison:
 
     def sentences(self) -> list[str]:
         """Who wins, and what was relaxed to win."""
-        found = []
+        found, unit = [], f" {self.unit}" if self.unit else ""
         for model in ("central", "local"):
             if not any(one.model == model for one in self.methods):
                 continue
             ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
             verdict = f"{plain(round(gain, 2))} times smaller" if gain >= 1.0 else f"{plain(round(1.0 / gain, 2))} times larger"
             found.append(
-                f"{model}: {ours.name} is off by {plain(ours.error)} in earth mover's distance, {verdict} than the best user-level method "
-                f"({theirs.name}, {plain(theirs.error)})."
+                f"{model}: {ours.name} is off by {plain(ours.error)}{unit} in earth mover's distance, {verdict} than the best user-level "
+                f"method ({theirs.name}, {plain(theirs.error)}{unit})."
+            )
+        if self.draws and any(one.name == "item-wise" for one in self.methods):
+            found.append(
+                f"Users hold different numbers of items: item-wise, each draws {self.items:,} of hers with replacement, and what is hidden "
+                "at this rate are moves of what she drew; plan with samples=... for a promise about what she holds."
             )
         whole = self.rate * self.diameter
         if whole <= self.epsilon * (1.0 + 1e-9):
@@ -95,19 +104,20 @@ class UserComparison:
         return [
             *found,
             f"What was relaxed: replacing all of a user's items costs epsilon {plain(whole)} instead of {plain(self.epsilon)}; "
-            f"only moves of up to {plain(self.epsilon / self.rate)} of earth mover's distance are hidden at {plain(self.epsilon)}.",
+            f"only moves of up to {plain(self.epsilon / self.rate)}{unit} of earth mover's distance are hidden at {plain(self.epsilon)}.",
         ]
 
 
 def compare_users(
     people: Users, users: int, *, epsilon: float, rate: float, delta: float, runs: int = RUNS, seed: int = 0, shares: Any = None,
     held: Any = None, models: Sequence[Model] = ("central", "local"), published: PublishedRates | None = None,
-    progress: Callable[[str], None] | None = None,
+    with_items: bool = True, progress: Callable[[str], None] | None = None,
 ) -> UserComparison:  # fmt: skip
     """Simulate every way in these `models`. Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
 
     `epsilon` is that of ordinary user-level privacy (any replacement), `rate` that of the earth mover's distance, per unit.
-    `held` needs a space of bounded users, `items` of which each of them draws for the item-wise ways.
+    `held` needs a space of bounded users, `items` of which each of them draws for the item-wise ways, whose promise is then about the
+    items drawn. Not `with_items`: without the item-wise ways, which take longest to calibrate (where there is a tree).
     """
     users, tell = checked_users(users if held is None else len(held)), progress or (lambda _: None)
     if people.items is None:
@@ -123,7 +133,7 @@ def compare_users(
     ways: list[Method] = []
     for model in models:
         tell(f"calibrating ({model})")
-        ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(setting, people, model)
+        ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(setting, people, model, with_items)
         make = item_randomizers(people)
         ways += [
             item_wise(f"item-wise, {name}", people, model, "published", make(strength), strength)
@@ -148,16 +158,19 @@ def compare_users(
         )
         for way, found in zip(ways, errors, strict=True)
     )  # fmt: skip
-    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows)
+    draws = held is not None and bool((open_users.sizes(held) != people.items).any())
+    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws)
 
 
 def _user_level(people: Users, model: Model, users: int, epsilon: float, delta: float) -> list[Method]:
     """Ordinary privacy of a whole user, each with its correct constant."""
+    levels = [level_laplace(people, model, users, epsilon)] if isinstance(people.items_in.metric, NestedSquares) else []
     if model == "central":
-        found = [laplace_histogram(users, epsilon), gaussian_histogram(users, epsilon, delta)]
+        found = [*levels, laplace_histogram(users, epsilon), gaussian_histogram(users, epsilon, delta)]
         metric = people.items_in.metric
-        return [*found, two_level_laplace(metric, users, epsilon)] if isinstance(metric, Clustered) else found
+        return [*found, two_level_laplace(metric, users, epsilon)] if isinstance(metric, Clustered) and metric.inner < 1.0 else found
     found = [
+        *levels,
         one_item("Hadamard response", HadamardResponse(people.size, epsilon), epsilon),
         one_item("randomized response", KaryRandomizedResponse(people.size, epsilon), epsilon),
         laplace_reports(epsilon),
@@ -174,7 +187,9 @@ def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
     )
 
 
-def _earth_mover(setting: UserSetting, people: Users, model: Model) -> list[Method]:
+def _earth_mover(setting: UserSetting, people: Users, model: Model, with_items: bool) -> list[Method]:
     found = [tree_laplace(people, model, setting.users, setting.rate)] if TreeEmbedding.of(people.items_in) is not None else []
+    if found and not with_items:
+        return found
     strength, _, randomizer = calibrated_items(setting, people, model)
     return [*found, item_wise("item-wise", people, model, "earth mover", randomizer, strength)]

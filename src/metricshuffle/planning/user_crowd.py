@@ -13,11 +13,12 @@ from metricshuffle.spaces import Users
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+MOST_DRAWN = 2**52  # items; more than are ever randomized one by one
 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """`truth` is the mean of the users' histograms; `sampled` counts the items if every user takes `items` of hers, `one` if one."""
+    """`truth` is the mean of the users' histograms; `sampled` counts the items that every user randomizes, `one` if only one."""
 
     users: int
     items: int
@@ -26,13 +27,14 @@ class Crowd:
     one: Counts
 
     @classmethod
-    def drawn(cls, shares: Any, users: int, items: int, generator: np.random.Generator) -> Crowd:
-        """Everybody draws her items from the same shares."""
+    def drawn(cls, shares: Any, users: int, items: int, generator: np.random.Generator, samples: int | None = None) -> Crowd:
+        """Everybody holds `items` drawn from the same shares, and takes `samples` of hers with replacement (all of hers if not given)."""
         given = np.asarray(shares, dtype=np.float64)
-        totals = generator.multinomial(users * items, given / given.sum())
+        totals = generator.multinomial(min(users * items, MOST_DRAWN), given / given.sum())
         truth = totals / totals.sum()
         # Which of a user's items is taken: as good as drawn from everybody's, for many items.
-        return cls(users, items, truth, totals, totals if items == 1 else generator.multinomial(users, truth))
+        taken = totals if samples is None else generator.multinomial(min(users * samples, MOST_DRAWN), truth)
+        return cls(users, items, truth, taken, totals if items == 1 else generator.multinomial(users, truth))
 
     @classmethod
     def of(cls, people: Users, held: Any, items: int, generator: np.random.Generator) -> Crowd:

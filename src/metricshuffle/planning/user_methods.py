@@ -60,9 +60,33 @@ def two_level_laplace(metric: Clustered, users: int, epsilon: float) -> Method:
 
     def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
         below = crowd.truth @ tree.coordinates + tree.lengths * generator.laplace(0.0, heights)
-        return shares_from_subtrees(tree, below)
+        return shares_from_subtrees(tree, below, tree.lengths * heights)
 
     return Method("two-level Laplace", "central", "user", estimate, scales[0])
+
+
+def level_laplace(people: Users, model: Model, users: int, epsilon: float) -> Method:
+    """Laplace noise on the shares of all squares of every level, epsilon split as in `two_level_laplace`: the strongest of its kind.
+
+    Statement: the shares of one level move by at most 2 in sum for a user, so scales 2/e_l with sum e_l = epsilon are private; the
+    expected error before projection is the sum of (edges of the level) (their length) 2/e_l, least for e_l in proportion to
+    sqrt(edges * length). Conditions: all points lie equally deep.
+    """
+    tree = embedding(people.items_in)
+    depths = np.zeros(tree.order.size, dtype=np.int64)
+    for node in tree.order[1:]:
+        depths[node] = depths[int(tree.tree.parents[node])] + 1
+    levels = depths[tree.links]
+    weights = np.sqrt(np.bincount(levels) * np.array([tree.lengths[levels == level].max(initial=0.0) for level in range(levels.max() + 1)]))
+    heights = tree.lengths * 2.0 * weights.sum() / (epsilon * weights[levels])
+
+    def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
+        draws = 1 if model == "central" else crowd.users
+        noise = generator.gamma(draws, size=tree.lengths.size) - generator.gamma(draws, size=tree.lengths.size)
+        return shares_from_subtrees(tree, crowd.truth @ tree.coordinates + noise * heights / crowd.users, heights)
+
+    name = "Laplace on every level" if model == "central" else "Laplace on every level, each user"
+    return Method(name, model, "user", estimate, 2.0 / (epsilon * users) if model == "central" else 2.0 / epsilon)
 
 
 def gaussian_histogram(users: int, epsilon: float, delta: float) -> Method:

@@ -146,12 +146,16 @@ class UserPlan(SavedPlan):
         inversion = Inversion.of(self._randomizer)
         shares = inversion.totals(counts.astype(np.float64)) / total
         possible = possible_shares(TreeEmbedding.of(self.query.people.items_in), shares)
-        errors = np.sqrt(total * inversion.variances(possible) + inversion.largest_variances) / total
+        spread = inversion.variances(possible)
+        if self.query.people.items is None:  # which of her items a user drew: at most as if all drew from the same shares
+            spread = spread + possible * (1.0 - possible)
+        errors = np.sqrt(total * spread + inversion.largest_variances) / total
         return self._release(possible, shares, errors, shuffled.reports, raw_values_seen, shuffled.unsafe_seeded)
 
     def _released(self, means: Floats, errors: Floats, users: int, raw_values_seen: bool, seeded: bool) -> UserRelease:
         """From noisy means of the coordinates."""
         if not isinstance(self.query, UserHistogram):
+            means = means + self.query.coordinates.middle
             return self._release(means, means, errors, users, raw_values_seen, seeded)
         lengths = self.query.tree.lengths
         shares = shares_from_subtrees(self.query.tree, means)
@@ -162,7 +166,7 @@ class UserPlan(SavedPlan):
             query=self.query, method=self.choice.name, model=self.choice.model, value=tuple(value.tolist()),
             measured=tuple(measured.tolist()), standard_errors=tuple(errors.tolist()), expected_error=self.choice.expected_error,
             users=users, guarantee=self.choice.guarantee, if_shuffler_colludes=self.choice.fallback,
-            raw_values_seen=raw_values_seen, unsafe_seeded=seeded, plan=self.digest,
+            raw_values_seen=raw_values_seen, unsafe_seeded=seeded, plan=self.digest, warning=self.choice.warning,
         )  # fmt: skip
 
     def run(self, people: Any, randomness: Randomness | None = None) -> UserRelease:
@@ -190,6 +194,7 @@ class UserPlan(SavedPlan):
         if any(TRUST_ORDER[TRUSTED[one.model]] > TRUST_ORDER[self.trusted] for one in self.candidates):
             lines.append(" * needs more trust than allowed: for comparison only")
         lines += [f"   {name} is not offered: {reason}" for name, reason in self.not_offered]
+        lines += [f"Warning: {one.warning}" for one in self.candidates if one.warning]
         lines.append(str(self.choice.guarantee))
         if self.choice.model == "shuffled":
             lines += [f"If the shuffler is not honest: {self.choice.fallback}"]
@@ -209,13 +214,22 @@ def plan_users(
     `samples`: users hold different numbers of items, and everybody draws so many of hers, with replacement, for the item-wise way.
     """
     users = checked_users(users)
+    if not isinstance(query, UserQuery) or not isinstance(target, Target):
+        raise InputError(
+            "plan_users needs a query (UserHistogram or UserLinearQuery) and a Target, got "
+            f"{type(query).__name__} and {type(target).__name__}."
+        )
+    if isinstance(methods, str):
+        raise InputError(f"methods must be a list of names, such as [{methods!r}].")
     if trusted not in ("nobody", "shuffler", "curator"):
         raise InputError(f"trusted must be 'nobody', 'shuffler' or 'curator' for users' items, got {trusted!r}.")
     if target.distance > query.diameter * (1.0 + 1e-12):
         raise InputError(
             f"distance {plain(target.distance)} is beyond the largest earth mover's distance, {plain(query.diameter)}; use at most that."
         )
-    if samples is not None and (query.people.items is not None or isinstance(samples, bool) or not 1 <= samples <= 10**6):
+    if samples is not None and (
+        query.people.items is not None or isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 10**6
+    ):
         raise InputError(f"samples must be a whole number from 1 to 1e6, for users with any number of items, got {samples!r}.")
     setting = UserSetting(query, target, users, honest_count(honest, users), samples)
     found, missing = [], []

@@ -40,6 +40,7 @@ class UserRelease(Stored):
     raw_values_seen: bool
     unsafe_seeded: bool
     plan: str
+    warning: str = ""
 
     def intervals(self, level: float = 0.95) -> NDArray[np.float64]:
         """(low, high) for each number measured, by the normal approximation (Chebyshev's inequality below 30 users)."""
@@ -75,7 +76,7 @@ class UserRelease(Stored):
         lines += released_sentences(
             self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
         )
-        return "\n".join([*lines, self.full_replacement])
+        return "\n".join([*lines, self.full_replacement, *([f"Warning: {self.warning}"] if self.warning else [])])
 
 
 def _largest(query: UserHistogram, shares: NDArray[np.float64]) -> list[str]:

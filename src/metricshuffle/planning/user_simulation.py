@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
+from metricshuffle.planning.target import checked_users
 from metricshuffle.planning.user_candidates import UserCandidate, UserSetting
 from metricshuffle.planning.user_crowd import Crowd
 from metricshuffle.protocols.frequencies import Inversion
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 PLANNING_RUNS = 24
-# Reading a row of items from each of these many users at once keeps planning fast; error and users are the plan's own.
+# How many items a user holds, if any number will do.
 TYPICAL_ITEMS = 100
 
 
@@ -73,10 +74,17 @@ def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generat
     return np.asarray((cube * generator.gamma(size + 1, noise.scale, size=(draws, 1))).sum(axis=0))
 
 
-def one_error(query: UserQuery, candidate: UserCandidate, crowd: Crowd, generator: np.random.Generator) -> float:
-    """The error of one simulated release."""
-    if candidate.randomizer is not None:
-        shares = simulated_shares(Inversion.of(candidate.randomizer), crowd.sampled, generator)
+def inversion_of(candidate: UserCandidate) -> Inversion | None:
+    """That of an item randomizer; it takes long for many points, so make it once."""
+    return None if candidate.randomizer is None else Inversion.of(candidate.randomizer)
+
+
+def one_error(
+    query: UserQuery, candidate: UserCandidate, inversion: Inversion | None, crowd: Crowd, generator: np.random.Generator
+) -> float:
+    """The error of one simulated release; `inversion` as `inversion_of` makes it."""
+    if inversion is not None:
+        shares = simulated_shares(inversion, crowd.sampled, generator)
         return distance_of(query.people, possible_shares(TreeEmbedding.of(query.people.items_in), shares), crowd.truth)
     if candidate.noise is None:
         raise InputError(f"{candidate.name} has neither noise nor a randomizer, so there is nothing to simulate.")
@@ -89,7 +97,9 @@ def one_error(query: UserQuery, candidate: UserCandidate, crowd: Crowd, generato
 
 
 def expected_error(setting: UserSetting, candidate: UserCandidate) -> float:
-    """The mean error of a few seeded runs, for items spread evenly over the points."""
+    """Of a linear query, by formula; of a histogram, the mean of a few seeded runs for items spread evenly over the points."""
+    if candidate.noise is not None and not isinstance(setting.query, UserHistogram):
+        return candidate.noise.mean_size(1 if candidate.model == "central" else setting.users) / setting.users
     generator = np.random.default_rng(0)
     errors = _errors(setting.query, candidate, setting.users, setting.samples, None, PLANNING_RUNS, generator)
     return float(errors.mean())
@@ -103,14 +113,15 @@ def simulate_users(
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
         raise InputError(f"runs must be a whole number >= 1, got {runs!r}.")
     generator = np.random.default_rng((Randomness.seeded(0) if randomness is None else randomness).words(4))
-    count = (plan.users if users is None else users) if people is None else len(people)
+    count = checked_users(plan.users if users is None else users) if people is None else len(people)
     plan.check_batch(count)
     if people is None:
         errors = _errors(plan.query, plan.choice, count, plan.samples, shares, runs, generator)
     else:
         items = plan.query.people.items or plan.samples or 1
         crowds = (Crowd.of(plan.query.people, people, items, generator) for _ in range(runs))
-        errors = np.array([one_error(plan.query, plan.choice, crowd, generator) for crowd in crowds])
+        inversion = inversion_of(plan.choice)
+        errors = np.array([one_error(plan.query, plan.choice, inversion, crowd, generator) for crowd in crowds])
     return UserSimulation(
         runs=runs, users=count, mean_error=float(errors.mean()),
         standard_error=float(errors.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf,
@@ -124,5 +135,6 @@ def _errors(
     spread = np.full(query.people.size, 1.0 / query.people.size) if shares is None else np.asarray(shares, dtype=np.float64)
     if spread.shape != (query.people.size,) or not (np.all(spread >= 0.0) and 0.0 < spread.sum() < math.inf):
         raise InputError(f"shares must be {query.people.size:,} numbers >= 0, one for each point, got shape {spread.shape}.")
-    items = query.people.items or samples or TYPICAL_ITEMS
-    return np.array([one_error(query, candidate, Crowd.drawn(spread, users, items, generator), generator) for _ in range(runs)])
+    items, own = query.people.items or TYPICAL_ITEMS, samples if query.people.items is None else None
+    crowds, inversion = (Crowd.drawn(spread, users, items, generator, own) for _ in range(runs)), inversion_of(candidate)
+    return np.array([one_error(query, candidate, inversion, crowd, generator) for crowd in crowds])

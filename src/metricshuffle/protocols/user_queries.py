@@ -25,6 +25,7 @@ MOST_COORDINATES = 100_000
 MOST_ITEMS = 2**20
 USERS_AT_ONCE = 4096
 HALF_BITS = 26
+LARGEST_NUMBER = 1e290
 NO_TREE = "the distances are not those along a line or a tree, so no coordinates carry the earth mover's distance exactly."
 
 
@@ -35,10 +36,20 @@ def _table(values: Any) -> Floats:
         raise ValueError(f"must be a table of numbers, one row for each point, got {shown(values)}") from None
     if table.ndim == 1:
         table = table[:, None]
-    if table.ndim != 2 or not table.size or not np.all(np.isfinite(table)):
-        raise ValueError(f"must be a table of finite numbers, one row for each point, got shape {table.shape}")
+    if table.ndim != 2 or not table.size:
+        raise ValueError(f"must be a table of numbers, one row for each point, got shape {table.shape}")
+    if not np.all(np.abs(table) < LARGEST_NUMBER):
+        row, column = (int(index) for index in np.argwhere(~(np.abs(table) < LARGEST_NUMBER))[0])
+        raise ValueError(f"must hold numbers below 1e290, but row {row} (counting from 0), column {column} is {table[row, column]}")
     table.setflags(write=False)
     return table
+
+
+def _checked_table(name: str, values: Any) -> Floats:
+    try:
+        return _table(values)
+    except ValueError as wrong:
+        raise InputError(f"{name} {wrong}.") from None
 
 
 Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda table: table.tolist())]
@@ -49,24 +60,37 @@ class Coordinates:
     """A function of the points in whole numbers: f(x) = numbers[x] / 2^power exactly, so that answers are exact fractions.
 
     Statement: |numbers| <= 2^32 and a user holds at most 2^20 items, so sums of numbers over her items stay below 2^53 and any
-    order of adding doubles gives them exactly; her answer is the sum divided by (items * 2^power).
+    order of adding doubles gives them exactly; her answer is the sum divided by (items * 2^power). `middle` was taken off before
+    the rounding (times in seconds are large and differ little) and is public: it is added to what is released.
     """
 
     numbers: Floats
     power: int
+    middle: Floats
 
     @classmethod
-    def of(cls, table: Floats, *, downwards: bool = False) -> Coordinates:
-        """The table to 32 bits of its largest entry, to the nearest, or `downwards`."""
-        largest = float(np.abs(table).max())
-        power = 31 - (math.frexp(largest)[1] if largest > 0.0 else 0)
-        scaled = np.ldexp(table, power)
-        return cls(np.floor(scaled * (1.0 - 2.0**-50)) if downwards else np.rint(scaled), power)
+    def of(cls, table: Floats) -> Coordinates:
+        """The table, without the middle of each column, to 32 bits of its largest entry."""
+        middle = 0.5 * table.min(axis=0) + 0.5 * table.max(axis=0)
+        centred = table - middle
+        power = _power(centred)
+        return cls(np.rint(np.ldexp(centred, power)), power, middle)
+
+    @classmethod
+    def below(cls, table: Floats) -> Coordinates:
+        """A table of numbers >= 0 to 32 bits of its largest entry, rounded down."""
+        power = _power(table)
+        return cls(np.floor(np.ldexp(table, power) * (1.0 - 2.0**-50)), power, np.zeros(table.shape[1]))
 
     @property
     def table(self) -> Floats:
         """f as doubles, exactly."""
         return np.asarray(np.ldexp(self.numbers, -self.power))
+
+
+def _power(table: Floats) -> int:
+    largest = float(np.abs(table).max())
+    return 31 - (math.frexp(largest)[1] if largest > 0.0 else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +182,7 @@ class UserHistogram(UserQuery):
     @cached_property
     def coordinates(self) -> Coordinates:
         """Of the tree, lengths rounded down so that no two points come out farther apart than they are."""
-        return Coordinates.of(self.tree.coordinates, downwards=True)
+        return Coordinates.below(self.tree.coordinates)
 
     def __str__(self) -> str:
         return f"histogram over {self.people}"
@@ -181,7 +205,7 @@ class UserLinearQuery(UserQuery):
     def __init__(
         self, people: Users, table: Any, names: Sequence[str] = (), norm: NormName | None = None, constant: float | None = None, **rest: Any
     ) -> None:  # fmt: skip
-        columns = _table(table).shape[1] if isinstance(table, np.ndarray | list | tuple) else 0
+        columns = _checked_table("table", table).shape[1]
         given = tuple(names) or tuple(f"f{index}" for index in range(columns))
         Declared.__init__(self, people=_checked_people(people), table=table, names=given, norm=norm, constant=constant, **rest)
 
@@ -211,16 +235,16 @@ class UserLinearQuery(UserQuery):
     @classmethod
     def near(cls, people: Users, regions: dict[str, Sequence[Any]], width: float) -> Self:
         """How much of the items lies in each region; a region fades linearly, to nothing `width` beyond its edge."""
-        if not (isinstance(width, int | float) and width > 0.0):
+        if not (isinstance(width, int | float) and 0.0 < width < math.inf):
             raise InputError(f"width must be a number > 0 (a sharp edge would tell near points apart), got {width!r}.")
-        if not regions:
+        if not isinstance(regions, dict) or not regions:
             raise InputError("near needs at least one region: a name and the points that belong to it.")
         people = _checked_people(people)
         distances = people.distances
         columns = []
         for name, members in regions.items():
-            if len(members) == 0:
-                raise InputError(f"region {name!r} has no points.")
+            if not np.iterable(members) or isinstance(members, str) or len(members) == 0:
+                raise InputError(f"region {name!r} must list the points that belong to it, at least one, got {shown(members)}.")
             codes = users_of(people.items_in).codes(members)
             columns.append(1.0 - np.minimum(1.0, distances[:, codes].min(axis=1) / width))
         return cls(people, np.column_stack(columns), tuple(regions))
@@ -233,9 +257,11 @@ class UserLinearQuery(UserQuery):
     @classmethod
     def similarity(cls, people: Users, vectors: Any, to: dict[str, Any]) -> Self:
         """The mean inner product of the items' vectors with each vector of `to`."""
-        table = _table(vectors)
-        others = np.stack([np.asarray(vector, dtype=np.float64) for vector in to.values()]) if to else np.zeros((0, 0))
-        if others.ndim != 2 or others.shape[1] != table.shape[1]:
+        table = _checked_table("vectors", vectors)
+        if not isinstance(to, dict) or not to:
+            raise InputError("similarity needs at least one vector to compare with: a name and its numbers.")
+        others = _checked_table("the vectors to compare with", list(to.values()))
+        if others.shape != (len(to), table.shape[1]):
             raise InputError(f"similarity needs vectors of {table.shape[1]:,} numbers to compare with, got shape {others.shape}.")
         return cls(people, table @ others.T, tuple(to))
 

@@ -22,6 +22,7 @@ Cells = NDArray[np.int64]
 Noise = Literal["l1", "l2", "linf", "gaussian"]
 # The grid is this much finer than the noise: rounding adds less than a millionth to its variance.
 CELLS_PER_SCALE = 1024
+LN_4 = math.log(4.0)
 
 
 class AnswerNoise(Declared):
@@ -47,6 +48,30 @@ class AnswerNoise(Declared):
         size = float(self.coordinates)
         drawn = {"l1": 2.0, "l2": size + 1.0, "linf": (size + 1.0) * (size + 2.0) / 3.0, "gaussian": 1.0}[self.noise]
         return drawn * self.scale**2 + self.cell**2 / 12.0
+
+    def mean_size(self, draws: int = 1) -> float:
+        """The mean absolute value of one coordinate of a sum of so many draws.
+
+        Statement: one draw: scale for Laplace noise, sqrt(2/pi) scale for the Gaussian, D E|u| scale on the sphere with
+        E|u| = Gamma(D/2)/(sqrt(pi) Gamma((D+1)/2)), (D+1)/2 scale in the cube. Sums: exact for the Gaussian; n Laplace numbers are the
+        difference of two Gamma(n) ones, 2n C(2n, n)/4^n scale; else the normal approximation corrected by the fourth
+        moment, sqrt(2 n variance/pi) (1 - kurtosis/(24n)), within 2 % from two draws on.
+        """
+        size = float(self.coordinates)
+        if self.noise == "gaussian":
+            return self.scale * math.sqrt(2.0 * draws / math.pi)
+        if self.noise == "l1":  # (lgamma cancels for many draws: there the next term of Stirling's series is enough)
+            if draws > 1000:
+                return self.scale * 2.0 * math.sqrt(draws / math.pi) * (1.0 - 0.125 / draws)
+            return self.scale * math.exp(math.log(2.0 * draws) + math.lgamma(2 * draws + 1) - 2.0 * math.lgamma(draws + 1) - draws * LN_4)
+        if draws == 1:
+            sphere = math.exp(math.lgamma(0.5 * size) - math.lgamma(0.5 * size + 0.5)) / math.sqrt(math.pi)
+            return self.scale * (size * sphere if self.noise == "l2" else 0.5 * (size + 1.0))
+        # E z^4 / (E z^2)^2 - 3, from E u^4 = 3/(D(D+2)) on the sphere and 1/5 in the cube
+        second, fourth = {"l2": (1.0 / size, 3.0 / (size * (size + 2.0))), "linf": (1.0 / 3.0, 0.2)}[self.noise]
+        shape = size if self.noise == "l2" else size + 1.0
+        second, fourth = second * shape * (shape + 1.0), fourth * shape * (shape + 1.0) * (shape + 2.0) * (shape + 3.0)
+        return self.scale * math.sqrt(2.0 * draws * second / math.pi) * (1.0 - (fourth / second**2 - 3.0) / (24.0 * draws))
 
     @property
     def inexactness(self) -> float:

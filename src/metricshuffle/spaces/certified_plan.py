@@ -54,6 +54,7 @@ def transport(costs: Any, weights_a: Any, weights_b: Any, *, _steps: int = MOST_
             f"({log['warning'] or 'no reason given'}): no distance is reported, since that of an unfinished plan is too small."
         )
     violation = float(np.abs(plan.sum(axis=1) - a).sum() + np.abs(plan.sum(axis=0) - b).sum())
+    violation += EPSILON * sum(int((plan != 0.0).sum(axis=axis).max()) for axis in (0, 1))  # what these sums lose
     filled = np.flatnonzero(plan != 0.0)
     flows = plan.ravel()[filled]
     cost = math.inf if not (flows > 0).all() else math.fsum((flows * scaled.ravel()[filled]).tolist())
@@ -106,7 +107,7 @@ def certified(
             f"at least {lower / most!r} is proved to be necessary, in units of the largest distance. Merge points of tiny weight, "
             f"or use fewer points."
         )
-    return EarthMoversDistance(math.ldexp(upper, exponent), max(0.0, math.ldexp(lower, exponent)), how)
+    return EarthMoversDistance(upper, max(0.0, lower), how).scaled(2.0 ** (exponent // 2)).scaled(2.0 ** (exponent - exponent // 2))
 
 
 def _near_one(costs: Floats) -> tuple[Floats, int]:

@@ -6,6 +6,7 @@ two bounds that allow for rounding. Differences of counts are whole numbers, who
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from metricshuffle.spaces.rows import Floats, finite_points
 from metricshuffle.spaces.tree import Tree
 
 EPSILON = 2.0**-52
+SMALLEST = 2.0**-1074  # what a product that underflows is short of at most
 MOST_ADDED_PLAINLY = 4_096
 
 
@@ -34,9 +36,14 @@ class EarthMoversDistance:
 
     def scaled(self, factor: float) -> EarthMoversDistance:
         """The same in a metric that is `factor` times as large."""
-        return EarthMoversDistance(
-            float(representable(np.asarray(self.distance * factor * (1 + 4 * EPSILON)))), self.lower * factor * (1 - 4 * EPSILON), self.how
-        )
+        upper = float(representable(np.asarray(self.distance * factor * (1 + 4 * EPSILON))))
+        # one step more, for what is so small that it has few digits
+        upper = math.nextafter(upper, math.inf) if self.distance > 0.0 else 0.0
+        return EarthMoversDistance(upper, max(0.0, math.nextafter(self.lower * factor * (1 - 4 * EPSILON), -math.inf)), self.how)
+
+    def widened(self, slack: float) -> EarthMoversDistance:
+        """The same between bounds that lie farther apart."""
+        return EarthMoversDistance(self.distance + slack, max(0.0, self.lower - slack), self.how)
 
 
 def rounded_out(value: float, span: float, terms: int, moved: Floats, how: str) -> EarthMoversDistance:
@@ -47,8 +54,8 @@ def rounded_out(value: float, span: float, terms: int, moved: Floats, how: str) 
     """
     slack = EPSILON * (terms + 8) * value
     if (moved != np.floor(moved)).any():
-        slack += EPSILON * span * (64 + terms * _size(moved))
-    return EarthMoversDistance(value + slack, max(0.0, value - slack), how)
+        slack += EPSILON * span * (64 + terms * _size(moved)) + (SMALLEST * len(moved) if span > 0.0 else 0.0)
+    return EarthMoversDistance(value, value, how).widened(slack)
 
 
 @theorem("metricshuffle", "earth mover's distance on a line")

@@ -19,7 +19,9 @@ from metricshuffle.spaces.closed_forms import EPSILON, EarthMoversDistance, betw
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Domain
+from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Absolute, Discrete, Euclidean, Manhattan, Metric
+from metricshuffle.spaces.nested_squares import NestedSquares
 from metricshuffle.spaces.rows import Floats, Whole64
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
@@ -27,9 +29,18 @@ from metricshuffle.spaces.tree import Tree
 # The metrics that are |x - y| on numbers.
 LINES = (Absolute, Manhattan, Euclidean)
 
+WITH_FORMULAS = (*LINES, Circle, Clustered, Discrete, NestedSquares, Scaled, Tree)
+
 MOST_POINTS_LISTED = 2**24
 MOST_COSTS = 2**26  # half a gigabyte
+# Dividing by the totals, subtracting, and making up for what no longer adds up: 80 units across the diameter, at most twice the reach.
+LOST_IN_SHARES = 192 * EPSILON
 MOST_PAIRED = 256  # beyond, the network simplex is faster
+
+
+def has_formula(metric: Metric) -> bool:
+    """Whether its distances are those of a metric with a formula: a subclass that measures otherwise has none."""
+    return any(type(metric).pairwise is kind.pairwise for kind in WITH_FORMULAS)
 
 
 def finite_space(space: Any) -> Space:
@@ -60,27 +71,41 @@ def earth_mover(space: Any, a: Any, b: Any) -> EarthMoversDistance:
     Statement: in a metric, mass that both have in common stays (by the triangle inequality, moving it away and other mass
     in is no cheaper), so that only P - Q matters; a formula or a certified plan does the rest.
     Numerics: counts are subtracted as whole numbers, n_b a - n_a b of n_a n_b in lowest terms, so that nothing is lost before the
-    first distance; two people who hold the same in the same shares are at distance 0.
+    first distance; two people who hold the same in the same shares are at distance 0. Weights are divided by their totals, which loses up
+    to 64 units of the last place of all mass, also where P and Q look the same: that much may have to move from end to end.
     """
     listed = finite_space(space)
     moved, total = _difference(a, b, listed.domain.size or 0)
     found = _by_formula(listed, listed.metric, moved) or _by_plan(listed, moved)
-    return found.scaled(1.0 / total)
+    if total is not None:
+        return found.scaled(1.0 / total)
+    allowed_for = found.how != "transport" and (moved != np.floor(moved)).any()  # by rounded_out
+    return found if allowed_for else found.widened(LOST_IN_SHARES * _reach(listed, a, b))
 
 
-def _difference(a: Any, b: Any, size: int) -> tuple[Floats, float]:
-    """(total * (P - Q), total): in whole numbers, if both are counts; otherwise for total = 1."""
+def _difference(a: Any, b: Any, size: int) -> tuple[Floats, float | None]:
+    """(total * (P - Q), total): exactly and in whole numbers, if both are counts or the same; otherwise (about P - Q, None)."""
     in_shares = shares(a, size, "a") - shares(b, size, "b")
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if np.array_equal(first, second):
+        return in_shares, 1.0
     if (first == np.floor(first)).all() and (second == np.floor(second)).all():
         people_a, people_b = int(first.sum()), int(second.sum())
         total = math.lcm(people_a, people_b)
         if total <= LARGEST_WHOLE:
             return first * (total // people_a) - second * (total // people_b), float(total)
-    return in_shares, 1.0
+    return in_shares, None
+
+
+def _reach(space: Space, a: Any, b: Any) -> float:
+    """How far any mass is from the first, which is at least half of how far apart any two are."""
+    held = np.flatnonzero(np.asarray(a, dtype=np.float64) + np.asarray(b, dtype=np.float64) > 0)
+    return float(_costs(space, held[:1], held).max())
 
 
 def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDistance | None:
+    if not has_formula(metric):
+        return None
     if isinstance(metric, Scaled):
         inner = _by_formula(space, metric.metric, moved)
         return None if inner is None else inner.scaled(metric.factor)
@@ -88,6 +113,9 @@ def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDista
         return in_clusters(metric, moved)
     if isinstance(metric, Tree):
         return on_tree(metric, moved)
+    if isinstance(metric, NestedSquares) and isinstance(space.domain, Grid):
+        tree = metric.tree_of(space.domain)
+        return on_tree(tree, np.concatenate([moved, np.zeros(len(tree.parents) - len(moved))]))
     if isinstance(metric, Discrete):
         return between_labels(moved)
     if space.domain.points_are == "numbers" and isinstance(metric, (*LINES, Circle)):
@@ -107,11 +135,7 @@ def _by_plan(space: Space, moved: Floats) -> EarthMoversDistance:
         )
     costs = _costs(space, sources, sinks)
     mass = float(max(moved[sources].sum(), -moved[sinks].sum()))
-    if not (moved == np.floor(moved)).all():  # each histogram was divided by its total
-        found = transport(costs, moved[sources], -moved[sinks]).scaled(mass * (1 + 64 * EPSILON))
-        slack = 64 * EPSILON * float(costs.max())
-        return EarthMoversDistance(found.distance + slack, max(0.0, found.lower - 2 * slack), found.how)
-    if mass > min(MOST_PAIRED, 2 * max(len(sources), len(sinks))):
+    if mass > min(MOST_PAIRED, 2 * max(len(sources), len(sinks))) or (moved != np.floor(moved)).any():
         return transport(costs, moved[sources], -moved[sinks]).scaled(mass)
     items_a, items_b = (np.repeat(np.arange(len(at)), np.abs(moved[at]).astype(np.int64)) for at in (sources, sinks))
     return assignment(costs[np.ix_(items_a, items_b)]).scaled(mass)

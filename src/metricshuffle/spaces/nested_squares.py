@@ -56,12 +56,14 @@ class NestedSquares(Metric):
         return self.cell * 2.0**level * math.sqrt(2.0)
 
     def _indices(self, points: Any) -> Whole64:
-        given = np.atleast_2d(finite_points(points, 2))
+        given = finite_points(points, 2)
         cells = np.rint(given / self.cell)
         wrong = (np.abs(cells * self.cell - given) > 1e-9 * self.cell * np.maximum(1.0, cells)) | ~((cells >= 0) & (cells < 2**self.levels))
         if wrong.any():
             found = given[int(np.argmax(wrong.any(axis=1)))].tolist()
-            raise InputError(f"{found} is not a corner of one of 2^{self.levels} x 2^{self.levels} cells of {self.cell!r}: use such a Grid.")
+            raise InputError(
+                f"{found} is not a corner of one of 2^{self.levels} x 2^{self.levels} cells of {self.cell!r}: use such a Grid."
+            )
         return cells.astype(np.int64)
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
@@ -88,8 +90,10 @@ class NestedSquares(Metric):
 
 def nested_squares(levels: int, side: float, unit: str = "") -> Space:
     """4^levels cells that fill the square 0..side x 0..side."""
-    cell = NestedSquares(levels, side).cell / 2**levels
-    return Space(Grid(2**levels, 2**levels, cell, unit), NestedSquares(levels, cell))
+    if isinstance(side, bool) or not (isinstance(side, int | float) and 1e-290 < side < 1e290):
+        raise InputError(f"side must be a number > 0 of ordinary size, got {side!r}.")
+    metric = NestedSquares(levels, side / 2.0 ** min(levels, MOST_LEVELS))
+    return Space(Grid(2**levels, 2**levels, metric.cell, unit), metric)
 
 
 def nested_squares_on_map(levels: int, box: Box, unit: str = "m") -> Space:
@@ -97,5 +101,5 @@ def nested_squares_on_map(levels: int, box: Box, unit: str = "m") -> Space:
     if unit not in METRES:
         raise InputError(f"unit must be 'm' or 'km' on a map, got {unit!r}.")
     left, bottom, right, top = box.extent
-    cell = NestedSquares(levels, max(right - left, top - bottom)).cell / 2**levels / METRES[unit]
-    return Space(Grid.from_box(box.south, box.west, box.north, box.east, cell, unit), NestedSquares(levels, cell))
+    metric = NestedSquares(levels, max(right - left, top - bottom) / METRES[unit] / 2.0 ** min(levels, MOST_LEVELS))
+    return Space(Grid.from_box(box.south, box.west, box.north, box.east, metric.cell, unit), metric)

@@ -13,7 +13,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.spaces.closed_forms import below_each
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
-from metricshuffle.spaces.earth_mover import LINES, finite_space
+from metricshuffle.spaces.earth_mover import LINES, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
@@ -113,7 +113,8 @@ def embedding(space: Any) -> TreeEmbedding:
     """The l1 embedding of a line, a tree, clusters or labels (given as a Space, a Domain, or a Metric of known size).
 
     A line is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1; clusters are
-    `Clustered.tree`, D = clusters * places + clusters; nested squares are `NestedSquares.tree_of`; labels are a star with links of 1/2, D = points.
+    `Clustered.tree`, D = clusters * places + clusters; cells of nested squares are `NestedSquares.tree_of`, D = cells and squares but
+    the largest; labels are a star with links of 1/2, D = points.
     """
     found = TreeEmbedding.of(space)
     if found is None:
@@ -127,6 +128,8 @@ def embedding(space: Any) -> TreeEmbedding:
 
 def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
     points = np.arange(space.domain.size or 0)
+    if not has_formula(metric):
+        return None
     if isinstance(metric, Scaled):
         inner = _embedded(space, metric.metric)
         return inner and TreeEmbedding(Tree(inner.tree.parents, inner.tree.lengths * metric.factor), inner.nodes)

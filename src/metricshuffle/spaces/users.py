@@ -11,10 +11,11 @@ from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.spaces.closed_forms import EPSILON
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Integers
-from metricshuffle.spaces.earth_mover import earth_mover, finite_space
+from metricshuffle.spaces.earth_mover import earth_mover, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.rows import Floats, Whole64, indices, width_of
@@ -157,7 +158,7 @@ class Users(Declared):
     def distance(self, a: Any, b: Any) -> float:
         """The earth mover's distance of two users' items, in `unit`; rounded up."""
         counts = (np.bincount(self.codes(items), minlength=self.size) for items in (a, b))
-        return min(earth_mover(self.items_in, *counts).distance, self.diameter)
+        return min(earth_mover(self.items_in, *counts).distance, self.diameter * (1 + _roundings(self.items_in.metric) * EPSILON))
 
     def _codes(self, items: Any) -> Whole64:
         domain = self.items_in.domain
@@ -194,12 +195,21 @@ def _joined(people: Any) -> Any:
 
 def _diameter(metric: Metric) -> float | None:
     """The diameter of metrics that are defined by their points and know it; None for others."""
+    if not has_formula(metric):
+        return None
     if isinstance(metric, Scaled):
         inner = _diameter(metric.metric)
         return None if inner is None else inner * metric.factor
     if isinstance(metric, Tree):
         return float(metric.reaches().max())
     return 1.0 if isinstance(metric, Clustered | Discrete) else None
+
+
+def _roundings(metric: Metric) -> int:
+    """By how many of them a diameter may fall short: along a tree it is a sum of so many lengths."""
+    if isinstance(metric, Scaled):
+        return _roundings(metric.metric)
+    return len(metric.parents) if isinstance(metric, Tree) else 0
 
 
 def users_of(space: Any, items: int | None = None) -> Users:

@@ -1,0 +1,75 @@
+"""Comparisons of ways to release users' items, as words, as a table and for JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from metricshuffle.privacy.guarantee import plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from metricshuffle.planning.user_compare import UserComparison
+    from metricshuffle.spaces import Users
+
+HIDES = {"user": "any replacement", "earth mover": "moves, by distance", "published": "published, not certified"}
+DRAWN = (
+    "Users hold different numbers of items: for the item-wise rows each draws {items:,} of hers, and the promise is about the items drawn. "
+    "About the items she holds it is weaker, as two draws may differ by more than two users do, which only flatters these rows."
+)
+
+
+def heading(one: UserComparison, unit: str) -> str:
+    """What is compared, in a line."""
+    per = f" per {unit}" if unit else ""
+    return f"Rate {plain(one.rate)}{per} beside epsilon {plain(one.epsilon)}: {one.users:,} users, delta {one.delta:g}, {one.runs} runs."
+
+
+def crowd(people: Users) -> str:
+    """What the users hold, in words."""
+    from metricshuffle.spaces import Clustered
+
+    metric = people.items_in.metric
+    if isinstance(metric, Clustered):
+        held = f"users with {people.items:,} item{'s' * (people.items != 1)} each"
+        return f"{held} in {metric.clusters:,} clusters of {metric.places:,} places, {metric.inner:g} apart within a cluster and 1 beyond"
+    return f"users with many places each in {people.items_in.domain}, in nested squares"
+
+
+def stored(one: UserComparison) -> dict[str, Any]:
+    """For JSON, where nothing is infinite."""
+    found = asdict(one)
+    found["methods"] = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in method.items()}
+        for method in found["methods"]
+    ]
+    return {**found, "gain": {model: one.gain(model) for model in ("central", "local")}, "sentences": one.sentences()}
+
+
+def table(one: UserComparison, unit: str) -> Table:
+    """One row a way, the best of each kind in bold."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    drawn.add_column("model", no_wrap=True)
+    drawn.add_column("way", min_width=20)
+    drawn.add_column("hides")
+    drawn.add_column(Text(f"error{f' ({unit})' if unit else ''}"), justify="right", no_wrap=True)
+    drawn.add_column("+-", justify="right", no_wrap=True)
+    best = {one.best(model, hides) for model in ("central", "local") for hides in ("user", "earth mover")}
+    before = ""
+    for method in one.methods:
+        cells = (
+            method.model if method.model != before else "",
+            method.name,
+            HIDES[method.hides],
+            plain(method.error),
+            f"{method.standard_error:.1g}",
+        )
+        drawn.add_row(*map(Text, cells), style="bold" if method in best else "dim" if method.hides == "published" else None)
+        before = method.model
+    return drawn

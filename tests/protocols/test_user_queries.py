@@ -1,0 +1,224 @@
+"""Queries about users' items: exact answers, exact embeddings, Lipschitz constants, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metricshuffle.errors import DomainError, InputError
+from metricshuffle.protocols.user_queries import MOST_ITEMS, Answers, Coordinates, UserHistogram, UserLinearQuery, UserQuery
+from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
+
+LINE = Space(Integers(0, 100), Scaled(Absolute(), 0.01))
+# A small table of word vectors: animals, tools, and one word between them.
+WORDS = Categories(["cat", "dog", "hammer", "saw", "robot"])
+VECTORS = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.1], [0.0, 0.9, 0.1], [0.1, 0.8, 0.2], [0.5, 0.5, 0.5]])
+BETWEEN = np.linalg.norm(VECTORS[:, None] - VECTORS[None], axis=2)
+
+
+def words(items: int | None = None) -> Any:
+    return users_of(Space(WORDS, Matrix(BETWEEN)), items)
+
+
+def lengths_of(space: Any) -> list[list[Fraction]]:
+    """All distances in exact arithmetic: those of the tree as it was declared."""
+    metric = space.metric if isinstance(space, Space) else space
+    if isinstance(metric, Clustered):
+        places, inner = metric.places, Fraction(metric.inner)
+        size = metric.clusters * places
+        return [[Fraction(0) if a == b else inner if a // places == b // places else Fraction(1) for b in range(size)] for a in range(size)]
+    if isinstance(metric, Tree):
+        return [[_along(metric, a, b) for b in range(len(metric.parents))] for a in range(len(metric.parents))]
+    raise AssertionError(metric)
+
+
+def _along(tree: Tree, a: int, b: int) -> Fraction:
+    def up(node: int) -> dict[int, Fraction]:
+        found, length = {node: Fraction(0)}, Fraction(0)
+        while tree.parents[node] >= 0:
+            length += Fraction(float(tree.lengths[node]))
+            node = int(tree.parents[node])
+            found[node] = length
+        return found
+
+    one, other = up(a), up(b)
+    return min(one[node] + other[node] for node in one.keys() & other.keys())
+
+
+trees = st.integers(2, 12).flatmap(
+    lambda size: st.tuples(
+        st.tuples(*(st.integers(0, node - 1) for node in range(1, size))),
+        st.tuples(*(st.floats(1e-9, 1e9) for _ in range(1, size))),
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees)
+def test_rounded_coordinates_of_a_tree_are_never_farther_apart_than_the_points(made: tuple[tuple[int, ...], tuple[float, ...]]) -> None:
+    tree = Tree([-1, *made[0]], [0.0, *made[1]])
+    _check_contraction(UserHistogram(users_of(tree)), lengths_of(tree))
+
+
+@pytest.mark.parametrize("inner", [0.05, 0.1, 1 / 3, 0.7, 0.999999, 1e-12])
+def test_rounded_coordinates_of_clusters_are_never_farther_apart_than_the_points(inner: float) -> None:
+    metric = Clustered(3, 4, inner)
+    _check_contraction(UserHistogram(users_of(metric)), lengths_of(metric))
+
+
+@pytest.mark.parametrize("factor", [0.1, 1e-7, 3.3333e8])
+def test_rounded_coordinates_of_a_scaled_line_are_never_farther_apart_than_the_points(factor: float) -> None:
+    query = UserHistogram(users_of(Space(Integers(-7, 30), Scaled(Absolute(), factor))))
+    _check_contraction(query, [[abs(a - b) * Fraction(factor) for b in range(38)] for a in range(38)])
+
+
+def _check_contraction(query: UserHistogram, exact: list[list[Fraction]]) -> None:
+    numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
+    assert np.array_equal(numbers, np.rint(numbers)) and np.abs(numbers).max() <= 2**32
+    for a, b in itertools.combinations(range(query.people.size), 2):
+        moved = sum(abs(int(x) - int(y)) for x, y in zip(numbers[a], numbers[b], strict=True)) / below
+        assert moved <= exact[a][b]
+        assert float(moved) >= float(exact[a][b]) - 1e-8 * max(float(d) for row in exact for d in row) * len(exact)  # and hardly nearer
+
+
+held_lists = st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=9), min_size=1, max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(held_lists)
+def test_answers_are_exact_for_users_of_any_size(held: list[list[int]]) -> None:
+    query = UserHistogram(users_of(Clustered(3, 4, 0.05)))
+    answers = query.answers(held)
+    numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
+    naive = [[sum(int(numbers[item][j]) for item in items) / below / len(items) for j in range(numbers.shape[1])] for items in held]
+    assert [answers.exact(user) for user in range(len(held))] == naive
+    assert answers.total() == [sum(column, Fraction(0)) for column in zip(*naive, strict=True)]
+    np.testing.assert_allclose(answers.floats(), np.array(naive, dtype=float), rtol=1e-15)
+
+
+def test_sums_of_large_negative_numerators_are_exact() -> None:
+    numerators = np.array([[-(2.0**52) + 1.0], [2.0**52 - 3.0], [-5.0]])
+    assert Answers(numerators, np.array([1, 1, 3]), 0).total() == [Fraction(-2) - Fraction(5, 3)]
+
+
+def test_everybody_counts_the_same_however_many_items_she_holds() -> None:
+    query = UserLinearQuery.average(users_of(Integers(0, 10)))
+    total = query.answers([[0] * 99, [10]]).total()[0]
+    assert float(total) / 2 + query.coordinates.middle[0] == 5.0  # and not the mean of all items, 0.1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-1e12, 1e12), min_size=6, max_size=6).filter(lambda column: max(column) > min(column)))
+def test_coordinates_keep_32_bits_of_the_range_wherever_it_lies(column: list[float]) -> None:
+    table = np.array(column)[:, None]
+    found = Coordinates.of(table)
+    width = float(np.ptp(table))
+    assert np.abs(found.table + found.middle - table).max() <= width * 2.0**-30 + 1e-15 * np.abs(table).max()
+
+
+def test_a_large_common_part_does_not_hide_the_function() -> None:
+    times = 1.7e12 + np.arange(16.0)  # milliseconds
+    query = UserLinearQuery(users_of(Clustered(4, 4, 0.5)), times)
+    plain = UserLinearQuery(users_of(Clustered(4, 4, 0.5)), np.arange(16.0))
+    assert query.constant_in("l1") == pytest.approx(plain.constant_in("l1"), rel=1e-8)
+
+
+def test_the_constant_is_that_of_what_is_released() -> None:
+    query = UserLinearQuery(words(), VECTORS)
+    for norm, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+        apart = np.linalg.norm(query.coordinates.table[:, None] - query.coordinates.table[None], ord=order, axis=2)
+        ratio = (apart[BETWEEN > 0] / BETWEEN[BETWEEN > 0]).max()
+        assert ratio <= query.constant_in(norm) <= ratio * (1.0 + 1e-9)  # type: ignore[arg-type]
+    assert query.constant_in("l2") == pytest.approx(1.0, rel=1e-8)  # distances are those of the vectors
+
+
+def test_a_constant_that_is_too_small_is_refused_with_a_pair() -> None:
+    steps = np.minimum(np.arange(101) / 100, 0.5)
+    assert UserLinearQuery(users_of(LINE), steps, norm="l1", constant=1.0001).constant == 1.0001
+    with pytest.raises(InputError, match=r"constant 0.5 is too small: between points \(\d+, \d+\) the query moves by 1 per unit"):
+        UserLinearQuery(users_of(LINE), steps, norm="l1", constant=0.5)
+
+
+def test_word_vectors_and_similarities() -> None:
+    mean = UserLinearQuery.embedded(words(), VECTORS, ("x", "y", "z"))
+    held = [["cat", "dog"], ["saw"], ["robot"] * 3]
+    total = [float(part) for part in mean.answers(held).total()]
+    expected = (VECTORS[[0, 1]].mean(axis=0) + VECTORS[3] + VECTORS[4]) / 3
+    np.testing.assert_allclose(np.array(total) / 3 + mean.coordinates.middle, expected, atol=1e-8)
+    alike = UserLinearQuery.similarity(words(), VECTORS, {"animal": [1, 0, 0], "tool": [0, 1, 0]})
+    assert alike.names == ("animal", "tool")
+    np.testing.assert_array_equal(alike.table, VECTORS[:, :2])
+    # Cauchy and Schwarz: the similarity to a unit vector moves by no more than the vectors do
+    assert all(UserLinearQuery(words(), alike.table[:, i]).constant_in("l1") <= 1.0 + 1e-8 for i in range(2))
+
+
+def test_regions_fade_over_their_width() -> None:
+    query = UserLinearQuery.near(users_of(LINE), {"low": list(range(21)), "all": list(range(101))}, 0.1)
+    np.testing.assert_allclose(query.table[[0, 20, 25, 30, 60], 0], [1, 1, 0.5, 0, 0], atol=1e-9)
+    assert np.all(query.table[:, 1] == 1.0)
+    assert query.constant_in("l1") == pytest.approx(10.0, rel=1e-7)  # 1/width
+
+
+def test_queries_survive_json() -> None:
+    for query in (UserHistogram(users_of(Clustered(2, 3, 0.2), 7)), UserLinearQuery(words(), VECTORS, norm="l2", constant=1.01)):
+        again = UserQuery.of_kind(query.model_dump(mode="json"))
+        assert type(again) is type(query) and again.model_dump(mode="json") == query.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("make", "words_"),
+    [
+        (lambda: UserLinearQuery(words(), [["a"]]), "table must be a table of numbers"),
+        (lambda: UserLinearQuery(words(), [[1.0, 2.0], [3.0]]), "table must be a table of numbers"),
+        (lambda: UserLinearQuery(words(), [0.0, 1.0, np.nan, 2.0, 3.0]), r"row 2 \(counting from 0\), column 0 is nan"),
+        (lambda: UserLinearQuery(words(), [1.0, 2.0]), "one row for each of 5 points, got 2"),
+        (lambda: UserLinearQuery(words(), VECTORS, ("x",)), "names must be as many as the columns"),
+        (lambda: UserLinearQuery(words(), VECTORS, norm="l1"), "norm and constant belong together"),
+        (lambda: UserLinearQuery.average(words()), "labels have no average"),
+        (lambda: UserLinearQuery.near(words(), {"a": ["cat"]}, 0.0), "width must be a number > 0"),
+        (lambda: UserLinearQuery.near(words(), {"a": ["cat"]}, float("inf")), "width must be a number > 0"),
+        (lambda: UserLinearQuery.near(words(), {"a": []}, 1.0), "region 'a' must list the points"),
+        (lambda: UserLinearQuery.near(words(), {"a": "cat"}, 1.0), "region 'a' must list the points"),
+        (lambda: UserLinearQuery.near(words(), {}, 1.0), "at least one region"),
+        (lambda: UserLinearQuery.near(words(), {"a": ["cow"]}, 1.0), "cow"),
+        (lambda: UserLinearQuery.similarity(words(), VECTORS, {"a": [1, 2], "b": [1]}), "table of numbers"),
+        (lambda: UserLinearQuery.similarity(words(), VECTORS, {"a": [1, 2]}), "vectors of 3 numbers"),
+        (lambda: UserLinearQuery.similarity(words(), VECTORS, {}), "at least one vector"),
+        (lambda: UserHistogram(3), "Space, a Domain or a Metric"),  # type: ignore[arg-type]
+        (lambda: UserHistogram(users_of(Integers(0, 10**6))), "at most"),
+        (lambda: UserHistogram(users_of(Grid(3, 3, 1.0))).tree, "not those along a line or a tree"),
+        (lambda: users_of(Matrix([[0, 1, 5], [1, 0, 1], [5, 1, 0]])), r"\(i, j, k\) = \(0, 1, 2\)"),
+    ],
+)
+def test_wrong_queries_are_refused_in_words(make: Any, words_: str) -> None:
+    with pytest.raises(InputError, match=words_):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("held", "words_"),
+    [
+        ([[0, 1], [0, 1, 2]], r"user 1 \(counting from 0\) holds 3 items, but everybody must hold exactly 2"),
+        ([[0, 1], []], r"user 1 \(counting from 0\) holds no items"),
+        ([[0, 1], [0, 4]], r"user 1 \(counting from 0\).*4"),
+        ([], "at least one user"),
+        ([[0, 1], 3], "user 1 .*must hold a list"),
+    ],
+)
+def test_wrong_holdings_are_refused_in_words(held: Any, words_: str) -> None:
+    with pytest.raises(InputError, match=words_):
+        UserHistogram(users_of(Clustered(2, 2, 0.1), 2)).answers(held)
+
+
+def test_a_user_without_items_and_one_with_too_many_are_refused() -> None:
+    query = UserHistogram(users_of(Space(Categories(["a", "b"]), Discrete())))
+    with pytest.raises(DomainError, match="holds no items"):
+        query.answers([["a"], []])
+    with pytest.raises(InputError, match="up to 1,048,576 items"):
+        query.answers([np.zeros(MOST_ITEMS + 1, dtype=np.int64)])
