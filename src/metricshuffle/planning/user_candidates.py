@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -97,12 +98,21 @@ class UserSetting:
 
     def alone(self, profile: PrivacyProfile | None, delta: float = 0.0) -> Guarantee:
         """What is left if whoever is trusted colludes; None: the raw items were seen."""
-        distance = self.target.distance
+        distance, epsilon = self.target.distance, math.inf
+        if profile is not None:
+            ceiling = profile.pure(distance)
+            # three digits are enough, and every step of the search may take long; the last value that was certified
+            covered = partial(_covered, profile, delta, distance)
+            epsilon = ceiling if delta == 0.0 or math.isinf(ceiling) else last_certified(covered, 0.0, ceiling, relative=1e-3)
         return Guarantee(
-            epsilon=math.inf if profile is None else profile.epsilon(delta, distance), delta=delta, distance=distance,
+            epsilon=epsilon, delta=delta, distance=distance,
             unit=self.query.unit, shape="flat", protects="one user's items", trust=Trust(trusted="nobody"),
             bound="raw items seen" if profile is None else profile.bound, items=self.query.people.items or "any",
         )  # fmt: skip
+
+
+def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:
+    return profile.covers_at(epsilon, delta, distance)
 
 
 def candidates(setting: UserSetting, methods: frozenset[str] | None = None) -> Iterator[UserCandidate | tuple[str, str]]:

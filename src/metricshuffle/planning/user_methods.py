@@ -73,12 +73,7 @@ def level_laplace(people: Users, model: Model, users: int, epsilon: float) -> Me
     sqrt(edges * length). Conditions: all points lie equally deep.
     """
     tree = embedding(people.items_in)
-    depths = np.zeros(tree.order.size, dtype=np.int64)
-    for node in tree.order[1:]:
-        depths[node] = depths[int(tree.tree.parents[node])] + 1
-    levels = depths[tree.links]
-    weights = np.sqrt(np.bincount(levels) * np.array([tree.lengths[levels == level].max(initial=0.0) for level in range(levels.max() + 1)]))
-    heights = tree.lengths * 2.0 * weights.sum() / (epsilon * weights[levels])
+    heights = level_scales(tree, epsilon)
 
     def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
         draws = 1 if model == "central" else crowd.users
@@ -87,6 +82,16 @@ def level_laplace(people: Users, model: Model, users: int, epsilon: float) -> Me
 
     name = "Laplace on every level" if model == "central" else "Laplace on every level, each user"
     return Method(name, model, "user", estimate, 2.0 / (epsilon * users) if model == "central" else 2.0 / epsilon)
+
+
+def level_scales(tree: TreeEmbedding, epsilon: float) -> Floats:
+    """The scales of `level_laplace` on one user's answer, coordinate by coordinate (length * mass below)."""
+    depths = np.zeros(tree.order.size, dtype=np.int64)
+    for node in tree.order[1:]:
+        depths[node] = depths[int(tree.tree.parents[node])] + 1
+    levels = depths[tree.links]
+    weights = np.sqrt(np.bincount(levels) * np.array([tree.lengths[levels == level].max(initial=0.0) for level in range(levels.max() + 1)]))
+    return np.asarray(tree.lengths * 2.0 * weights.sum() / (epsilon * weights[levels]))
 
 
 def gaussian_histogram(users: int, epsilon: float, delta: float) -> Method:
