@@ -1,13 +1,19 @@
-"""How long a certified item rate takes, and how it compares: `python -m benchmarks users`."""
+"""How long a certified item rate takes, how it compares, and how long a release takes: `python -m benchmarks users`."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measuring import measurement, seconds
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.planning import Target
+from metricshuffle.planning.user_plan import UserPlan, plan_users
+from metricshuffle.protocols.user_queries import UserHistogram
 from metricshuffle.randomizers import ClusteredResponse
+from metricshuffle.spaces import Clustered, nested_squares, users_of
 
 
 def _certificate(shuffle: ItemShuffle, item_rate: float, rate: float, delta: float) -> object:
@@ -40,5 +46,25 @@ def _one_randomizer() -> list[dict[str, Any]]:
     return rows
 
 
+def _releases() -> list[dict[str, Any]]:
+    """Every role on 10,000 users with 100 items each, in clusters and in nested squares."""
+    rows = []
+    held = np.random.default_rng(0).integers(0, 64, (10_000, 100))
+    spaces = (("clusters", Clustered(8, 8, 0.05)), ("nested squares", nested_squares(3, 1.0)))
+    for where, space in spaces:
+        query = UserHistogram(users_of(space, 100))
+        target = Target(epsilon=20.0 * query.diameter, delta=1e-9, distance=query.diameter)
+        for method in ("item-wise", "tree-laplace"):
+            plan = plan_users(query, target, 10_000, methods=[method])
+            time = seconds(partial(_roles, plan, held), 3)
+            name = f"1e4 users x 100 items in {where}, {method}, all roles"
+            rows.append(measurement(name, time, "s", 2.0, at_most=True))
+    return rows
+
+
+def _roles(plan: UserPlan, held: Any) -> object:
+    return plan.estimate(plan.shuffle(plan.randomize(held)))
+
+
 def measurements() -> list[dict[str, Any]]:
-    return _any_randomizer() + _one_randomizer()
+    return _any_randomizer() + _one_randomizer() + _releases()

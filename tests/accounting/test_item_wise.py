@@ -23,7 +23,7 @@ from metricshuffle.accounting.item_lower import BinaryItemsLower
 from metricshuffle.accounting.item_moves import BlanketLines, CloneLines, moves_of
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.errors import ConditionError, InputError
-from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
+from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse, LaplaceOnInterval, WitchHat
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "user_level_flow.json").read_text(encoding="utf-8"))
 
@@ -132,16 +132,16 @@ def test_large_rates_are_not_certified_by_a_floor(row: dict[str, Any]) -> None:
     assert BinaryItemsLower(row["item_rate"], shuffle).delta(row["rate"], 1.0) >= 0.99 * row["exact"]
 
 
-def test_good_item_rates_at_large_rates_are_certified() -> None:
+@pytest.mark.parametrize("rate", [pytest.param(200.0, marks=pytest.mark.slow), 480.0])
+def test_good_item_rates_at_large_rates_are_certified(rate: float) -> None:
     shuffle = ItemShuffle(10_000, 10_000)
-    for rate in (200.0, 480.0):
-        found = calibrated(shuffle, rate, 1e-12, 0.05)
-        assert found.bound == "flow"
-        assert found.item_rate > 1.5 * found.composition_rate
-        assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= found.certified.worst[0] <= 1e-12
+    found = calibrated(shuffle, rate, 1e-12, 0.05)
+    assert found.bound == "flow"
+    assert found.item_rate > 1.5 * found.composition_rate
+    assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= found.certified.worst[0] <= 1e-12
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 40))])
 def test_never_below_brute_force(seed: int) -> None:
     """Three points on a line, up to 8 items, any of which move; also with everybody at x. Black box and blanket, both directions."""
     rng = np.random.default_rng(seed)
@@ -185,7 +185,10 @@ def test_reports_that_say_nothing_do_not_hide(values: int, ratio: float, items: 
     assert ItemWiseProfile(math.log(ratio) * (1.0 + 1e-12), ItemShuffle(1, items)).delta(epsilon, 1.0) >= true * (1.0 - 1e-9)
 
 
-@pytest.mark.parametrize(("items", "shuffled", "item_rate"), [(1000, 1000, 0.05), (300, 1000, 0.3), (10, 1000, 2.0), (1, 50, 3.0)])
+@pytest.mark.parametrize(
+    ("items", "shuffled", "item_rate"),
+    [(1000, 1000, 0.05), pytest.param(300, 1000, 0.3, marks=pytest.mark.slow), (10, 1000, 2.0), (1, 50, 3.0)],
+)
 def test_never_below_binary_response(items: int, shuffled: int, item_rate: float) -> None:
     shuffle = ItemShuffle(items, shuffled)
     profile, attack = ItemWiseProfile(item_rate, shuffle), BinaryItemsLower(item_rate, shuffle)
@@ -200,9 +203,9 @@ def test_never_below_binary_response(items: int, shuffled: int, item_rate: float
 
 def test_own_blankets_of_a_clustered_response() -> None:
     shuffle = ItemShuffle(100, 100)
-    moves = moves_of(ClusteredResponse(8, 8, 0.05, 0.434))
+    moves = moves_of(ClusteredResponse(8, 8, 0.05, 0.4408))
     assert len(moves) == 2
-    assert ItemWiseProfile(0.434, shuffle, moves, "blanket flow").certificate(20.0, 1e-9).kept
+    assert ItemWiseProfile(0.4408, shuffle, moves, "blanket flow").certificate(20.0, 1e-9).kept
     moves = moves_of(ClusteredResponse(8, 8, 0.05, 0.455))
     assert not ItemWiseProfile(0.455, shuffle, moves, "blanket flow").certificate(20.0, 1e-9).kept
     assert not ItemWiseProfile(0.25, shuffle).certificate(20.0, 1e-9).kept  # for any randomizer
@@ -226,22 +229,48 @@ def test_a_family_that_gives_away_more_than_it_says_is_refused() -> None:
 
 def test_a_family_is_never_worse_than_any_randomizer() -> None:
     shuffle = ItemShuffle(1, 1)
-    found = calibrated_family(lambda rate: KaryRandomizedResponse(3, rate), shuffle, 0.5, 1e-9)
+    found = calibrated_family(lambda rate: KaryRandomizedResponse(3, rate), shuffle, 0.5, 1e-9, 2e-2)
     assert found.item_rate == pytest.approx(0.5, rel=1e-6)
+    assert found.certified.kept
+    assert found.certified.worst[0] <= 1e-9
+
+
+@pytest.mark.parametrize("items", [1, 2])
+def test_what_a_family_gives_away_was_looked_at(items: int) -> None:
+    """Composition allows more here than the accountant evaluates, and beyond that this family lies."""
+    asked: list[float] = []
+
+    def family(rate: float) -> Channel:
+        asked.append(rate)
+        return response(2, math.exp(min(rate, 30.0)))
+
+    found = calibrated_family(family, ItemShuffle(items, items), 3000.0, 1e-9, 0.1)
+    assert found.item_rate in asked
+
+
+@pytest.mark.parametrize("randomizer", [LaplaceOnInterval(0.0, 1.0, 2.2, 8), WitchHat(0.5, 2.0, 2.2, 4)])
+def test_real_values_between_grid_points_are_not_taken_for_grid_points(randomizer: Any) -> None:
+    """Half a step apart they give away more than half of what a whole step does, so that pairs of grid points do not bound them."""
+    rows, step = randomizer.rows(), randomizer.distance(0, 1)
+    between = 0.5 * (rows[0] + rows[1])
+    whole, half = np.abs(np.log(rows[1] / rows[0])).max(), np.abs(np.log(between / rows[0])).max()
+    assert half / (0.5 * step) > 1.05 * whole / step
+    with pytest.raises(ConditionError, match="between"):
+        moves_of(randomizer)
 
 
 @pytest.mark.parametrize("model", ["local", "central"])
 def test_more_users_and_looser_promises_allow_larger_item_rates(model: Any) -> None:
-    rates = [calibrated(ItemShuffle.of(model, users, 50), 5.0, 1e-6, 1e-3).item_rate for users in (10, 100, 1000)]
+    rates = [calibrated(ItemShuffle.of(model, users, 50), 5.0, 1e-6, 1e-2).item_rate for users in (10, 100, 1000)]
     assert rates == sorted(rates)
     assert (model == "local") == (rates[0] == rates[-1])
     shuffle = ItemShuffle.of(model, 100, 50)
-    looser = [calibrated(shuffle, rate, 1e-6, 1e-3).item_rate for rate in (1.0, 5.0, 20.0)]
+    looser = [calibrated(shuffle, rate, 1e-6, 1e-2).item_rate for rate in (1.0, 5.0, 20.0)]
     assert looser == sorted(looser)
     assert looser[0] < looser[-1]
 
 
-@pytest.mark.parametrize("diameter", [1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("diameter", [1e-3, 1000.0])
 def test_the_unit_of_distance_does_not_matter(diameter: float) -> None:
     shuffle = ItemShuffle(100, 1000, diameter)
     found = calibrated(shuffle, 8.0 / diameter, 1e-8)
@@ -253,8 +282,9 @@ def test_the_unit_of_distance_does_not_matter(diameter: float) -> None:
 
 
 def test_covers_every_real_distance() -> None:
-    profile = ItemWiseProfile(2.0, ItemShuffle(50, 100_000))
-    epsilon = next(rate for rate in np.arange(3.0, 9.0, 0.25).tolist() if profile.covers(rate, 1e-7, 1.0))
+    profile = ItemWiseProfile(2.0, ItemShuffle(50, 20_000))
+    epsilon = next(rate for rate in np.arange(8.0, 15.0, 0.5).tolist() if profile.covers(rate, 1e-7, 1.0))
+    assert epsilon > 8.0
     deltas = [profile.delta(epsilon * w, w) for w in np.linspace(0.02, 1.0, 12)]
     assert max(deltas) <= 1e-7
     inside = max(range(len(deltas)), key=deltas.__getitem__)
@@ -274,6 +304,8 @@ def test_profile_answers_at_its_edges() -> None:
     found = profile.epsilon(1e-6, 0.5)
     assert profile.delta(found, 0.5) <= 1e-6 < profile.delta(0.999 * found, 0.5)
     assert found < profile.pure(0.5)
+    assert not profile.covers(0.0, 1e-6, 1.0)
+    assert profile.covers(0.0, 0.999, 1.0) is (profile.delta(0.0, 1.0) <= 0.999)
     assert profile.covers(10.01, 0.0, 1.0)
     assert not profile.covers(9.0, 0.0, 1.0)
     values = [profile.delta(epsilon, 0.5) for epsilon in (0.0, 0.3, 0.9, 2.0)]
@@ -340,6 +372,8 @@ def test_wrong_settings_are_refused() -> None:
         ItemWiseProfile(0.3, ItemShuffle(10, 100), moves_of(ClusteredResponse(4, 4, 0.02, 0.4)))
     with pytest.raises(ConditionError, match="600"):
         ItemWiseProfile(700.0, ItemShuffle(10, 100))
+    with pytest.raises(InputError, match="diameter of the shuffle"):  # half as private per unit as it would seem
+        ItemWiseProfile(0.5, ItemShuffle(10, 100, 2.0), moves_of(ClusteredResponse(4, 4, 0.02, 0.4)))
     with pytest.raises(InputError, match="diameters apart"):
         moves_of(Channel(response(3, 2.0).rows, 5.0 * (1.0 - np.eye(3))))
     with pytest.raises(InputError, match="same law"):

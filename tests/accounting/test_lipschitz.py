@@ -84,3 +84,17 @@ def test_points_at_distance_zero_must_agree() -> None:
 def test_wrong_input_is_refused(table: Any, distances: Any, norm: Any, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):
         lipschitz_constant(table, distances, norm)
+
+
+def test_a_query_that_is_not_constant_never_gets_the_constant_0() -> None:
+    for moved, apart in ((5e-324, 3.0), (1e-200, 1e200), (1e-310, 1.7)):
+        found = lipschitz_constant([0.0, moved], [[0.0, apart], [apart, 0.0]])
+        assert Fraction(found.constant) * Fraction(apart) >= Fraction(moved)
+        assert found.pair is not None
+
+
+def test_a_given_constant_is_right_for_many_columns_too() -> None:
+    table = np.vstack([np.zeros(100_000), np.ones(100_000)])
+    assert checked_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5).constant >= 1e5
+    with pytest.raises(InputError, match="too small"):
+        checked_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5 * (1 - 1e-9))

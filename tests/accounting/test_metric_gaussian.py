@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import mpmath
@@ -81,3 +82,16 @@ def test_wrong_targets_are_refused(rate: float, delta: float) -> None:
         gaussian_sigma(rate, delta)
     with pytest.raises(InputError, match="sigma"):
         MetricGaussian(0.0)
+
+
+def test_where_the_difference_of_two_huge_numbers_is_all_that_counts() -> None:
+    """x = epsilon/m - m/2 keeps no digit for m beyond 1e16: a bound from what is left of it would be too small."""
+    rng = random.Random(3)
+    with mpmath.workdps(80):
+        for _ in range(300):
+            shift, wanted = 10 ** rng.uniform(7, 19), rng.uniform(-10, 39)
+            epsilon = float(mpmath.mpf(shift) * (mpmath.mpf(shift) / 2 + wanted))
+            x = mpmath.mpf(epsilon) / shift - mpmath.mpf(shift) / 2
+            assert gaussian_delta(epsilon, shift) >= mpmath.ncdf(-x) - mpmath.npdf(x) / (x + shift)
+    assert gaussian_delta(1e300, 1e10) == gaussian_delta(math.inf, 1.0) == 1e-300
+    assert gaussian_delta(1.0, 1e200) == 1.0

@@ -178,3 +178,20 @@ def test_wrong_input_is_refused() -> None:
         sampled_rate(1.0, 1e-6, samples=10, radius=0.0)
     with pytest.raises(InputError, match="cost"):
         expected_delta(1.0, 10, 0.1, math.nan)
+
+
+@pytest.mark.parametrize("diameter", [0.0, -1.0, math.nan, math.inf])
+def test_the_diameter_is_a_number(diameter: float) -> None:
+    makers: list[Any] = [
+        lambda: sampled_discrete(rate=1.0, delta=0.0, samples=10, radius=0.1, missed=1e-9, diameter=diameter),
+        lambda: sampled_rate(1.0, 1e-6, samples=10, radius=0.1, diameter=diameter),
+        lambda: SampledProfile(PureProfile(1.0), 10, diameter),
+    ]
+    for make in makers:
+        with pytest.raises(InputError, match="diameter must be a finite number > 0"):
+            make()
+
+
+def test_huge_costs_are_no_overflow() -> None:
+    with np.errstate(all="raise", under="ignore"):
+        assert expected_delta(0.5, 1_000_000, 0.01, 1e6) == 1.0

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from metricshuffle.accounting.composition import ComposedProfile
 from metricshuffle.accounting.metric_gaussian import MetricGaussian, gaussian_sigma
+from metricshuffle.accounting.padded import RarelyClamped
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise
 from metricshuffle.accounting.user_level import (
     DiscreteUserPrivacy,
@@ -193,3 +195,27 @@ def test_what_a_full_replacement_costs() -> None:
     one = Guarantee(epsilon=1.0, delta=0.0, distance=1.0, unit="", shape="flat", protects="one person", trust=NOBODY, bound="pure")
     with pytest.raises(InputError, match="one user's items"):
         full_replacement(one, 1.0)
+
+
+def test_only_what_is_made_of_real_distances_becomes_a_guarantee() -> None:
+    """Wrapped or composed, a profile of whole steps stays one."""
+    steps = AdditiveNoise(Geometric(1.0))
+    assert RarelyClamped(steps, 1e-30).covers(2.0, 1e-6, 1.5)
+    for profile in (RarelyClamped(steps, 1e-30), ComposedProfile(((PureProfile(1.0), 1), (steps, 2)))):
+        with pytest.raises(NotCertified, match="AdditiveNoise is certified at whole steps only"):
+            user_guarantee(profile, rate=9.0, delta=1e-6, distance=1.5, items="any", trust=CURATOR)
+    real = RarelyClamped(PureProfile(1.0), 1e-30)
+    assert user_guarantee(real, rate=2.0, delta=1e-6, distance=1.5, items="any", trust=CURATOR).epsilon == 3.0
+
+
+def test_more_groups_than_a_double_can_count() -> None:
+    many = groups(1e300, 1e-300)
+    assert many == 10**600
+    assert group_delta(1.0, 1e-9, many) == group_delta(0.0, 1e-9, many) == 1.0
+    assert group_delta(1.0, 0.0, many) == 0.0
+    assert DiscreteUserPrivacy(1.0, 1e-9, 1e-300).delta(2.0, 1e300) == 1.0
+    assert math.isinf(DiscreteUserPrivacy(1.0, 0.0, 1e-300).pure(1e300))
+    assert DiscreteUserPrivacy(0.0, 0.0, 1e-300).pure(1e300) == 0.0
+    assert Fraction(group_delta(0.3, 5e-324, 2)) >= Fraction(5e-324) * Fraction(2.34)
+    with pytest.raises(InputError, match="an integer of 1329 bits"):
+        rate_for_changes([(0.1, 10**400, 1.0)])

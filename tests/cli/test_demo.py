@@ -15,16 +15,18 @@ from rich.console import Console
 
 from metricshuffle.accounting.shuffled_sum import AdditiveNoise
 from metricshuffle.cli import demo as demo_module
-from metricshuffle.cli.demo import city_study, demo, main, snack_study
+from metricshuffle.cli.demo import city_study, demo, main, snack_study, visits_study
 from metricshuffle.cli.picture import picture
 from metricshuffle.cli.report import report
 from metricshuffle.cli.report_numbers import epsilon_curves
+from metricshuffle.cli.report_users import UserStudy, city_squares, merged
 from metricshuffle.cli.report_what_if import consequences, honest_profile
 from metricshuffle.cli.report_words import Study, assessment, interval_text
-from metricshuffle.cli.synthetic import BANK, CITY, SNACKS, homes, river, snacks
+from metricshuffle.cli.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
 from metricshuffle.errors import MissingExtra
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.guarantee import plain
+from metricshuffle.spaces import Grid
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 ROOT = Path(__file__).parents[2]
@@ -70,16 +72,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Study, Study, str, str]:
-    """Two small studies, the page about them and what was printed."""
+def made() -> tuple[Study, Study, str, str, UserStudy]:
+    """Two small studies, the page about them and what was printed, and a third study about users with many items."""
     printed = io.StringIO()
     console = Console(file=printed, width=250)
     numbers = snack_study(60, "modular", console)
     city, cells = city_study(120, "modular", console)
-    return numbers, city, report(numbers, city, cells), printed.getvalue()
+    visits = visits_study(120, console)
+    return numbers, city, report(numbers, city, cells, visits), printed.getvalue(), visits
 
 
-def test_the_page_is_well_formed_and_loads_nothing(made: tuple[Study, Study, str, str]) -> None:
+def test_the_page_is_well_formed_and_loads_nothing(made: tuple[Study, Study, str, str, UserStudy]) -> None:
     text = made[2]
     page = Page(text)
     assert page.open == []
@@ -88,12 +91,12 @@ def test_the_page_is_well_formed_and_loads_nothing(made: tuple[Study, Study, str
     assert len(page.ids) == len(set(page.ids))
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text)
     assert len(text) < 300_000
-    assert page.seen["section"] == 8
-    assert page.seen["figure"] == page.seen["figcaption"] == 5
-    assert page.seen["title"] - 1 == page.seen["desc"] == 5  # one of each in every chart
+    assert page.seen["section"] == 9
+    assert page.seen["figure"] == page.seen["figcaption"] == 7
+    assert page.seen["title"] - 1 == page.seen["desc"] == 7  # one of each in every chart
 
 
-def test_the_page_tells_both_releases(made: tuple[Study, Study, str, str]) -> None:
+def test_the_page_tells_both_releases(made: tuple[Study, Study, str, str, UserStudy]) -> None:
     text, printed = Page(made[2]).text, re.sub(r"\s+", " ", made[3])
     for study in made[:2]:
         release = study.release
@@ -111,7 +114,7 @@ def test_the_page_tells_both_releases(made: tuple[Study, Study, str, str]) -> No
             assert f"{plain(one.expected_error)} {study.plan.query.unit}" in text
 
 
-def test_the_assessment_has_the_numbers_of_the_plan(made: tuple[Study, Study, str, str]) -> None:
+def test_the_assessment_has_the_numbers_of_the_plan(made: tuple[Study, Study, str, str, UserStudy]) -> None:
     text = Page(made[2]).text
     for study in made[:2]:
         plan, one = study.plan, study.plan.choice
@@ -129,12 +132,42 @@ def test_the_assessment_has_the_numbers_of_the_plan(made: tuple[Study, Study, st
             assert told in whole
 
 
-def test_an_estimate_is_near_the_truth(made: tuple[Study, Study, str, str]) -> None:
+def test_the_chapter_about_users_tells_both_releases(made: tuple[Study, Study, str, str, UserStudy]) -> None:
+    text, printed, study = Page(made[2]).text, re.sub(r"\s+", " ", made[3]), made[4]
+    assert [plan.choice.model for _, plan, _ in study.releases] == ["local", "central"]
+    for _, _, release in study.releases:
+        assert release.raw_values_seen
+        assert not release.unsafe_seeded
+        for told in (str(release.guarantee), release.full_replacement, f"{plain(round(study.error(release), 1))} m"):
+            assert told in text
+    for told in (str(study.local[1].guarantee), study.local[1].full_replacement, f"{study.visits:,} visits"):
+        assert told in printed
+    for sentence in study.comparisons[1].sentences():
+        assert sentence[1:] in text
+    # both miss with probability far below 1e-6
+    assert study.error(study.central[1]) < 10.0 * study.central[0].choice.expected_error
+    assert study.error(study.central[1]) < study.error(study.local[1])
+
+
+def test_what_the_users_chapter_compares(made: tuple[Study, Study, str, str, UserStudy]) -> None:
+    """User-level privacy once, and the tree release at both rates, in both models."""
+    study = made[4]
+    both = merged(study)
+    trees = [method for method in both.methods if method.hides == "earth mover"]
+    assert sorted(method.model for method in trees) == ["central", "central", "local", "local"]
+    assert len({(method.model, method.name) for method in both.methods}) == len(both.methods)
+    one, other = study.comparisons
+    assert one.rate * one.diameter == pytest.approx(one.epsilon)
+    assert other.rate > 15.0 * one.rate
+    assert other.gain("central") > one.gain("central")
+
+
+def test_an_estimate_is_near_the_truth(made: tuple[Study, Study, str, str, UserStudy]) -> None:
     for study in made[:2]:  # misses with probability about 1e-9
         assert study.error < 25.0 * study.plan.choice.expected_error
 
 
-def test_consequences_are_the_exact_ones(made: tuple[Study, Study, str, str]) -> None:
+def test_consequences_are_the_exact_ones(made: tuple[Study, Study, str, str, UserStudy]) -> None:
     plan = made[0].plan
     one = plan.choice
     rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(plan, (one,))}
@@ -165,6 +198,12 @@ def test_invented_people_are_always_the_same_and_inside() -> None:
     assert SNACKS.validated(snacks(300)).max() > 500
     places = homes(300)
     assert CITY.cells(places).shape == (300, 2)
+    months = visits(50)
+    assert all(np.array_equal(one, other) for one, other in zip(months, visits(50), strict=True))
+    assert {len(mine) for mine in months} > {8}
+    grid = city_squares().domain
+    assert isinstance(grid, Grid)
+    assert all(len(grid.cells(mine)) == len(mine) for mine in months)
     inside = (places[:, 1] > 0.0) & (places[:, 1] < 4000.0)
     assert np.abs(places[:, 1] - river(places[:, 0]))[inside].min() >= BANK - 1e-6
 
@@ -173,9 +212,10 @@ def test_the_readme_picture_is_the_one_that_would_be_drawn_now() -> None:
     assert picture() == (ROOT / "docs" / "picture.svg").read_text(encoding="utf-8")
 
 
-def test_the_demo_writes_one_file(made: tuple[Study, Study, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_writes_one_file(made: tuple[Study, Study, str, str, UserStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_module, "snack_study", lambda *_: made[0])
     monkeypatch.setattr(demo_module, "city_study", lambda *_: (made[1], CITY.cells(homes(120))))
+    monkeypatch.setattr(demo_module, "visits_study", lambda *_: made[4])
     printed = io.StringIO()
     written = demo(tmp_path / "new" / "folder", console=Console(file=printed, width=200))
     assert [path.name for path in written.parent.iterdir()] == ["report.html"]

@@ -180,3 +180,14 @@ def test_wrong_parameters_are_refused() -> None:
     for scale in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InputError, match="scale"):
             GridLaplace.at_least(scale)
+
+
+def test_texts_and_truth_values_are_no_numbers() -> None:
+    wrong: list[Any] = [np.array(["1"], dtype=object), np.array([True], dtype=object), [Fraction(1, 3), "1/3"], np.array([True])]
+    for noise in (COARSE, THIRDS):
+        for values in wrong:
+            with pytest.raises(DomainError, match="must be"):
+                noise.sample(values, Randomness.seeded(1))
+    if np.dtype(np.longdouble).itemsize > 8:
+        with pytest.raises(DomainError, match="must be"):
+            COARSE.sample(np.array([0.1], dtype=np.longdouble), Randomness.seeded(1))  # its last digits would be rounded away

@@ -176,3 +176,23 @@ def test_wrong_parameters_and_values_are_refused() -> None:
         given: Any = values
         with pytest.raises((InputError, DomainError), match="values"):
             noise.sample(given, stream)
+
+
+@pytest.mark.parametrize(("dimension", "side"), [(2, "0.99"), (2, "0.5"), (5, "0.9"), (5, "0.25")])
+def test_a_slender_ball_that_juts_out_of_its_box_is_refused(dimension: int, side: str) -> None:
+    """Half of such a ball was never drawn, and whoever saw what is released knew which half: random points hardly ever hit its tips."""
+    together = Decimal("0.999")
+
+    def norm(x: Any) -> Any:  # of x S^-1 x, where S has 1 on the diagonal (half the widths of the ball) and 0.999 elsewhere
+        total, squares = sum(x, Decimal(0)), sum((c * c for c in x), Decimal(0))
+        return ((squares - together / (1 - together + dimension * together) * total * total) / (1 - together)).sqrt()
+
+    UnitBall(norm, (ONE,) * dimension)
+    with pytest.raises(ConditionError, match="the ball in its box"):
+        UnitBall(norm, (Fraction(side),) * dimension)
+
+
+def test_a_ball_on_a_line() -> None:
+    assert UnitBall(lambda x: 3 * abs(x[0]), (Fraction(1, 3),)).axes == [Decimal(3)]
+    with pytest.raises(ConditionError, match="the ball in its box"):
+        UnitBall(lambda x: 3 * abs(x[0]), (Fraction(1, 4),))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.multiset_laws import divergence, multiset_law
 
 from metricshuffle.accounting.metric_gaussian import MetricGaussian
 from metricshuffle.accounting.padded import clamping_penalty
-from metricshuffle.errors import BatchTooSmall, DomainError, InputError, NotCertified, PlanError
+from metricshuffle.errors import BatchTooSmall, InputError, NotCertified
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_candidates import UserCandidate, item_randomizers
 from metricshuffle.planning.user_plan import UserPlan, plan_users
-from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.channel import Channel
@@ -26,7 +26,6 @@ from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Clustered, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
 from metricshuffle.spaces.metrics import Absolute
-from tests.oracles.multiset_laws import divergence, multiset_law
 
 CLUSTERS = Clustered(2, 2, 0.3)
 TREE = Tree([-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01])
@@ -89,7 +88,8 @@ def test_item_wise_promises_are_true_of_the_shuffled_reports(space: Any, items: 
 def test_the_fallback_is_true_of_one_users_sorted_reports(clusters_plan: UserPlan) -> None:
     one = chosen(clusters_plan, "shuffled").choice
     rows, fallback = np.asarray(one.randomizer.rows()), one.fallback  # type: ignore[union-attr]
-    assert fallback.epsilon > one.guarantee.epsilon and fallback.trust.trusted == "nobody"
+    assert fallback.epsilon > one.guarantee.epsilon
+    assert fallback.trust.trusted == "nobody"
     for a, b in itertools.combinations(itertools.combinations_with_replacement(range(4), 2), 2):
         laws = [multiset_law([rows[item] for item in held]) for held in (a, b)]
         assert divergence(laws[0], laws[1], fallback.epsilon) <= fallback.delta
@@ -104,7 +104,8 @@ def test_promises_about_sampled_items_are_true_for_users_of_any_size() -> None:
     for one in plan.candidates:
         rows = np.asarray(one.randomizer.rows())  # type: ignore[union-attr]
         means = {held: np.bincount(held, minlength=4) @ rows / len(held) for held in sets}  # samples are independent: reports as well
-        assert one.guarantee.items == "any" and one.guarantee.shape == "flat"
+        assert one.guarantee.items == "any"
+        assert one.guarantee.shape == "flat"
         for others in [None] if one.model == "local" else [(0,), (0, 2), (2, 3)]:
             rest = [] if others is None else [means[others]] * 2
             laws = {held: multiset_law([means[held]] * 2 + rest) for held in sets}
@@ -114,12 +115,13 @@ def test_promises_about_sampled_items_are_true_for_users_of_any_size() -> None:
 def test_reports_leave_sorted_so_that_no_item_has_a_place(clusters_plan: UserPlan) -> None:
     plan = chosen(clusters_plan, "local")
     records = plan.randomize([[0, 3], [3, 0]] * 200, Randomness.seeded(1)).records
-    assert records.shape == (400, 2) and np.all(records[:, 0] <= records[:, 1])
+    assert records.shape == (400, 2)
+    assert np.all(records[:, 0] <= records[:, 1])
 
 
 def test_items_of_dishonest_users_are_not_counted_on() -> None:
-    some = item_plan(CLUSTERS, 5, 1000, Target(1.0, 1e-6, 1.0), honest="10%")
-    exact = item_plan(CLUSTERS, 5, 100, Target(1.0, 1e-6, 1.0))
+    some = item_plan(Integers(0, 2), 5, 1000, Target(1.0, 1e-6, 1.0), honest="10%")
+    exact = item_plan(Integers(0, 2), 5, 100, Target(1.0, 1e-6, 1.0))
     one, other = chosen(some, "shuffled"), chosen(exact, "shuffled")
     assert one.choice.item_rate == pytest.approx(other.choice.item_rate, rel=1e-2)
     assert one.choice.guarantee.trust.honest_reports == 100 == one.minimum
@@ -145,14 +147,16 @@ def test_tree_laplace_keeps_its_rate_in_exact_arithmetic(space: Any, target: Tar
     plan = plan_users(query, target, 100, trusted="curator")
     numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
     for one in plan.candidates:
-        assert one.noise is not None and one.guarantee.delta == 0.0
+        assert one.noise is not None
+        assert one.guarantee.delta == 0.0
         scale = GridLaplace.at_least(one.noise.scale, Fraction(one.noise.cell)).scale
         for a, b in itertools.combinations(range(query.people.size), 2):
             loss = sum(abs(int(x) - int(y)) for x, y in zip(numbers[a], numbers[b], strict=True)) / below / scale
             apart = Fraction(float(query.people.distances[a, b])) * (1 + Fraction(8, 2**53))  # sums along the tree are rounded
             assert loss <= Fraction(target.epsilon) / Fraction(target.distance) * apart
     central = next(one for one in plan.candidates if one.model == "central")
-    assert central.fallback.epsilon == math.inf and "NOT hidden" in str(central.fallback)
+    assert central.fallback.epsilon == math.inf
+    assert "NOT hidden" in str(central.fallback)
 
 
 VECTORS = np.random.default_rng(0).normal(size=(9, 3))
@@ -166,13 +170,16 @@ def test_no_promise_exceeds_the_target(epsilon: float, delta: float) -> None:
     query = plan.query
     assert isinstance(query, UserLinearQuery)
     for one in plan.candidates:
-        assert one.noise is not None and one.guarantee.epsilon <= epsilon and one.guarantee.delta <= delta
+        assert one.noise is not None
+        assert one.guarantee.epsilon <= epsilon
+        assert one.guarantee.delta <= delta
         lost = clamping_penalty(epsilon, one.noise.inexactness)
         constant = query.constant_in(constants[one.name])  # type: ignore[arg-type]
         if one.name == "gaussian":
             assert MetricGaussian(one.noise.scale / constant).delta(epsilon, 1.0) + lost <= one.guarantee.delta * (1.0 + 1e-12)
         else:
-            assert constant / one.noise.scale <= epsilon and lost <= one.guarantee.delta
+            assert constant / one.noise.scale <= epsilon
+            assert lost <= one.guarantee.delta
     offered = {one.name for one in plan.candidates}
     assert offered == ({"laplace"} if delta == 0.0 or epsilon >= 60.0 else set(constants))
     assert {name for name, _ in plan.not_offered} <= set(constants) - offered
@@ -197,7 +204,8 @@ def test_a_gaussian_plan_promises_up_to_its_distance_only() -> None:
     for apart in (0.001, 0.01, 0.05, 0.1):
         assert profile.delta(apart / 0.1, apart) <= 1e-6
     assert profile.delta(10.0, 1.0) > 1e-6  # beyond, the rate alone is not kept, and the guarantee does not say so
-    assert one.guarantee.distance == 0.1 and "delta" in str(plan).splitlines()[-2]
+    assert one.guarantee.distance == 0.1
+    assert "delta" in str(plan).splitlines()[-2]
 
 
 # --- what is offered ---
@@ -214,7 +222,8 @@ def test_what_cannot_be_certified_is_not_offered_and_said_why() -> None:
     plan = plan_users(UserHistogram(users_of(Clustered(2, 2, 0.3), 1000)), Target(1.0, 1e-9, 1.0), 10**13, trusted="curator")
     assert "2^52" in dict(plan.not_offered)["item-wise"]
     plan = plan_users(UserHistogram(users_of(Clustered(2, 2, 0.3), 1)), Target(1000.0, 1e-9, 1.0), 10)
-    assert "item-wise" in dict(plan.not_offered) and plan.choice.name == "tree-laplace"
+    assert "item-wise" in dict(plan.not_offered)
+    assert plan.choice.name == "tree-laplace"
     plan = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 1e-9, 0.5), 10, samples=3)
     assert "shape 'flat'" in dict(plan.not_offered)["item-wise"]
     plan = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 0.5), 10)
@@ -233,12 +242,15 @@ def test_a_singular_channel_is_refused() -> None:
 
 
 def test_ill_conditioned_reports_are_warned_about() -> None:
-    plan = item_plan(Grid(4, 4, 1.0), 5, 200, Target(0.1, 1e-6, 1.0))
-    assert plan.choice.condition is not None and plan.choice.condition > 1e3
+    plan = item_plan(Grid(3, 3, 1.0), 2, 20, Target(0.003, 1e-3, 1.0))
+    assert plan.choice.condition is not None
+    assert plan.choice.condition > 1e3
     assert "Warning: item-wise (shuffled) is ill-conditioned: one report counts for up to" in str(plan)
-    assert "Warning: item-wise" in str(plan.run(np.zeros((200, 5), dtype=np.int64), Randomness.seeded(1)))
-    fine = item_plan(CLUSTERS, 2, 50, Target(1.0, 0.1, 1.0))
-    assert fine.choice.condition is not None and fine.choice.condition < 1e3 and "Warning" not in str(fine)
+    assert "Warning: item-wise" in str(plan.run(np.zeros((20, 2), dtype=np.int64), Randomness.seeded(1)))
+    fine = item_plan(Integers(0, 2), 2, 5, Target(1.0, 0.1, 1.0))
+    assert fine.choice.condition is not None
+    assert fine.choice.condition < 1e3
+    assert "Warning" not in str(fine)
 
 
 def test_clustered_reports_invert_by_the_closed_form() -> None:
@@ -260,75 +272,21 @@ def test_clustered_reports_invert_by_the_closed_form() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda q: plan_users(q, {"epsilon": 1}, 10), "a Target, got UserHistogram and dict"),
+        (lambda q: plan_users(q, q.people, 10), "a Target, got UserHistogram and Users"),
         (lambda q: plan_users(q.people, Target(1, 0, 1), 10), "needs a query"),
         (lambda q: plan_users(q, Target(1, 0, 1), 0), "users must be a whole number"),
         (lambda q: plan_users(q, Target(1, 0, 2), 10), "beyond the largest earth mover's distance, 1"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, methods="tree-laplace"), "methods must be a list"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, methods=["laplace"]), "no method 'laplace'.*tree-laplace, item-wise"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, methods=[]), "methods names no method"),
-        (lambda q: plan_users(q, Target(1, 0, 1), 10, trusted="aggregator"), "trusted must be"),
+        (lambda q: plan_users(q, Target(1, 0, 1), 10, trusted="aggregator"), "trusted must be"),  # type: ignore[arg-type]
         (lambda q: plan_users(q, Target(1, 0, 1), 10, samples=5), "samples must be .* for users with any number of items"),
-        (lambda q: plan_users(UserHistogram(users_of(CLUSTERS)), Target(1, 0, 1), 10, samples="x"), "samples must be"),
+        (lambda q: plan_users(UserHistogram(users_of(CLUSTERS)), Target(1, 0, 1), 10, samples="x"), "samples must be"),  # type: ignore[arg-type]
         (lambda q: plan_users(q, Target(1, 1.0, 1), 10), "delta must lie in"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, honest=11), "cannot exceed users"),
         (lambda q: plan_users(UserLinearQuery(q.people, np.ones(4)), Target(1, 0, 1), 10), "same at every point"),
     ],
 )
-def test_wrong_wishes_are_refused_in_words(call: Any, words: str) -> None:
+def test_wrong_wishes_are_refused_in_words(call: Callable[[Any], object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         call(UserHistogram(users_of(CLUSTERS, 2)))
-
-
-# --- roles ---
-
-
-def test_plans_are_files_and_notice_when_they_were_edited(clusters_plan: UserPlan) -> None:
-    text = clusters_plan.to_json()
-    again = UserPlan.from_json(text)
-    assert again.digest == clusters_plan.digest and again.to_json() == text
-    edited = json.loads(text)
-    edited["candidates"][0]["guarantee"]["epsilon"] = 0.001
-    with pytest.raises(PlanError, match="digest"):
-        UserPlan.from_json(json.dumps(edited))
-    linear = plan_users(UserLinearQuery(users_of(CLUSTERS), np.arange(4.0)), Target(1.0, 1e-6, 1.0), 10, trusted="curator")
-    assert UserPlan.from_json(linear.to_json()).digest == linear.digest  # an infinite epsilon of the fallback, too
-
-
-def test_roles_refuse_what_is_not_theirs(clusters_plan: UserPlan) -> None:
-    plan = chosen(clusters_plan, "local")
-    reports = plan.randomize([[0, 1]] * 3, Randomness.seeded(1))
-    assert reports.unsafe_seeded and plan.shuffle(reports).unsafe_seeded
-    with pytest.raises(PlanError, match="another plan"):
-        plan.shuffle(Reports("other", reports.records))
-    for records in (reports.records[:, :1], reports.records.astype(float), reports.records[0]):
-        with pytest.raises(PlanError, match="a record of this plan is 2 whole numbers"):
-            plan.shuffle(Reports(plan.digest, records))
-    with pytest.raises(DomainError, match="from 0 to 3"):
-        plan.shuffle(Reports(plan.digest, np.array([[0, 9]])))
-    with pytest.raises(InputError, match="only Reports"):
-        plan.shuffle([reports.records])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="reports must be shuffled first"):
-        plan.estimate(reports)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="shuffled for another plan"):
-        plan.estimate(Shuffled("other", 3, (1,)))
-    with pytest.raises(PlanError, match="counts that sum to 6"):
-        plan.estimate(Shuffled(plan.digest, 3, (np.array([1, 1, 1, 1], dtype=np.uint64),)))
-    with pytest.raises(BatchTooSmall):
-        plan.estimate(Shuffled(plan.digest, 0, (np.zeros(4, dtype=np.uint64),)))
-    with pytest.raises(DomainError, match="holds 3 items, but everybody must hold exactly 2"):
-        plan.randomize([[0, 1, 2]])
-    noisy = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 1.0), 10, trusted="nobody")
-    with pytest.raises(PlanError, match="6 sums"):
-        noisy.estimate(Shuffled(noisy.digest, 3, (1, 2)))
-    curator = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 1.0), 10, trusted="curator")
-    with pytest.raises(PlanError, match="the curator's noise is added once"):
-        curator.randomize([[0]])
-
-
-def test_reports_may_come_in_parts(clusters_plan: UserPlan) -> None:
-    plan = chosen(clusters_plan, "shuffled")
-    parts = [plan.randomize([[0, 1]] * 4, Randomness.seeded(seed)) for seed in range(3)]
-    whole = plan.shuffle(parts[0].joined(parts[1]).joined(parts[2]))
-    split = plan.shuffle(iter(parts))
-    assert whole.reports == split.reports == 12 and np.array_equal(whole.axes[0], split.axes[0])

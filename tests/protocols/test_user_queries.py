@@ -59,7 +59,7 @@ trees = st.integers(2, 12).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(trees)
 def test_rounded_coordinates_of_a_tree_are_never_farther_apart_than_the_points(made: tuple[tuple[int, ...], tuple[float, ...]]) -> None:
     tree = Tree([-1, *made[0]], [0.0, *made[1]])
@@ -80,11 +80,13 @@ def test_rounded_coordinates_of_a_scaled_line_are_never_farther_apart_than_the_p
 
 def _check_contraction(query: UserHistogram, exact: list[list[Fraction]]) -> None:
     numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
-    assert np.array_equal(numbers, np.rint(numbers)) and np.abs(numbers).max() <= 2**32
+    assert np.array_equal(numbers, np.rint(numbers))
+    assert np.abs(numbers).max() <= 2**32
+    lost = 1e-8 * float(max(itertools.chain(*exact))) * len(exact)
     for a, b in itertools.combinations(range(query.people.size), 2):
         moved = sum(abs(int(x) - int(y)) for x, y in zip(numbers[a], numbers[b], strict=True)) / below
         assert moved <= exact[a][b]
-        assert float(moved) >= float(exact[a][b]) - 1e-8 * max(float(d) for row in exact for d in row) * len(exact)  # and hardly nearer
+        assert float(moved) >= float(exact[a][b]) - lost  # and hardly nearer
 
 
 held_lists = st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=9), min_size=1, max_size=8)
@@ -168,7 +170,8 @@ def test_regions_fade_over_their_width() -> None:
 def test_queries_survive_json() -> None:
     for query in (UserHistogram(users_of(Clustered(2, 3, 0.2), 7)), UserLinearQuery(words(), VECTORS, norm="l2", constant=1.01)):
         again = UserQuery.of_kind(query.model_dump(mode="json"))
-        assert type(again) is type(query) and again.model_dump(mode="json") == query.model_dump(mode="json")
+        assert type(again) is type(query)
+        assert again.model_dump(mode="json") == query.model_dump(mode="json")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.user_simulation import simulated_noise
@@ -15,7 +16,6 @@ from metricshuffle.protocols.user_queries import Answers, UserHistogram
 from metricshuffle.protocols.user_vectors import AnswerNoise, Noise
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, users_of
-from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 KINDS: tuple[Noise, ...] = ("l1", "l2", "linf", "gaussian")
 
@@ -54,9 +54,9 @@ def test_the_exact_law_of_a_report_keeps_the_rate_for_users_of_any_size(rate: fl
 def test_mean_size_and_variance_are_those_of_the_noise(kind: Noise, draws: int) -> None:
     noise = AnswerNoise(kind, 1.7, 3)
     generator = np.random.default_rng(5)
-    drawn = np.array([simulated_noise(noise, draws, generator) for _ in range(12_000)])
-    assert noise.mean_size(draws) == pytest.approx(np.abs(drawn).mean(), rel=0.02)
-    assert noise.variance * draws == pytest.approx((drawn**2).mean(), rel=0.05)
+    drawn = np.array([simulated_noise(noise, draws, generator) for _ in range(8_000)])
+    assert noise.mean_size(draws) == pytest.approx(np.abs(drawn).mean(), rel=0.03)
+    assert noise.variance * draws == pytest.approx((drawn**2).mean(), rel=0.08)
 
 
 def test_mean_size_of_many_laplace_numbers_joins_up() -> None:
@@ -69,14 +69,15 @@ def test_mean_size_of_many_laplace_numbers_joins_up() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_leaves_is_unbiased_and_as_wide_as_it_says(kind: Noise) -> None:
-    noise, users = AnswerNoise(kind, 0.5, 2), 2000
+    noise, users = AnswerNoise(kind, 0.5, 2), 1000
     answers = Answers(np.tile([3.0, -1.0], (users, 1)), np.full(users, 2), 2)
     cells = noise.on_each(answers, Randomness.seeded(f"wide {kind}"))
     middles = noise.middles(cells, 1)
-    assert cells.dtype == np.int64 and cells.shape == (users, 2)
+    assert cells.dtype == np.int64
+    assert cells.shape == (users, 2)
     deviation = math.sqrt(noise.variance)
     assert np.abs(middles.mean(axis=0) - [0.375, -0.125]).max() < 5 * deviation / math.sqrt(users)
-    np.testing.assert_allclose(middles.std(axis=0), deviation, rtol=0.15)
+    np.testing.assert_allclose(middles.std(axis=0), deviation, rtol=0.2)
     together = noise.middles(cells.sum(axis=0), users)
     np.testing.assert_allclose(together, middles.sum(axis=0), rtol=1e-12)
 

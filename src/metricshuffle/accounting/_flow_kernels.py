@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 U = 2.0**-53
 MARGIN = 1e-11  # relative error of a steepness: 16 U for each line passed, of which there are at most 4096
-SMALLEST = 1e-300
+SMALLEST = 1e-300  # what is smaller is not told apart: it is added where it might matter
 FINE = 1e-10  # the supremum is bracketed to this fraction of itself
 MOST_STEPS = 400
 
@@ -69,11 +69,11 @@ def path(intercepts: Floats, slopes: Floats, breaks: Floats, a: float, time: flo
         if speed <= 0.0:  # at rest: a line through 0, from 0
             return a, steepness + slope * time, first, i
         if slope <= 0.0:
-            return (a + speed * time) * (1.0 + 4.0 * U), steepness, first, i
+            return (a + speed * time) * (1.0 + 4.0 * U) + SMALLEST, steepness, first, i
         needed = math.log1p(slope * (breaks[i + 1] - a) / speed) / slope if i < last else math.inf
         if not needed < time:
-            end = (a + speed * math.expm1(slope * time) / slope) * (1.0 + 8.0 * U)
-            return end, steepness + slope * time, first, i
+            grown = max(time, math.expm1(slope * time) / slope)  # first the quotient, which does not underflow
+            return (a + speed * grown) * (1.0 + 8.0 * U) + SMALLEST, steepness + slope * time, first, i
         time -= needed
         steepness += slope * needed
         a = breaks[i + 1]

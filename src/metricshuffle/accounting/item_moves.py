@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
@@ -176,6 +176,8 @@ class Move:
 
     distance: float
     law: BlanketLaw
+    unit: float = 1.0
+    """The diameter in which `distance` is measured."""
     share: float = 0.0
     """How much of the clock it takes; set by `BlanketLines`."""
 
@@ -188,7 +190,8 @@ class Move:
 def moves_of(randomizer: Pairs, diameter: float = 1.0) -> list[Move]:
     """One move for every pair of values that differs from the others; distances in units of the diameter.
 
-    Every pair of values must have the laws AND the distance of one of `randomizer.pairs()` (for a channel these are all pairs).
+    Every pair of values must have the laws AND the distance of one of `randomizer.pairs()` (for a channel these are all pairs). Real
+    values that are rounded to a grid have not: closer than a step, they give away more per unit of distance than grid points do.
     """
     found: dict[tuple[object, ...], Move] = {}
     for count, (a, b) in enumerate(randomizer.pairs()):
@@ -202,9 +205,14 @@ def moves_of(randomizer: Pairs, diameter: float = 1.0) -> list[Move]:
         law = randomizer.blanket(a, b)
         ways = (sorted(zip(law.mass, one, other, strict=True)) for one, other in ((law.a, law.b), (law.b, law.a)))
         key = (distance, *min(tuple(map(tuple, way)) for way in ways))
-        found.setdefault(key, Move(min(distance, 1.0), law))
+        found.setdefault(key, Move(min(distance, 1.0), law, diameter))
     if not found:
         raise InputError("a randomizer with one input only has nothing to hide; it needs at least two.")
+    within = getattr(randomizer, "pairs_within", None)
+    if within is not None and within(0.5 * diameter * min(move.distance for move in found.values())):
+        raise ConditionError(
+            "The matrix-specific accountant", "no values between those listed", "real ones; use the one for any randomizer"
+        )
     return list(found.values())
 
 
@@ -232,7 +240,7 @@ class BlanketLines(Lines):
         knots = _majorant([(move.distance, _spread(move.law)) for move in moves])
         self.clock = Clock(items, knots=knots)
         unit = Clock(1, knots=knots)
-        self.moves = [Move(move.distance, move.law, unit.tangent(move.distance)[0] * (1.0 - BELOW)) for move in moves]
+        self.moves = [replace(move, share=unit.tangent(move.distance)[0] * (1.0 - BELOW)) for move in moves]
         super().__init__()
 
     @cached_property

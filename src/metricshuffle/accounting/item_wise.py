@@ -89,6 +89,8 @@ class ItemWiseProfile(PrivacyProfile):
     def __post_init__(self) -> None:
         item_rate = _checked_rate("item_rate", self.item_rate)
         own = 0.0 if self.moves is None else _own_rate(self.moves, self.shuffle)
+        if any(move.unit != self.shuffle.diameter for move in self.moves or ()):
+            raise InputError(f"moves must be measured in the diameter of the shuffle; use moves_of(randomizer, {self.shuffle.diameter!r}).")
         if own > item_rate * (1.0 + 1e-9):
             raise ConditionError("The item-wise accountant", f"an item randomizer that is {item_rate!r} * d private", f"{own!r} * d")
         object.__setattr__(self, "item_rate", max(item_rate, own))
@@ -140,7 +142,7 @@ class ItemWiseProfile(PrivacyProfile):
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """Linear: at every real distance up to `distance` (see `certificate`)."""
         epsilon, delta = checked_epsilon(epsilon), checked_delta(delta)
-        if shape == "flat" or distance == 0.0 or delta == 0.0 or self.pure(distance) <= epsilon:
+        if shape == "flat" or 0.0 in (distance, delta, epsilon) or self.pure(distance) <= epsilon:
             return self.covers_at(epsilon, delta, distance)
         return self.certificate(epsilon / checked_distance(distance), delta, distance).kept
 
@@ -207,13 +209,14 @@ def calibrated_family(
             return any_randomizer
         return ItemWiseProfile(own, shuffle, moves, "blanket flow").certificate(rate, delta)
 
-    least = rate / shuffle.items * (1.0 - 1e-9)
-    if not check(min(least, LARGEST_TOTAL / shuffle.diameter)).kept:
+    least = min(rate / shuffle.items, LARGEST_TOTAL / shuffle.diameter) * (1.0 - 1e-9)
+    smallest = check(least)
+    if not smallest.kept:
         needed = "a family whose member for an item rate x exists and is x * d private"
         raise ConditionError("The calibration of a family", needed, f"one that is not, or has none, at x = {least!r}")
     start = calibrated(shuffle, rate, delta, ROUGH).item_rate
     found = _search(check, shuffle, rate, delta, 1.05 * start, relative)
-    return found if found.item_rate > found.composition_rate else replace(found, item_rate=least)
+    return found if found.item_rate > found.composition_rate else replace(found, item_rate=least, certified=smallest, bound=smallest.bound)
 
 
 def _normal_guess(shuffle: ItemShuffle, rate: float, delta: float) -> float:

@@ -76,7 +76,7 @@ def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: No
             largest, pair = float(ratios.flat[position]), (start + i, start + j)
     if not np.isfinite(largest):
         raise InputError(f"the query moves too much between the close points {pair} for a double; change the unit of distance.")
-    return Lipschitz(largest * (1.0 + ROUNDED + 4.0 * values.shape[1] * 2.0**-53), pair)
+    return Lipschitz(largest * _enlarged(values.shape[1]), pair)
 
 
 def checked_lipschitz(table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm, constant: float) -> Lipschitz:
@@ -87,12 +87,17 @@ def checked_lipschitz(table: ArrayLike, distances: ArrayLike | Blocks, norm: Nor
     if isinstance(constant, bool) or not (isinstance(constant, int | float) and 0.0 <= constant < np.inf):
         raise InputError(f"the Lipschitz constant must be a finite number >= 0, got {constant!r}.")
     exact = lipschitz_constant(table, distances, norm)
-    if exact.constant > constant * (1.0 + 4.0 * ROUNDED):
+    if exact.constant > constant * (1.0 + 4.0 * (_enlarged(_checked_table(table).shape[1]) - 1.0)):
         raise InputError(
             f"the Lipschitz constant {constant!r} is too small: between points {exact.pair} the query moves by "
             f"{exact.constant:.6g} per unit of distance; use at least that."
         )
     return Lipschitz(max(float(constant), exact.constant), exact.pair)
+
+
+def _enlarged(columns: int) -> float:
+    """By what a quotient is multiplied, so that it is not too small whatever was rounded."""
+    return 1.0 + ROUNDED + 4.0 * columns * 2.0**-53
 
 
 def _checked_table(table: ArrayLike) -> Floats:

@@ -33,6 +33,7 @@ MOST_SAMPLES = 10_000_000
 SMALL_FACTORIALS = 16
 FINEST = 1e-6  # of the distance: below, a linear promise is given up
 MOST_INTERVALS = 2000
+SPLIT = 1e-4  # relative: any level is valid, and near the crossing all are about as good
 
 
 def checked_samples(samples: int) -> int:
@@ -155,7 +156,7 @@ def expected_delta(epsilon: float, samples: int, mean: float, cost: float) -> fl
     first = max(1, math.floor(s * (epsilon / cost) * (1.0 - 8.0 * U)))
     j = np.arange(first, s + 1, dtype=np.float64)
     excess = np.maximum(cost * (j / s) - epsilon + 8.0 * U * (cost + epsilon), 0.0)
-    powers = np.minimum(_log_masses(s, r, first) + excess, 700.0)
+    powers = np.minimum(_log_masses(s, r, first) + excess, 600.0)  # their sum fits into a double
     terms = np.exp(powers) * -np.expm1(-excess)
     return min(1.0, float(np.sum(terms)) / (1.0 + math.exp(-epsilon)) * (1.0 + 1e-12) + 1e-300)
 
@@ -198,7 +199,7 @@ class SampledProfile(PrivacyProfile):
         Samples farther apart than q are not a total loss: their divergence is at most `whole`, that at the diameter.
         """
         low, high, best = mean, 1.0, whole
-        while high - low > 1e-9 * high:
+        while high - low > SPLIT * high:
             level = 0.5 * (low + high)
             inside = self.mechanism.delta(epsilon, _of_diameter(level, self.diameter))
             missed = chernoff_tail(self.samples, mean, level) * whole

@@ -55,9 +55,11 @@ def _usage(option: Any) -> str:
 
 def _told(parameter: Any) -> str:
     told = _escaped(" ".join(parameter.help.split()))
+    if len(parameter.opts) > 1:
+        told += f" Also {', '.join(f'`{name}`' for name in parameter.opts[1:])}."
     if parameter.required:
         return f"{told} Required."
-    if parameter.default is None or parameter.default is False:
+    if parameter.default in (None, False, ""):
         return told
     return f"{told} Default: `{parameter.default}`."
 

@@ -98,7 +98,7 @@ def compare(
 
     from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.cli.users_data import ItemOptions
-    from metricshuffle.cli.users_table import DRAWN, crowd, heading, stored, table
+    from metricshuffle.cli.users_table import crowd, heading, stored, table
     from metricshuffle.errors import require
     from metricshuffle.planning.user_compare import compare_users
 
@@ -117,6 +117,10 @@ def compare(
             people, held = _real(csv, user_column, column or [], options, delimiter, items)
             near, many = NEAR * people.diameter, len(held)
         rates = rate or list(dict.fromkeys([epsilon / people.diameter, epsilon / near]))
+        if max(rates) * people.diameter > 1000.0:
+            raise InputError(
+                f"--rate {max(rates):g} makes a full replacement cost epsilon {max(rates) * people.diameter:g}; stay below 1000."
+            )
         found = [
             compare_users(
                 people, many, epsilon=epsilon, rate=one, delta=delta, runs=runs, seed=seed, held=held, progress=tell,
@@ -128,7 +132,7 @@ def compare(
             from metricshuffle.cli.users_plot import page
             from metricshuffle.planning.files import write_text
 
-            write_text(plot, page(found, crowd(people), people.unit, [] if held is None else [DRAWN.format(items=items)]))
+            write_text(plot, page(found, crowd(people), people.unit))
     if as_json:
         print(json.dumps({"users": many, "in": crowd(people), "comparisons": [stored(one) for one in found]}))
         return
@@ -137,7 +141,6 @@ def compare(
         say(console, heading(one, people.unit))
         console.print(table(one, people.unit))
         say(console, *one.sentences(), "")
-    say(console, *([] if held is None else [DRAWN.format(items=items)]))
     if plot is not None:
         note(f"Wrote {plot}.")
 

@@ -19,13 +19,12 @@ WORDS = {
 ROW = 26
 
 
-def page(found: Sequence[UserComparison], people: str, unit: str, notes: Sequence[str] = ()) -> str:
+def page(found: Sequence[UserComparison], people: str, unit: str) -> str:
     """One HTML document without any link: a chart and a table for each rate."""
     errors = [(method.error, method.standard_error) for one in found for method in one.methods]
     low, high = 0.6 * min(error for error, _ in errors), 1.15 * max(error + 2.0 * spread for error, spread in errors)
     sections = "".join(_section(f"rate-{index}", one, unit, (low, high)) for index, one in enumerate(found))
     first = found[0]
-    more = "".join(f'<p class="lede">{escape(words)}</p>' for words in notes)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -42,7 +41,7 @@ def page(found: Sequence[UserComparison], people: str, unit: str, notes: Sequenc
 <h1>Users with many items: when is it worth it?</h1>
 <p class="lede">Histograms of {first.users:,} {escape(people)}, simulated {first.runs} times. Ordinary user-level privacy hides any
 replacement of a user's items at epsilon {escape(plain(first.epsilon))}; privacy under the earth mover's distance hides a move in proportion
-to it. Errors are earth mover's distances to the truth.</p>{more}
+to it. Errors are earth mover's distances to the truth.</p>
 </header>
 <main>
 {sections}

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from metricshuffle.spaces import Users
 
 HIDES = {"user": "any replacement", "earth mover": "moves, by distance", "published": "published, not certified"}
-DRAWN = (
-    "Users hold different numbers of items: for the item-wise rows each draws {items:,} of hers, and the promise is about the items drawn. "
-    "About the items she holds it is weaker, as two draws may differ by more than two users do, which only flatters these rows."
-)
 
 
 def heading(one: UserComparison, unit: str) -> str:

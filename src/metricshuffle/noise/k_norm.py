@@ -243,7 +243,7 @@ class UnitBall:
 
         for n, x in enumerate(trials):
             look(x, trials[n - 1])
-        if self.points is None and len(sides) > 1:  # points are drawn from the box, and what juts out of it would be lost
+        if self.points is None and 1 < len(sides) ** 2 <= MOST_LOOKS:  # what juts out of the box would never be drawn
             for j in range(len(sides)):
                 look(self._farthest(j, sides, trials), trials[j])
 
@@ -260,9 +260,9 @@ class UnitBall:
 
         start = max(trials, key=lambda x: abs(x[axis]) / self.norm(x))
         at = np.array([float(c * sides[axis] / (x * start[axis])) for c, x in zip(start, sides, strict=True)])
-        steps = MOST_LOOKS // len(sides) ** 2 + 2
-        found = minimize(lambda others: float(self.norm(point(others))), np.delete(at, axis), method="BFGS", options={"maxiter": steps})
-        return point(found.x)
+        search: Any = minimize  # its stubs know too many ways to call it
+        few = {"maxiter": MOST_LOOKS // len(sides) ** 2 + 2}
+        return point(search(lambda others: float(self.norm(point(others))), np.delete(at, axis), method="BFGS", options=few).x)
 
     def uniform(self, draws: DecimalDraws) -> Vector:
         """A uniform point of the ball: points of the box until one lies inside."""

@@ -161,10 +161,18 @@ class UserPlan(SavedPlan):
         shares = shares_from_subtrees(self.query.tree, means)
         return self._release(shares, means / lengths, errors / lengths, users, raw_values_seen, seeded)
 
+    def _expected_error(self, users: int) -> float:
+        """For as many users as there were, who may be more or fewer than planned."""
+        from metricshuffle.planning.user_simulation import expected_error
+
+        if users == self.users:
+            return self.choice.expected_error
+        return expected_error(UserSetting(self.query, self.target, users, self.honest, self.samples), self.choice)
+
     def _release(self, value: Floats, measured: Floats, errors: Floats, users: int, raw_values_seen: bool, seeded: bool) -> UserRelease:
         return UserRelease(
             query=self.query, method=self.choice.name, model=self.choice.model, value=tuple(value.tolist()),
-            measured=tuple(measured.tolist()), standard_errors=tuple(errors.tolist()), expected_error=self.choice.expected_error,
+            measured=tuple(measured.tolist()), standard_errors=tuple(errors.tolist()), expected_error=self._expected_error(users),
             users=users, guarantee=self.choice.guarantee, if_shuffler_colludes=self.choice.fallback,
             raw_values_seen=raw_values_seen, unsafe_seeded=seeded, plan=self.digest, warning=self.choice.warning,
         )  # fmt: skip
@@ -241,7 +249,8 @@ def plan_users(
     found.sort(key=lambda one: one.expected_error)
     usable = [index for index, one in enumerate(found) if TRUST_ORDER[TRUSTED[one.model]] <= TRUST_ORDER[trusted]]
     if not usable:
-        raise InputError(f"no way keeps this target here. {'; '.join(f'{name}: {reason}' for name, reason in missing[:3])}")
+        why = "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in missing[:3])
+        raise InputError(f"no way keeps this target here. {why}.")
     return UserPlan(
         query=query, target=target, users=users, honest=setting.honest, samples=samples, trusted=trusted, chosen=usable[0],
         candidates=tuple(found), not_offered=tuple(missing),

@@ -155,8 +155,9 @@ def line_distance(points_a: Any, points_b: Any, weights_a: Any = None, weights_b
         span = _span(low, high)
         np.subtract(a, b, out=a)
         np.abs(a, out=a)
+        underflow = SMALLEST * len(a) if a.any() else 0.0
         a /= len(a)  # before the sum, which might overflow
-        return rounded_out(float(a.sum()), span, 64, a[:0], "line")  # a pairwise sum of what is not negative
+        return rounded_out(float(a.sum()), span, 64, a[:0], "line").widened(underflow)  # a pairwise sum of what is not negative
     pairs = np.empty((len(a) + len(b), 2))
     pairs[: len(a), 0], pairs[len(a) :, 0] = a, b
     pairs[: len(a), 1] = 1.0 / len(a) if weights_a is None else shares(weights_a, len(a), "weights_a")

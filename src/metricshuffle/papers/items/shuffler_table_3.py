@@ -69,8 +69,8 @@ def run(settings: Settings) -> Reproduction:
             f"{below} of the {len(column)} errors printed for SGDL-Shuffle are impossible, down to "
             f"{min(one.published or 1.0 for one in column):g} "
             f"metres for {SETTINGS[-1][0]:,} people, and the other {len(column) - below} are several times below what it needs; of all "
-            f"{len(rows)} numbers the paper's formulas give {good}, if entries from 10 metres on, all multiples of ten, are read as rounded "
-            f"to tens, which the paper does not say; read as exact, {exact}.",
+            f"{len(rows)} numbers the paper's formulas give {good}, if entries from 10 metres on, all multiples of ten, are read as "
+            f"rounded to tens, which the paper does not say; read as exact, {exact}.",
             f"Errors do not depend on where people live, so the missing file of addresses does not matter here. The table prints neither "
             f"grid nor radius: for epsilon 0.3 they are those of Figure 25 (1500 squares, 500 m), for the others 1000 squares and 600 m; "
             f"delta is {DELTA:g}, and the square is {SIDE / 1000:g} km wide. Each axis gets epsilon/(radius sqrt 2) and half of delta in "
