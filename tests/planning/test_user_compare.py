@@ -69,7 +69,7 @@ def test_item_wise_reports_never_beat_the_tree(row: tuple[Model, int, int, int, 
 def small() -> UserComparison:
     people = users_of(Clustered(2, 2, 0.05), 20)
     return compare_users(
-        people, 500, epsilon=1.0, rate=20.0, delta=1e-6, runs=30, published=lambda model: {"Eq. 6": 0.05, "none": None}
+        people, 500, epsilon=1.0, rate=20.0, delta=1e-6, runs=10, published=lambda model: {"Eq. 6": 0.05, "none": None}
     )  # fmt: skip
 
 

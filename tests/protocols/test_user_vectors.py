@@ -93,3 +93,11 @@ def test_the_scale_is_never_less_than_was_asked_for() -> None:
         noise = AnswerNoise("l1", scale, 1)
         assert GridLaplace.at_least(noise.scale, Fraction(noise.cell)).scale >= Fraction(scale)
         assert 512 <= scale / noise.cell <= 2048
+
+
+def test_reports_drawn_in_parts_belong_to_their_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metricshuffle.protocols.user_vectors.NUMBERS_AT_ONCE", 7)
+    answers = Answers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
+    noise = AnswerNoise("l1", 1.0, 3)
+    found = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)
+    assert np.abs(found - answers.floats()).max() < 30.0  # of answers at least 1000 apart

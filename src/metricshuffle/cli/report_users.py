@@ -116,7 +116,7 @@ def chapter(study: UserStudy) -> str:
         f"distance). Places are the {escape(str(grid).removeprefix('the '))}; two cells are as far apart as the diagonal of the smallest "
         f"nested square that holds both. What is wanted: how the months are spread over the city, everybody counting the same.</p>"
         f'<div class="cards">{"".join(_card(study, *one) for one in study.releases)}</div>'
-        + figure(maps, "The darker, the more time is spent there. Left: the truth, known because these people are invented.")
+        + figure(maps, "The stronger the colour, the more time is spent there. Left: the truth, known because these people are invented.")
         + worth
         + figure(bars, f"Mean error over {both.runs} simulated releases, with two standard errors; the axis is logarithmic.", legend)
         + details("The numbers", numbers)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.cli.columns import Chunk, Table, open_columns
+from metricshuffle.cli.columns import Chunk, ParquetTable, Table, open_columns
 from metricshuffle.cli.options import choice, whole
 from metricshuffle.declared import shown
 from metricshuffle.errors import DomainError, InputError, WrongRows
@@ -110,11 +110,18 @@ def open_users(path: Path, user_column: str, columns: list[str], delimiter: str)
     """The column of users, and those of items after it."""
     if user_column in columns:
         raise InputError(f"--column {user_column} is also the --user-column; name the column that holds the items.")
-    open_columns(path, columns, delimiter)
+    _checked(open_columns(path, columns, delimiter))
     try:
-        return open_columns(path, [user_column, *columns], delimiter)
+        return _checked(open_columns(path, [user_column, *columns], delimiter))
     except InputError as wrong:
         raise InputError(str(wrong).replace("--column", "--user-column")) from None
+
+
+def _checked(table: Table) -> Table:
+    """A .parquet file tells that a column is missing only when it is read; here it is told at once."""
+    if isinstance(table, ParquetTable):
+        next(table.chunks())
+    return table
 
 
 def held_by_users(table: Table, space: Space, coordinates: str, *, clamp: bool = False) -> Held:

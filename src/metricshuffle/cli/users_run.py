@@ -140,6 +140,6 @@ def run(
                           "curator" if trusted == "curator" else "shuffler", samples=samples)  # fmt: skip
         tell("randomizing")
         release = made.run(held.items)
+    publish(release, output, as_json)
     if levels is not None and not as_json:
         say(screen(), SQUARES)
-    publish(release, output, as_json)

@@ -82,7 +82,7 @@ class Coordinates:
         power = _power(table)
         return cls(np.floor(np.ldexp(table, power) * (1.0 - 2.0**-50)), power, np.zeros(table.shape[1]))
 
-    @property
+    @cached_property
     def table(self) -> Floats:
         """f as doubles, exactly."""
         return np.asarray(np.ldexp(self.numbers, -self.power))

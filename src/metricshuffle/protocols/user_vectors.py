@@ -22,6 +22,7 @@ Cells = NDArray[np.int64]
 Noise = Literal["l1", "l2", "linf", "gaussian"]
 # The grid is this much finer than the noise: rounding adds less than a millionth to its variance.
 CELLS_PER_SCALE = 1024
+NUMBERS_AT_ONCE = 2**18  # what fits near the processor: a dozen arrays of them are in use at once
 LN_4 = math.log(4.0)
 
 
@@ -83,11 +84,14 @@ class AnswerNoise(Declared):
     def on_each(self, answers: Answers, randomness: Randomness) -> Cells:
         """Noise on the answer of each user: one row of cells a user."""
         if self.noise == "l1":
-            ratios = Ratios(
-                answers.numerators.ravel().astype(np.int64), np.repeat(answers.sizes, answers.numerators.shape[1]), answers.power
-            )
-            drawn = GridLaplace.at_least(self.scale, Fraction(self.cell)).sample(ratios, randomness)
-            return np.asarray(drawn.reshape(answers.numerators.shape))
+            grid, cells = GridLaplace.at_least(self.scale, Fraction(self.cell)), np.empty(answers.numerators.shape, dtype=np.int64)
+            step = max(1, NUMBERS_AT_ONCE // self.coordinates)
+            for start in range(0, len(cells), step):
+                above = answers.numerators[start : start + step]
+                below = np.repeat(answers.sizes[start : start + step], above.shape[1])
+                drawn = grid.sample(Ratios(above.ravel().astype(np.int64), below, answers.power), randomness)
+                cells[start : start + step] = drawn.reshape(above.shape)
+            return cells
         return np.stack([self.on(answers.exact(user), randomness) for user in range(len(answers.sizes))])
 
     def on(self, vector: list[Fraction], randomness: Randomness) -> Cells:
