@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from metricshuffle.planning.release import Release
     from metricshuffle.planning.simulate import Simulation, simulate
     from metricshuffle.planning.target import Target
+    from metricshuffle.planning.user_compare import UserComparison, compare_users
+    from metricshuffle.planning.user_compare_linear import LinearComparison, compare_linear
     from metricshuffle.planning.user_plan import UserPlan
     from metricshuffle.planning.user_release import UserRelease
     from metricshuffle.planning.user_simulation import UserSimulation
@@ -42,10 +44,13 @@ if TYPE_CHECKING:
         Integers,
         Interval,
         Matrix,
+        NestedSquares,
         Space,
         Tree,
         Users,
         earth_mover,
+        nested_squares,
+        nested_squares_on_map,
         users_of,
     )
 
@@ -54,11 +59,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Amplification", "Band", "BatchTooSmall", "Candidate", "Categories", "Centroid", "Circle", "Clustered",
     "ConditionError", "DomainError", "FrequencyEstimate", "Grid", "Guarantee", "Histogram", "HistogramPlan", "InputError",
-    "Integers", "Interval", "LowerProfile", "Matrix", "Mean", "MeanEstimate", "MetricShuffleError", "MissingExtra",
-    "NotCertified", "Plan", "PlanError", "PrivacyProfile", "Randomness", "RealMeanPlan", "Release", "Reports", "Shuffled",
-    "Simulation", "Space", "Sum", "Target", "Tree", "Trust", "UserHistogram", "UserLinearQuery", "UserPlan", "UserRelease",
-    "UserSimulation", "Users", "amplify", "earth_mover", "frequency_estimate", "group_delta", "plan", "plan_for_error",
-    "plan_histogram", "plan_real_mean", "rate_for_changes", "simulate", "users_of",
+    "Integers", "Interval", "LinearComparison", "LowerProfile", "Matrix", "Mean", "MeanEstimate", "MetricShuffleError",
+    "MissingExtra", "NestedSquares", "NotCertified", "Plan", "PlanError", "PrivacyProfile", "Randomness", "RealMeanPlan",
+    "Release", "Reports", "Shuffled", "Simulation", "Space", "Sum", "Target", "Tree", "Trust", "UserComparison",
+    "UserHistogram", "UserLinearQuery", "UserPlan", "UserRelease", "UserSimulation", "Users", "amplify", "compare_linear",
+    "compare_users", "earth_mover", "frequency_estimate", "group_delta", "nested_squares", "nested_squares_on_map", "plan",
+    "plan_for_error", "plan_histogram", "plan_real_mean", "rate_for_changes", "simulate", "users_of",
 ]  # fmt: skip
 
 # Where a name lives; imported when first asked for, so that `metricshuffle --help` does not wait for numpy.
@@ -73,12 +79,15 @@ _HOMES = {
     "metricshuffle.protocols.histogram": ("FrequencyEstimate", "Histogram", "frequency_estimate"),
     "metricshuffle.randomness": ("Randomness",),
     "metricshuffle.accounting.user_level": ("group_delta", "rate_for_changes"),
+    "metricshuffle.planning.user_compare": ("UserComparison", "compare_users"),
+    "metricshuffle.planning.user_compare_linear": ("LinearComparison", "compare_linear"),
     "metricshuffle.planning.user_plan": ("UserPlan",),
     "metricshuffle.planning.user_release": ("UserRelease",),
     "metricshuffle.planning.user_simulation": ("UserSimulation",),
     "metricshuffle.protocols.user_queries": ("UserHistogram", "UserLinearQuery"),
     "metricshuffle.spaces": (
-        "Categories", "Circle", "Clustered", "Grid", "Integers", "Interval", "Matrix", "Space", "Tree", "Users", "earth_mover", "users_of",
+        "Categories", "Circle", "Clustered", "Grid", "Integers", "Interval", "Matrix", "NestedSquares", "Space",
+        "Tree", "Users", "earth_mover", "nested_squares", "nested_squares_on_map", "users_of",
     ),
 }  # fmt: skip
 

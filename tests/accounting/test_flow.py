@@ -77,7 +77,7 @@ def test_only_the_lowest_lines_are_kept_and_their_order_does_not_matter() -> Non
     assert np.all(np.diff(flow.breaks[:-1]) > 0.0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0, 6.0])
 def test_delta_is_the_supremum_and_not_less(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
@@ -178,7 +178,7 @@ def test_between_two_distances_no_delta_exceeds_those_at_the_ends(seed: int) -> 
 @pytest.mark.parametrize("rate", [3.0, 6.0, 9.0])
 def test_certificate_is_what_a_fine_grid_says(rate: float) -> None:
     flow, clock = LineFlow.of(*random_lines(np.random.default_rng(3), 40)), Clock(3, rate=4.0)
-    grid = max(flow.delta(clock.time(w), rate * w).delta for w in np.linspace(1e-3, 1.0, 1500))
+    grid = max(flow.delta(clock.time(w), rate * w).delta for w in np.linspace(1e-3, 1.0, 500))
 
     def delta_at(time: float, epsilon: float) -> float:
         return flow.delta(time, epsilon).delta

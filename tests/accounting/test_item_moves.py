@@ -53,7 +53,7 @@ def test_golden_blanket(row: dict[str, Any]) -> None:
     assert row["value"] * (1.0 - 1e-9) <= one <= 3.0 * row["value"]  # a flow is more than one step of it
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))])
 def test_never_below_brute_force(seed: int) -> None:
     """Three points on a line, up to 8 items, any of which move; also with everybody at x. Black box and blanket, both directions."""
     rng = np.random.default_rng(seed)

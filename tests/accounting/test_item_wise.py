@@ -41,10 +41,12 @@ def test_certified_item_rates(row: dict[str, Any]) -> None:
     assert not ItemWiseProfile(1.02 * row["item_rate"], shuffle).certificate(row["rate"], row["delta"]).kept
 
 
-@pytest.mark.parametrize("row", [GOLDEN["certified"][0], GOLDEN["certified"][2], GOLDEN["certified"][4]], ids=["local", "few", "central"])
+@pytest.mark.parametrize(
+    "row", [GOLDEN["certified"][0], GOLDEN["certified"][2], pytest.param(GOLDEN["certified"][4], marks=pytest.mark.slow)]
+)
 def test_calibration(row: dict[str, Any]) -> None:
     shuffle = shuffle_of(row)
-    found = calibrated(shuffle, row["rate"], row["delta"])
+    found = calibrated(shuffle, row["rate"], row["delta"], 4e-4)
     assert found.item_rate >= row["item_rate"]
     assert found.bound == "flow"
     assert found.certified.kept

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from metricshuffle import Centroid, Grid, Integers, Plan, Sum, Target, plan
 from metricshuffle.cli.app import app
+
+# Making the commands takes a tenth of a second; the tests run hundreds of them.
+setattr(typer.testing, "_get_command", cache(typer.main.get_command))  # noqa: B010 - not exported
 
 
 class Terminal:

@@ -25,7 +25,9 @@ MEAN = Mean(Integers(-5, 25, "kcal"))
 
 
 def made(query: Any = MEAN, target: Target = TARGET, users: int = 60, **choices: Any) -> Plan:
-    return plan(query, target, users, **{"encoding": "modular"} | choices)
+    found = plan(query, target, users, **{"encoding": "modular"} | choices)
+    assert isinstance(found, Plan)
+    return found
 
 
 def test_a_plan_survives_json_with_its_infinities() -> None:

@@ -133,7 +133,8 @@ class Guarantee(BaseModel):
         far = f"{plain(self.distance) if self.distance == int(self.distance) else format(self.distance, '.6g')}{unit}"
         far += "" if self.between == "values" else f" (distance between {self.between})"
         users = {None: "items", "any": "items (any number of them)", "public": "items (their number is public)"}
-        held = f"{self.items:,} items (their number is public)" if isinstance(self.items, int) else users[self.items]
+        plural = "items" if self.items != 1 else "item"
+        held = f"{self.items:,} {plural} (their number is public)" if isinstance(self.items, int) else users[self.items]
         movers = {
             "one person": f"one person's value moving by up to {far}",
             "people together": f"values moving by up to {far} in total, over any number of people,",
