@@ -11,11 +11,10 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_code_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    sample = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert len(sample) == 1
+def test_the_code_samples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    sum_sample, users_sample = re.findall(r"```python\n(.*?)```", README, re.S)
     names: dict[str, object] = {}
-    exec(compile(sample[0], "README.md", "exec"), names)  # noqa: S102 - the README's own code
+    exec(compile(sum_sample, "README.md", "exec"), names)  # noqa: S102 - the README's own code
     printed = capsys.readouterr().out
     release = names["release"]
     assert str(release.guarantee) in printed  # type: ignore[attr-defined]
@@ -23,6 +22,9 @@ def test_the_code_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
     truth = sum((137 * person) % 1001 for person in range(1_000)) / 1_000
     low, high = release.interval(1 - 1e-9)  # type: ignore[attr-defined]
     assert low <= truth <= high
+    exec(compile(users_sample, "README.md", "exec"), names)  # noqa: S102
+    told = capsys.readouterr().out
+    assert all(words in told for words in ("tree-laplace (central)", "item-wise (shuffled)", "Replacing all of one user's items"))
 
 
 def test_the_two_commands_are_in_the_makefile() -> None:
@@ -34,8 +36,8 @@ def test_the_two_commands_are_in_the_makefile() -> None:
 
 def test_commands_shown_are_commands_that_exist() -> None:
     reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"^metricshuffle +([a-z]+)", README, re.M))
-    assert shown >= {"plan", "randomize", "shuffle", "estimate", "run"}
+    shown = set(re.findall(r"^metricshuffle +((?:users )?[a-z]+)", README, re.M))
+    assert shown >= {"plan", "randomize", "shuffle", "estimate", "run", "users calibrate", "users compare"}
     for command in shown:
         assert f"## metricshuffle {command}\n" in reference
     for option in set(re.findall(r"(--[a-z-]+)", "\n".join(re.findall(r"^metricshuffle .*$", README, re.M)))):
