@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import pytest
+from tests.oracles.quick_items import check_charts, found, items_of, one_row, rows_of
 from tests.oracles.same_others import count_laws, divergence
 
 from metricshuffle.accounting.metric_amplification import corollary_1
 from metricshuffle.citations import PAPERS
-from metricshuffle.papers.items import (
-    supplement_algorithms_1_3,
-    supplement_figure_13,
-    supplement_not_available,
-    supplement_table_1,
-    supplement_theorem_1,
-    supplement_witch_hat,
-    supplement_witch_hat_variance,
-)
 from metricshuffle.papers.items.supplement_figure_13 import Place
-from metricshuffle.papers.reproduction import Item, Reproduction, Row, Settings, published_rows, published_value
+from metricshuffle.papers.reproduction import Item, published_rows, published_value
 from metricshuffle.randomizers import PaddedExponential
 
-ITEMS: dict[str, Item] = {
-    module.ITEM.name: module.ITEM
-    for module in (
-        supplement_algorithms_1_3, supplement_figure_13, supplement_not_available, supplement_table_1, supplement_theorem_1,
-        supplement_witch_hat, supplement_witch_hat_variance,
-    )
-}  # fmt: skip
-
-
-@cache
-def found(name: str) -> Reproduction:
-    return ITEMS[name].run(Settings(quick=True))
-
-
-def rows_of(name: str, part: str) -> list[Row]:
-    chosen = [row for row in found(name).rows if part in row.label]
-    assert chosen
-    return chosen
-
-
-def one_row(name: str, part: str) -> Row:
-    (row,) = rows_of(name, part)
-    return row
+ITEMS = items_of("WitchHat")
 
 
 @pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.name)
@@ -65,15 +34,7 @@ def test_every_item_is_complete(item: Item) -> None:
 
 @pytest.mark.parametrize("name", [name for name in ITEMS if name != "supplement-not-available"])
 def test_every_chart_can_be_drawn(name: str) -> None:
-    pytest.importorskip("vl_convert")
-    from metricshuffle.cli.report_marks import svg
-
-    for index, chart in enumerate(found(name).charts):
-        drawn = svg(chart.specification, f"{name}-{index}", chart.title, chart.caption)
-        assert drawn.count("<path") > 2
-        assert "http" not in drawn.replace("http://www.w3.org", "")
-        assert "NaN" not in drawn
-    assert found(name).charts
+    check_charts(name)
 
 
 def test_what_is_missing_is_said() -> None:

@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
 from itertools import pairwise
 
 import pytest
 from tests.oracles import explicit_channels as channels
+from tests.oracles.quick_items import check_charts, found, items_of, one_row, rows_of
 from tests.oracles.same_others import count_laws, divergence, grouped
 from tests.oracles.shuffled_brute_force import every_data_set
 
-from metricshuffle.papers.items import (
-    variation_ratio_bounds,
-    variation_ratio_counterexample,
-    variation_ratio_proposition_i_1,
-    variation_ratio_table_6,
-    variation_ratio_theorem_4_2,
-    variation_ratio_theorem_4_3,
-    variation_ratio_theorem_4_8,
-)
-from metricshuffle.papers.reproduction import Item, Reproduction, Row, Settings
+from metricshuffle.papers.reproduction import Item, Row
 from metricshuffle.randomizers import HadamardResponse, KaryRandomizedResponse, Randomizer
 
-ITEMS: dict[str, Item] = {
-    module.ITEM.name: module.ITEM
-    for module in (
-        variation_ratio_bounds, variation_ratio_counterexample, variation_ratio_proposition_i_1, variation_ratio_table_6,
-        variation_ratio_theorem_4_2, variation_ratio_theorem_4_3, variation_ratio_theorem_4_8,
-    )
-}  # fmt: skip
-
-
-@cache
-def found(name: str) -> Reproduction:
-    return ITEMS[name].run(Settings(quick=True))
-
-
-def rows_of(name: str, part: str) -> list[Row]:
-    chosen = [row for row in found(name).rows if part in row.label]
-    assert chosen
-    return chosen
-
-
-def one_row(name: str, part: str) -> Row:
-    (row,) = rows_of(name, part)
-    return row
+ITEMS = items_of("Wang24")
 
 
 def numbers(row: Row) -> tuple[float, float]:
@@ -71,15 +40,7 @@ def test_every_item_is_complete(item: Item) -> None:
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_every_chart_can_be_drawn(name: str) -> None:
-    pytest.importorskip("vl_convert")
-    from metricshuffle.cli.report_marks import svg
-
-    for index, chart in enumerate(found(name).charts):
-        drawn = svg(chart.specification, f"{name}-{index}", chart.title, chart.caption)
-        assert drawn.count("<path") > 2
-        assert "http" not in drawn.replace("http://www.w3.org", "")
-        assert "NaN" not in drawn
-    assert found(name).charts
+    check_charts(name)
 
 
 def test_items_refer_to_items_that_exist() -> None:

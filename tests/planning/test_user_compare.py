@@ -244,3 +244,11 @@ def test_wrong_linear_comparisons_are_refused() -> None:
             compare_linear(**{**good, **change})
     with pytest.raises(InputError, match="needs a UserLinearQuery"):
         compare_linear(UserHistogram(LINE), 10, epsilon=1.0, rate=1.0)  # type: ignore[arg-type]
+
+
+def test_a_way_that_cannot_be_calibrated_is_said_and_left_out() -> None:
+    found = compare_users(users_of(Clustered(2, 2, 0.1), items=1), 3, epsilon=1.0, rate=700.0, delta=1e-9, runs=2)
+    names = {name for name, _ in found.not_offered}
+    assert all(one.name != "item-wise" for one in found.methods if f"item-wise ({one.model})" in names)
+    assert len(found.not_offered) == sum("is not offered" in sentence for sentence in found.sentences())
+    assert names

@@ -6,7 +6,7 @@ import math
 from html import escape
 
 from metricshuffle.cli.amplify_names import Given
-from metricshuffle.cli.report_html import details, figure, table
+from metricshuffle.cli.report_html import details, figure, opening, table
 from metricshuffle.cli.report_marks import BLUE, MUTED, WATER, Spec, line, log_scale, panel, powers, svg, x, y
 from metricshuffle.cli.report_style import STYLE
 from metricshuffle.planning.amplify import Amplification
@@ -37,17 +37,7 @@ def page(given: Given, users: int, honest: str | None, rounds: int, delta: float
         )
     words = answer.explain(delta, given.distance) if delta is not None else f"delta of {users:,} shuffled reports at {fixed}."
     parameters = ", ".join(f"{name} {value}" for name, value in given.values.items() if value is not None)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>metricshuffle: shuffled {escape(given.name)} reports</title>
-<style>{STYLE}</style>
-</head>
-<body>
+    return f"""{opening(f"shuffled {given.name} reports", STYLE)}
 <header>
 <p class="brand">metricshuffle amplify</p>
 <h1>What shuffled reports hide: {escape(given.name)}</h1>

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.errors import InputError, MetricShuffleError, require
+from metricshuffle.errors import MetricShuffleError, require
 from metricshuffle.privacy.guarantee import plain
 
 if TYPE_CHECKING:
@@ -33,15 +33,10 @@ def demo(
 
     require("vl_convert", "report")  # before minutes are spent, not after
     from metricshuffle.cli.report import report
-    from metricshuffle.planning.files import write_text
+    from metricshuffle.planning.files import made_folder, write_text
 
     screen = Console() if console is None else console
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InputError(f"cannot make the folder {output}: a file has that name.") from None
-    except OSError as wrong:
-        raise InputError(f"cannot make the folder {output}: {wrong.strerror or wrong}.") from None
+    made_folder(output)
     numbers = snack_study(people, encoding, screen)
     city, cells = city_study(residents, encoding, screen)
     visits = visits_study(residents, screen)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.cli import report_figures as figures
-from metricshuffle.cli.report_html import details, table
+from metricshuffle.cli.report_html import details, opening, table
 from metricshuffle.cli.report_style import SCRIPT, STYLE
 from metricshuffle.cli.report_users import UserStudy, chapter
 from metricshuffle.cli.report_what_if import Consequence, consequences
@@ -45,17 +45,7 @@ def report(numbers: Study, city: Study, cells: NDArray[np.int64], visits: UserSt
         for index, ((name, title), body) in enumerate(zip(SECTIONS, bodies, strict=True), 1)
     )
     links = "".join(f'<li><a href="#{name}">{index} {escape(title)}</a></li>' for index, (name, title) in enumerate(SECTIONS, 1))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>metricshuffle: what three private collections reveal, and what they hide</title>
-<style>{STYLE}</style>
-</head>
-<body>
+    return f"""{opening("what three private collections reveal, and what they hide", STYLE, scripts=True)}
 <header>
 <p class="brand">metricshuffle demo</p>
 <h1>What three private collections reveal, and what they hide</h1>

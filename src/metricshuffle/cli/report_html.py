@@ -6,6 +6,22 @@ from collections.abc import Sequence
 from html import escape
 
 
+def opening(title: str, style: str, *, scripts: bool = False) -> str:
+    """The top of a page up to <body>; the policy lets the browser load nothing, and run scripts only if the page has its own."""
+    allowed = "; script-src 'unsafe-inline'" if scripts else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'{allowed}">
+<title>metricshuffle: {escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>"""
+
+
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Sequence[int] = (), classes: Sequence[str] = (), caption: str = ""
 ) -> str:

@@ -83,18 +83,13 @@ def _named(name: str) -> Item:
 
 def _folder(output: Path | None, *, required: bool = False) -> Path | None:
     from metricshuffle.errors import InputError
+    from metricshuffle.planning.files import made_folder
 
     if output is None:
         if required:
             raise InputError("reproduce all writes many files; say where with --output FOLDER.")
         return None
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InputError(f"cannot make the folder {output}: a file has that name.") from None
-    except OSError as wrong:
-        raise InputError(f"cannot make the folder {output}: {wrong.strerror or wrong}.") from None
-    return output
+    return made_folder(output)
 
 
 def _list(as_json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from metricshuffle.citations import PAPERS
-from metricshuffle.cli.report_html import details, figure
+from metricshuffle.cli.report_html import details, figure, opening
 from metricshuffle.cli.report_marks import svg
 from metricshuffle.cli.report_style import STYLE
 from metricshuffle.cli.reproduce import shown
@@ -64,17 +64,7 @@ def page(items: Sequence[Item], found: Mapping[str, Reproduction], failed: Mappi
         + "".join(_section(item, found.get(item.name), failed.get(item.name)) for item in items if item.paper == paper)
         for paper in papers
     ]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>metricshuffle: what the papers print, and what is true</title>
-<style>{STYLE}{_STYLE}</style>
-</head>
-<body>
+    return f"""{opening("what the papers print, and what is true", STYLE + _STYLE)}
 <header>
 <p class="brand">metricshuffle reproduce</p>
 <h1>What the papers print, and what is true</h1>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from metricshuffle.cli.report_html import details, figure, table
+from metricshuffle.cli.report_html import details, figure, opening, table
 from metricshuffle.cli.report_marks import BLUE, INK, MUTED, VERMILLION, Spec, log_scale, powers, svg, ticks
 from metricshuffle.cli.report_style import STYLE
 from metricshuffle.planning.user_compare import ComparedMethod, UserComparison
@@ -25,17 +25,7 @@ def page(found: Sequence[UserComparison], people: str, unit: str) -> str:
     low, high = 0.6 * min(error for error, _ in errors), 1.15 * max(error + 2.0 * spread for error, spread in errors)
     sections = "".join(_section(f"rate-{index}", one, unit, (low, high)) for index, one in enumerate(found))
     first = found[0]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>metricshuffle: when is it worth it?</title>
-<style>{STYLE}</style>
-</head>
-<body>
+    return f"""{opening("when is it worth it?", STYLE)}
 <header>
 <p class="brand">metricshuffle users compare</p>
 <h1>Users with many items: when is it worth it?</h1>

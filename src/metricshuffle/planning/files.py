@@ -173,3 +173,14 @@ def _header(line: bytes, path: str | Path, wanted: str, plan: Plan) -> dict[str,
     if header.get("plan") != plan.digest:
         raise PlanError(f"{path} was made for another plan (the digests differ); use the plan the clients used.")
     return header
+
+
+def made_folder(path: Path) -> Path:
+    """The folder, made if missing; a sentence if that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InputError(f"cannot make the folder {path}: a file has that name.") from None
+    except OSError as wrong:
+        raise InputError(f"cannot make the folder {path}: {wrong.strerror or wrong}.") from None
+    return path

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, ClassVar, Literal
 
 from metricshuffle.errors import InputError
 from metricshuffle.planning.histogram_candidates import LARGEST_LOCAL_EPSILON, HistogramCandidate, calibrated, chances
 from metricshuffle.planning.one_report import OneReportPlan
+from metricshuffle.planning.saved import ChosenPlan
 from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.privacy.guarantee import Guarantee, plain, promised
 from metricshuffle.protocols.base import Shuffled
@@ -20,25 +19,12 @@ from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Domain
 
 
-class HistogramPlan(OneReportPlan):
+class HistogramPlan(OneReportPlan, ChosenPlan[HistogramCandidate]):
     """A calibrated choice of randomizer, with everything the three roles need."""
 
     known_as: ClassVar[str] = "metricshuffle-histogram-plan/1"
     format: Literal["metricshuffle-histogram-plan/1"] = "metricshuffle-histogram-plan/1"
     query: Histogram
-    chosen: int
-    candidates: tuple[HistogramCandidate, ...]
-
-    @model_validator(mode="after")
-    def _chosen_exists(self) -> Self:
-        if not 0 <= self.chosen < len(self.candidates):
-            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
-        return self
-
-    @property
-    def choice(self) -> HistogramCandidate:
-        """The chosen candidate."""
-        return self.candidates[self.chosen]
 
     @property
     def used(self) -> Randomizer:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, Self, get_args, overload
-
-from pydantic import model_validator
+from typing import Any, ClassVar, Literal, get_args, overload
 
 from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.candidates import all_candidates
 from metricshuffle.planning.release import Release
-from metricshuffle.planning.saved import SavedPlan
+from metricshuffle.planning.saved import ChosenPlan
 from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
 from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.planning.user_plan import UserPlan, plan_users
@@ -36,7 +34,7 @@ class NotOffered(Declared):
     reason: str
 
 
-class Plan(SavedPlan):
+class Plan(ChosenPlan[Candidate]):
     """A calibrated choice of protocol, with everything the three roles need."""
 
     known_as: ClassVar[str] = PLAN_FORMAT
@@ -48,20 +46,7 @@ class Plan(SavedPlan):
     rounds: int = 1
     granularity: Real = 1.0
     trusted: Trusted
-    chosen: int
-    candidates: tuple[Candidate, ...]
     not_offered: tuple[NotOffered, ...] = ()
-
-    @model_validator(mode="after")
-    def _chosen_exists(self) -> Self:
-        if not 0 <= self.chosen < len(self.candidates):
-            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
-        return self
-
-    @property
-    def choice(self) -> Candidate:
-        """The chosen candidate."""
-        return self.candidates[self.chosen]
 
     @property
     def minimum(self) -> int:

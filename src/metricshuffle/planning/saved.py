@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import model_validator
 
@@ -48,3 +48,24 @@ class SavedPlan(Stored):
         from metricshuffle.planning.files import read_text
 
         return cls.from_json(read_text(path))
+
+
+One = TypeVar("One")
+
+
+class ChosenPlan(SavedPlan, Generic[One]):
+    """A plan that keeps every candidate it compared, and which one it chose."""
+
+    chosen: int
+    candidates: tuple[One, ...]
+
+    @model_validator(mode="after")
+    def _chosen_exists(self) -> Self:
+        if not 0 <= self.chosen < len(self.candidates):
+            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
+        return self
+
+    @property
+    def choice(self) -> One:
+        """The chosen candidate."""
+        return self.candidates[self.chosen]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.accounting.response_composition import ComposedResponses
-from metricshuffle.errors import InputError
+from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.planning.target import Target, checked_users
 from metricshuffle.planning.user_candidates import UserSetting, calibrated_items, item_randomizers
 from metricshuffle.planning.user_crowd import Crowd, zipf_shares
@@ -69,6 +69,8 @@ class UserComparison:
     unit: str = ""
     draws: bool = False
     """Whether real users hold other numbers of items than `items`, so that they draw them for the item-wise ways."""
+    not_offered: tuple[tuple[str, str], ...] = ()
+    """Ways that could not be calibrated here, and why."""
 
     def best(self, model: Model, hides: Hides) -> ComparedMethod:
         """The least error among those that hide so."""
@@ -80,7 +82,7 @@ class UserComparison:
 
     def sentences(self) -> list[str]:
         """Who wins, and what was relaxed to win."""
-        found, unit = [], f" {self.unit}" if self.unit else ""
+        found, unit = [f"{name} is not offered: {why}" for name, why in self.not_offered], f" {self.unit}" if self.unit else ""
         for model in ("central", "local"):
             if not any(one.model == model for one in self.methods):
                 continue
@@ -131,9 +133,10 @@ def compare_users(
     if not 0.0 < delta < 1.0:
         raise InputError(f"delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need one, got {delta!r}.")
     ways: list[Method] = []
+    missing: list[tuple[str, str]] = []
     for model in models:
         tell(f"calibrating ({model})")
-        ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(setting, people, model, with_items)
+        ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(setting, people, model, with_items, missing)
         make = item_randomizers(people)
         ways += [
             item_wise(f"item-wise, {name}", people, model, "published", make(strength), strength)
@@ -159,7 +162,7 @@ def compare_users(
         for way, found in zip(ways, errors, strict=True)
     )  # fmt: skip
     draws = held is not None and bool((open_users.sizes(held) != people.items).any())
-    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws)
+    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws, tuple(missing))
 
 
 def _user_level(people: Users, model: Model, users: int, epsilon: float, delta: float) -> list[Method]:
@@ -187,9 +190,17 @@ def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
     )
 
 
-def _earth_mover(setting: UserSetting, people: Users, model: Model, with_items: bool) -> list[Method]:
+def _earth_mover(
+    setting: UserSetting, people: Users, model: Model, with_items: bool, missing: list[tuple[str, str]]
+) -> list[Method]:  # fmt: skip
     found = [tree_laplace(people, model, setting.users, setting.rate)] if TreeEmbedding.of(people.items_in) is not None else []
     if found and not with_items:
         return found
-    strength, _, randomizer = calibrated_items(setting, people, model)
+    try:
+        strength, _, randomizer = calibrated_items(setting, people, model)
+    except (NotCertified, ConditionError) as wrong:
+        if not found:
+            raise
+        missing.append((f"item-wise ({model})", str(wrong)))
+        return found
     return [*found, item_wise("item-wise", people, model, "earth mover", randomizer, strength)]

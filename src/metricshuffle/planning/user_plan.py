@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from metricshuffle.accounting.user_level import full_replacement_sentence
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.planning.candidate import TRUST_ORDER
-from metricshuffle.planning.saved import SavedPlan
+from metricshuffle.planning.saved import ChosenPlan
 from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.planning.user_candidates import TRUSTED, UserCandidate, UserSetting, candidates
 from metricshuffle.planning.user_release import UserRelease
@@ -30,7 +29,7 @@ Trusted = Literal["nobody", "shuffler", "curator"]
 Floats = NDArray[np.float64]
 
 
-class UserPlan(SavedPlan):
+class UserPlan(ChosenPlan[UserCandidate]):
     """A calibrated choice for a query about users' items, with everything the roles need."""
 
     known_as: ClassVar[str] = "metricshuffle-user-plan/1"
@@ -41,20 +40,7 @@ class UserPlan(SavedPlan):
     honest: int
     samples: int | None = None
     trusted: Trusted
-    chosen: int
-    candidates: tuple[UserCandidate, ...]
     not_offered: tuple[tuple[str, str], ...] = ()
-
-    @model_validator(mode="after")
-    def _chosen_exists(self) -> Self:
-        if not 0 <= self.chosen < len(self.candidates):
-            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
-        return self
-
-    @property
-    def choice(self) -> UserCandidate:
-        """The chosen candidate."""
-        return self.candidates[self.chosen]
 
     @property
     def minimum(self) -> int:
