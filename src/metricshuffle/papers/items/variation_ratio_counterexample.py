@@ -66,7 +66,7 @@ def _verdict(claim: float, truth: Fraction) -> Verdict:
 
 def _bars(found: list[Outcome], names: list[str], title: str) -> Spec:
     groups = [(name, (float(one.first * UNIT), float(GROWTH * one.second * UNIT))) for name, one in zip(names, found, strict=True)]
-    return bars(groups, ("if she holds a", "2.4 times: if she holds b"), (BLUE, MUTED), "36ths", title=title, width=430)
+    return bars(groups, ("if she holds a", "2.4 times: if she holds b"), (BLUE, MUTED), "36ths", title=title, width=700, height=220)
 
 
 def _curves(pair: Variation, quick: bool) -> Spec:
