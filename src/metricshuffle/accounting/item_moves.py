@@ -30,6 +30,7 @@ LARGEST_TOTAL = 600.0  # of a local epsilon
 COARSE, DECADES = 1.3, 4.0  # ratio of neighbouring slopes of the first lines, and how far they reach down
 FLATTEST = 1e-2  # lines flatter than this fraction of the steepest one passed are not worth refining
 MOST_LINES, MOST_ROUNDS = 4000, 6
+HOPELESS = 1e-8  # times what is found is more than what is wanted: no use to look closer
 CHEAP = 2000  # items up to which a line costs some microseconds only
 SMALLEST_DELTA = 1e-280
 MOST_PAIRS = 4096
@@ -85,10 +86,14 @@ class Lines(ABC):
         return self._flow
 
     def delta(self, time: float, epsilon: float, enough: float = 0.0) -> float:
-        """`LineFlow.delta`, with more lines drawn where the flow passes until that is at most `enough` or would not help."""
+        """`LineFlow.delta`, with more lines drawn where the flow passes until that is at most `enough` or would not help.
+
+        Finer lines lower it by some factor, but not by the hundred million that would make up for a hopeless one.
+        """
         found = self.flow.delta(time, epsilon)
         for _ in range(MOST_ROUNDS):
-            missing = self._between(found) if found.delta > enough else []
+            hopeless = 0.0 < enough < HOPELESS * found.delta
+            missing = self._between(found) if found.delta > enough and not hopeless else []
             if not missing or len(self._known) + len(missing) > MOST_LINES:
                 break
             self._draw(missing)
