@@ -174,7 +174,10 @@ def test_what_a_full_replacement_costs() -> None:
     assert full_replacement(linear(), 1.0) == (25.0, 0.0)
     assert full_replacement(linear(), 0.5)[0] == pytest.approx(12.5, rel=1e-12)
     assert full_replacement(linear(distance=0.1), 1.0)[0] == pytest.approx(25.0, rel=1e-12)
-    assert full_replacement(linear(1000, distance=0.1), 1.0)[0] == pytest.approx(2.5 * math.ceil(1 / 0.099), rel=1e-12)
+    assert full_replacement(linear(1000, distance=0.1), 1.0)[0] == pytest.approx(25.0, rel=1e-12)  # moves that add up to the distance
+    assert full_replacement(linear(distance=0.3), 1.0)[0] == pytest.approx(25.0, rel=1e-12)
+    flat = linear(1000, distance=0.1).model_copy(update={"shape": "flat"})
+    assert full_replacement(flat, 1.0)[0] == pytest.approx(2.5 * math.ceil(1 / 0.099), rel=1e-12)
     assert full_replacement(linear("public", distance=0.1), 1.0) == (math.inf, 1.0)
     assert full_replacement(linear(5, distance=0.1), 1.0) == (math.inf, 1.0)
     assert full_replacement_sentence(linear(), 1.0) == (

@@ -290,3 +290,38 @@ def test_clustered_reports_invert_by_the_closed_form() -> None:
 def test_wrong_wishes_are_refused_in_words(call: Callable[[Any], object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         call(UserHistogram(users_of(CLUSTERS, 2)))
+
+
+def test_a_distance_below_the_nearest_points_is_refused_or_said() -> None:
+    people = users_of(Integers(0, 100, unit="km"))
+    small = Target(epsilon=1.0, delta=0.0, distance=0.1)
+    plan = plan_users(UserHistogram(people), small, 50, trusted="nobody")
+    assert "different points are at least 1 km apart" in str(plan)
+    assert "10 % of a user's items" in plan.run([[1, 2], [3]] * 25).warning
+    assert "different points" not in str(plan_users(UserHistogram(people), Target(1.0, 0.0, 1.0), 50, trusted="nobody"))
+    with pytest.raises(InputError, match=r"less than the smallest move, 0\.2: one of 5 items"):
+        plan_users(UserHistogram(users_of(Integers(0, 100, unit="km"), items=5)), small, 50)
+
+
+def test_cells_of_a_grid_count_at_their_middles() -> None:
+    query = UserLinearQuery.average(users_of(Grid(3, 2, 10.0, "m")))
+    assert query.names == ("east", "north")
+    assert query.table[0].tolist() == [5.0, 5.0]
+    assert query.table[-1].tolist() == [25.0, 15.0]
+
+
+def test_sentences_count_users_and_name_what_was_seen() -> None:
+    target = Target(epsilon=20.0, delta=1e-6, distance=1.0)
+    plan = plan_users(UserHistogram(users_of(CLUSTERS, items=3)), target, 400, 300)
+    shuffled = next(one for one in plan.candidates if one.model == "shuffled")
+    assert "at least 300 users are honest" in str(shuffled.guarantee)
+    central = next(one for one in plan.candidates if one.model == "central")
+    assert "the curator, who sees the raw items, is honest" in str(central.guarantee)
+    assert str(central.fallback).endswith("of earth mover's distance (bound: raw items seen).")
+    many = plan_users(UserLinearQuery(users_of(CLUSTERS), np.arange(8.0).reshape(4, 2)), target, 400)
+    assert {one.guarantee.bound for one in many.candidates} >= {"pure", "pure, drawn nearly exactly"}
+
+
+def test_noise_beyond_all_numbers_is_a_sentence() -> None:
+    with pytest.raises(InputError, match="beyond 1e-290 to 1e290"):
+        plan_users(UserHistogram(users_of(CLUSTERS)), Target(1e-300, 0.0, 1.0), 10, trusted="nobody")

@@ -207,7 +207,9 @@ def full_replacement(guarantee: Guarantee, diameter: float) -> tuple[float, floa
     """(epsilon, delta) at which replacing all of one user's items is hidden: the ordinary user-level guarantee.
 
     Statement: no two users are farther apart than the diameter. Within the distance of the guarantee it is read off;
-    beyond, group privacy chains ceil(diameter / distance) moves (more for a fixed number of items, see `groups`).
+    beyond, group privacy chains g = ceil(diameter / distance) moves (more for a fixed number of items, see `groups`), at g times
+    epsilon. If epsilon grows with the distance, at epsilon * diameter/distance: the moves of the chain are parts of one best way to
+    move the items, so that their lengths add up to the distance of its ends. delta is that of g moves at epsilon each.
     Conditions: a guarantee of one user's items; (inf, 1) if their number is public but not given and a chain is needed, or
     if one item does not fit into a step. Numerics: rounded up. Reference: this docstring.
     """
@@ -224,7 +226,10 @@ def full_replacement(guarantee: Guarantee, diameter: float) -> tuple[float, floa
         steps = groups(across, guarantee.distance, item_step=item_step)
     except ConditionError:
         return math.inf, 1.0
-    return _times(steps, guarantee.epsilon), group_delta(guarantee.epsilon, guarantee.delta, steps)
+    chained = _times(steps, guarantee.epsilon)
+    if guarantee.shape == "linear":
+        chained = min(chained, guarantee.epsilon * (across / guarantee.distance) * (1.0 + 4.0 * U))
+    return chained, group_delta(guarantee.epsilon, guarantee.delta, steps)
 
 
 def full_replacement_sentence(guarantee: Guarantee, diameter: float) -> str:

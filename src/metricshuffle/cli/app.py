@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ from metricshuffle.cli.users import users
 from metricshuffle.errors import MetricShuffleError
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
+# The class that a declaration was refused by leads its sentence in Python; whoever types a command never named it.
+DECLARED_AS = re.compile(r"^[A-Z][A-Za-z]*: (?=[a-z])")
 
 
 class Commands(TyperGroup):
@@ -45,7 +48,7 @@ class Commands(TyperGroup):
             code = super().main(args, "metricshuffle", complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
         except MetricShuffleError as wrong:
-            _tell(str(wrong))
+            _tell(DECLARED_AS.sub("", str(wrong)))
             code = WRONG_INPUT
         except typer.TyperException as wrong:
             told = wrong.format_message().replace("Value error, ", "").rstrip(".")

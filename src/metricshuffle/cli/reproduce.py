@@ -34,7 +34,8 @@ def reproduce(
         Path | None,
         typer.Option(
             "--csv", metavar="FILE",
-            help="Places to use in place of the built-in city: columns east and north in metres, or lat and lon in degrees.",
+            help="Places to use in place of the built-in city, for items about places: columns east and north in metres, or lat and lon "
+            "in degrees.",
         ),
     ] = None,
     as_json: Json = False,
@@ -44,6 +45,7 @@ def reproduce(
     `reproduce all --output FOLDER` writes index.html (offline) and one JSON and one CSV file an item. An item that fails does not stop
     the others: it is named at the end, and the exit code is 1.
     """
+    from metricshuffle.errors import InputError
     from metricshuffle.papers.reproduction import Settings
 
     if what == "list":
@@ -53,7 +55,18 @@ def reproduce(
     if what == "all":
         _all(settings, _folder(output, required=True), as_json)
         return
-    _one(_named(what), settings, _folder(output), as_json)
+    item = _named(what)
+    if csv is not None and not item.places:
+        raise InputError(
+            f"{what} uses no places, so that --csv would change nothing; leave it out, or ask for an item that does: {_on_maps()}."
+        )
+    _one(item, settings, _folder(output), as_json)
+
+
+def _on_maps() -> str:
+    from metricshuffle.papers.reproduction import items
+
+    return ", ".join(name for name, one in items().items() if one.places) or "there is none"
 
 
 def _readable(file: Path | None) -> Path | None:
@@ -160,7 +173,8 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     for name, reason in failed.items():
         note(f"metricshuffle: {name} failed: {reason} (metricshuffle reproduce {name} tells more)")
     if stopped:
-        note(f"metricshuffle: interrupted; {output} holds the {len(found)} items that were finished.")
+        finished = "1 item that was" if len(found) == 1 else f"{len(found)} items that were"
+        note(f"metricshuffle: interrupted; {output} holds the {finished} finished.")
         raise SystemExit(INTERRUPTED)
     if failed:
         raise typer.Exit(FAILED)

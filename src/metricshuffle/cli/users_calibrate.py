@@ -66,10 +66,15 @@ def calibrate(
         if diameter != 1.0:
             raise InputError("--diameter must be left out with --clusters: clusters are 1 apart.")
 
+    from metricshuffle.accounting.clones import MOST_USERS
     from metricshuffle.cli.screen import working
     from metricshuffle.planning.target import checked_users, honest_count
 
     counted = honest_count(honest, checked_users(users))
+    if model == "central" and counted * items > MOST_USERS:
+        raise InputError(
+            f"--users times --items must be at most 2^52 where everybody's reports are shuffled together, got {counted:,} x {items:,}."
+        )
     with working("Calibrating"):
         found = _calibrated(model, counted, items, rate, delta, diameter, shape)
         published = _published(model, counted, items, rate, delta, diameter)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from metricshuffle.cli.options import Delimiter, Json, number, whole, writable
-from metricshuffle.cli.users_run import WHERE, Box, Levels, PlaceKind, Side
+from metricshuffle.cli.users_run import Box, Levels, PlaceKind, Side, Unit
 from metricshuffle.errors import ConditionError, InputError
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def compare(
     box: Box = None,
     side: Side = None,
     coordinates: PlaceKind = "places",
-    unit: Annotated[
-        str | None, typer.Option("--unit", metavar="WORD", rich_help_panel=WHERE, help="Of distances; km or m for places, km if left out.")
-    ] = None,
+    unit: Unit = None,
     delimiter: Delimiter = ",",
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw all errors as one HTML file.")] = None,
     as_json: Json = False,
@@ -110,10 +108,7 @@ def compare(
             held, many = None, USERS if users is None else users
         else:
             tell(f"reading {csv.name}")
-            options = ItemOptions(
-                levels=LEVELS if levels is None else levels, box=box, side=side, coordinates=coordinates,
-                unit=unit or ("km" if coordinates == "places" else ""),
-            )  # fmt: skip
+            options = ItemOptions(levels=LEVELS if levels is None else levels, box=box, side=side, coordinates=coordinates, unit=unit or "")
             people, held = _real(csv, user_column, column or [], options, delimiter, items)
             near, many = NEAR * people.diameter, len(held)
         rates = rate or list(dict.fromkeys([epsilon / people.diameter, epsilon / near]))

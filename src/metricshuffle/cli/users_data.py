@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ class ItemOptions:
         """Raise unless the options go together."""
         choice("coordinates", self.coordinates, ("places", "points"))
         numbers, names, squares = (self.low is not None or self.high is not None), self.labels is not None, self.levels is not None
-        if numbers + names + squares != 1:
+        if numbers + names + squares > 1:
+            raise InputError("give only one of --low/--high, --labels and --levels: an item is a number, a word or a place.")
+        if numbers + names + squares == 0:
             raise InputError(
                 "say what an item is: --low and --high for whole numbers, --labels for words, or --levels for places in squares."
             )
@@ -80,12 +83,11 @@ class ItemOptions:
     def space(self) -> Space:
         """The public space the items lie in."""
         if self.labels is not None:
-            names = Categories([name.strip() for name in self.labels.split(",")])
-            if self.distances is None:
-                return Space(names, unit=self.unit)
-            from metricshuffle.cli.amplify_names import rows_of_numbers
-
-            return Space(names, Matrix(rows_of_numbers(self.distances, "--distances")), unit=self.unit)
+            names = [name.strip() for name in self.labels.split(",")]
+            if "" in names:
+                raise InputError(f"--labels {self.labels!r} has an empty word; give words with one comma between them, like tea,coffee.")
+            domain = Categories(names)
+            return Space(domain, None if self.distances is None else distance_table(self.distances, names), unit=self.unit)
         if self.levels is None:
             if self.low is None or self.high is None:
                 raise InputError(f"whole numbers need --low and --high; --{'low' if self.low is None else 'high'} is missing.")
@@ -96,7 +98,34 @@ class ItemOptions:
             return nested_squares(self.levels, self.side, self.unit)
         if self.box is None:
             raise InputError("--levels needs --box SOUTH WEST NORTH EAST, in degrees: a box that is public and not taken from the data.")
-        return nested_squares_on_map(self.levels, Box(*self.box), self.unit or "m")
+        return nested_squares_on_map(self.levels, Box(*self.box), self.unit or "km")
+
+
+def distance_table(path: Path, labels: list[str]) -> Matrix:
+    """The distances of labels in a file; what is wrong with them is told with its name and theirs."""
+    from metricshuffle.cli.amplify_names import rows_of_numbers
+    from metricshuffle.spaces.matrix import open_triangle
+
+    if not path.is_file():
+        raise InputError(f"cannot read {path}: there is no such file (--distances).")
+    rows = rows_of_numbers(path, "--distances")
+    if not len(rows) == len(rows[0]) == len(labels):
+        raise InputError(
+            f"--distances {path} has {len(rows):,} rows of {len(rows[0]):,} numbers, but --labels names {len(labels):,} words; "
+            "give a row and a column for each word, in their order."
+        )
+    try:
+        return Matrix(rows)
+    except InputError as wrong:
+        told, table = str(wrong).removeprefix("Matrix: distances ").rstrip("."), np.array(rows)
+        if np.isfinite(table).all() and (table >= 0.0).all() and not table.diagonal().any() and (table == table.T).all():
+            i, j, k = open_triangle(table) or (0, 0, 0)
+            told = (
+                f"must satisfy the triangle inequality, but for ({labels[i]}, {labels[j]}, {labels[k]}) the way from {labels[i]} to "
+                f"{labels[k]}, {table[i, k]:.12g}, is longer than by {labels[j]}, {table[i, j]:.12g} + {table[j, k]:.12g}"
+            )
+        named = re.sub(r"\((\d+), (\d+)\)", lambda pair: f"({labels[int(pair[1])]}, {labels[int(pair[2])]})", told)
+        raise InputError(f"the distances in {path} {named}; correct the table.") from None
 
 
 def _whole(name: str, text: str) -> int:
@@ -137,7 +166,8 @@ def held_by_users(table: Table, space: Space, coordinates: str, *, clamp: bool =
         try:
             items.append(_items(space, chunk, coordinates, clamp))
         except DomainError as wrong:
-            raise _told(table, chunk, wrong, clamp) from None
+            on_map = isinstance(space.domain, Grid) and coordinates == "places"
+            raise _told(table, chunk, wrong, clamp, on_map) from None
     owner, flat = np.concatenate(owners), np.concatenate(items)
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=len(users)))[:-1]
@@ -172,18 +202,27 @@ def _cells(grid: Grid, first: Any, second: Any, coordinates: str, clamp: bool) -
     return grid.cells(np.stack([part if len(kinds) == 1 else part.astype(object) for part in (first, second)], axis=1), clamp=clamp)
 
 
-def _told(table: Table, chunk: Chunk, wrong: DomainError, clamp: bool) -> DomainError:
+def _told(table: Table, chunk: Chunk, wrong: DomainError, clamp: bool, on_map: bool) -> DomainError:
     if wrong.where is None:
         return wrong
-    at = wrong.where.first
+    at, reason = wrong.where.first, f"it {wrong.where.reason}"
+    nowhere = _nowhere(chunk.columns[1][at], chunk.columns[2][at]) if on_map and wrong.where.can_clamp else ""
     cells = ", ".join(shown(column[at]) for column in chunk.cells[1:])
     remedy = "Correct or leave out such rows"
-    if wrong.where.can_clamp and not clamp:
+    if wrong.where.can_clamp and not clamp and not nowhere:
         remedy += ", or pass --clamp to move items outside to the nearest end"
     return DomainError(
         f"{table.path}, {table.place(chunk.first + at)}: {cells} (user {shown(str(chunk.cells[0][at]))}) is not in {wrong.where.inside}; "
-        f"it {wrong.where.reason}. {remedy}."
+        f"{nowhere or reason}. {remedy}."
     )
+
+
+def _nowhere(latitude: float, longitude: float) -> str:
+    """Which of two degrees is nowhere on Earth, where clamping would hide a mistake; empty if both are somewhere."""
+    for degrees, most, name in ((latitude, 90, "latitude"), (longitude, 180, "longitude")):
+        if abs(degrees) > most:
+            return f"{degrees:g} is no {name}, which lies between -{most} and {most} degrees (the first --column is the latitude)"
+    return ""
 
 
 def box_around(table: Table) -> Places:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from metricshuffle.cli.estimate import ReleaseFile, publish
 from metricshuffle.cli.options import Clamp, Delimiter, Honest, Json, choice, number, whole, writable
 from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.user_plan import UserPlan
 
 WHERE, PROMISE = "Where items lie (public: never take it from the data)", "What is promised"
 
@@ -46,6 +50,12 @@ PlaceKind = Annotated[
         metavar="places|points",
         rich_help_panel=WHERE,
         help="Whether --levels is about degrees (--box) or x and y (--side).",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit", metavar="WORD", rich_help_panel=WHERE, help="What distances are measured in; km or m for places, km if left out."
     ),
 ]
 
@@ -101,7 +111,7 @@ def run(
     box: Box = None,
     side: Side = None,
     coordinates: PlaceKind = "places",
-    unit: Annotated[str, typer.Option("--unit", metavar="WORD", rich_help_panel=WHERE, help="What distances are measured in.")] = "",
+    unit: Unit = None,
     clamp: Clamp = False,
     delimiter: Delimiter = ",",
     output: ReleaseFile = None,
@@ -114,16 +124,18 @@ def run(
         raise InputError(f"--items must be a whole number >= 1, got {items}; a user without items cannot stand in a file.")
     if items is not None and samples is not None:
         raise InputError("--samples is for users with any number of items; leave it or --items out.")
+    if query == "mean" and labels is not None:
+        raise InputError("labels have no mean; ask for a histogram: --query histogram.")
     writable(output, values)
 
-    from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.cli.users_data import ItemOptions, held_by_users, open_users
     from metricshuffle.planning.target import Target
     from metricshuffle.planning.user_plan import plan_users
     from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
     from metricshuffle.spaces import users_of
 
-    options = ItemOptions(low, high, labels, distances, levels, box, side, unit, coordinates)
+    options = ItemOptions(low, high, labels, distances, levels, box, side, unit or "", coordinates)
     options.check()
     options.check_columns(column)
     target = Target(epsilon, delta, distance, "flat" if flat else "linear")
@@ -141,5 +153,21 @@ def run(
         tell("randomizing")
         release = made.run(held.items)
     publish(release, output, as_json)
+    for remark in _remarks(made):
+        note(remark) if as_json else say(screen(), remark)
     if levels is not None and not as_json:
         say(screen(), SQUARES)
+
+
+def _remarks(plan: UserPlan) -> list[str]:
+    """What was allowed or given and did not matter: the shuffler where nobody is trusted, and samples that nobody drew."""
+    found = []
+    if plan.trusted == "shuffler" and plan.choice.model == "local":
+        for name, reason in plan.not_offered:
+            typed = re.sub(r"`(\w+)`", r"--\1", reason).replace("a target of shape 'flat'", "--flat").rstrip(".")
+            found.append(f"Nobody has to be trusted for this: {name} is not offered: {typed}.")
+    if plan.samples is not None and plan.choice.randomizer is None:
+        found.append(
+            f"--samples {plan.samples} was not used: {plan.choice.name}, which was chosen, takes all items of a user together and draws none."
+        )
+    return found

@@ -20,7 +20,8 @@ HIDES = {"user": "any replacement", "earth mover": "moves, by distance", "publis
 def heading(one: UserComparison, unit: str) -> str:
     """What is compared, in a line."""
     per = f" per {unit}" if unit else ""
-    return f"Rate {plain(one.rate)}{per} beside epsilon {plain(one.epsilon)}: {one.users:,} users, delta {one.delta:g}, {one.runs} runs."
+    people = f"{one.users:,} user{'s' * (one.users != 1)}"
+    return f"Rate {plain(one.rate)}{per} beside epsilon {plain(one.epsilon)}: {people}, delta {one.delta:g}, {one.runs} runs."
 
 
 def crowd(people: Users) -> str:

@@ -105,6 +105,8 @@ class Item:
     run: Callable[[Settings], Reproduction]
     simulated: bool = False
     """Whether `runs` and `seed` matter."""
+    places: bool = False
+    """Whether `csv` matters: it is about people on a map."""
 
 
 NOT_AT_HAND: dict[str, str] = {

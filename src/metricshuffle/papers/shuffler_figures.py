@@ -116,7 +116,7 @@ def location_item(
 
     kind = ", dispersed" if dispersed else ""
     title = f"{measure} of a centroid{kind}: epsilon {where.epsilon:g} at {where.radius:g} m, {where.squares} squares"
-    return Item(name, "Athanasiou25", label, title, run, simulated=True)
+    return Item(name, "Athanasiou25", label, title, run, simulated=True, places=True)
 
 
 def _number_points(epsilon: float, delta: float, measure: Measure, settings: Settings) -> list[Point]:

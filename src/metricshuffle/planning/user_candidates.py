@@ -166,12 +166,13 @@ def _noisy(setting: UserSetting, name: str, kind: Noise, constant: float, coordi
     noise = AnswerNoise(kind, scale * (1.0 + 2.0**-50), coordinates)
     if clamping_penalty(target.epsilon, noise.inexactness) > lost:
         return [(name, f"its noise is drawn to within {noise.inexactness:.2g} only, which delta {target.delta:.2g} does not allow")]
+    bound = profile.bound if kind == "l1" else f"{profile.bound}, drawn nearly exactly"
     models: tuple[Model, ...] = ("local", "central")
     return [
         UserCandidate(
             name=name, model=model, noise=noise, expected_error=math.inf, bits_per_user=BITS_PER_NUMBER * coordinates,
-            guarantee=setting.guarantee(model, delta, profile.bound),
-            fallback=setting.alone(None) if model == "central" else setting.guarantee(model, delta, profile.bound),
+            guarantee=setting.guarantee(model, delta, bound),
+            fallback=setting.alone(None) if model == "central" else setting.guarantee(model, delta, bound),
         )
         for model in models
     ]  # fmt: skip

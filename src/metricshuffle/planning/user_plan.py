@@ -47,6 +47,18 @@ class UserPlan(ChosenPlan[UserCandidate]):
         """The smallest number of users the guarantee covers."""
         return self.honest if self.choice.model == "shuffled" else 1
 
+    @property
+    def short_distance(self) -> str:
+        """What a distance below that of the nearest points means, in words; empty if it is not below."""
+        nearest, distance = self.query.people.nearest, self.target.distance
+        if distance >= nearest * (1.0 - 1e-12):
+            return ""
+        unit = f" {self.query.unit}" if self.query.unit else ""
+        return (
+            f"different points are at least {plain(nearest)}{unit} apart, so that a move of {plain(distance)}{unit} is one of "
+            f"{plain(100.0 * distance / nearest)} % of a user's items at most; who holds few items has no change that small."
+        )
+
     def check_batch(self, users: int) -> None:
         """Raise unless the guarantee covers a batch of that many users."""
         if users < self.minimum or users < 1:
@@ -160,7 +172,8 @@ class UserPlan(ChosenPlan[UserCandidate]):
             query=self.query, method=self.choice.name, model=self.choice.model, value=tuple(value.tolist()),
             measured=tuple(measured.tolist()), standard_errors=tuple(errors.tolist()), expected_error=self._expected_error(users),
             users=users, guarantee=self.choice.guarantee, if_shuffler_colludes=self.choice.fallback,
-            raw_values_seen=raw_values_seen, unsafe_seeded=seeded, plan=self.digest, warning=self.choice.warning,
+            raw_values_seen=raw_values_seen, unsafe_seeded=seeded, plan=self.digest,
+            warning=" ".join(words for words in (self.choice.warning, self.short_distance) if words),
         )  # fmt: skip
 
     def run(self, people: Any, randomness: Randomness | None = None) -> UserRelease:
@@ -189,6 +202,7 @@ class UserPlan(ChosenPlan[UserCandidate]):
             lines.append(" * needs more trust than allowed: for comparison only")
         lines += [f"   {name} is not offered: {reason}" for name, reason in self.not_offered]
         lines += [f"Warning: {one.warning}" for one in self.candidates if one.warning]
+        lines += [f"Warning: {self.short_distance}"] if self.short_distance else []
         lines.append(str(self.choice.guarantee))
         if self.choice.model == "shuffled":
             lines += [f"If the shuffler is not honest: {self.choice.fallback}"]
@@ -220,6 +234,12 @@ def plan_users(
     if target.distance > query.diameter * (1.0 + 1e-12):
         raise InputError(
             f"distance {plain(target.distance)} is beyond the largest earth mover's distance, {plain(query.diameter)}; use at most that."
+        )
+    nearest, items = query.people.nearest, query.people.items
+    if items is not None and target.distance * items < nearest * (1.0 - 1e-12):
+        raise InputError(
+            f"distance {plain(target.distance)} is less than the smallest move, {plain(nearest / items)}: one of {items:,} items to the "
+            "nearest point; nothing would be promised, so use at least that."
         )
     if samples is not None and (
         query.people.items is not None or isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 10**6

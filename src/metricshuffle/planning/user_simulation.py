@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from metricshuffle.planning.user_plan import UserPlan
 
 Floats = NDArray[np.float64]
-PLANNING_RUNS = 24
+PLANNING_RUNS, MANY_POINTS = (24, 96), 256
 # How many items a user holds, if any number will do.
 TYPICAL_ITEMS = 100
 
@@ -101,7 +101,8 @@ def expected_error(setting: UserSetting, candidate: UserCandidate) -> float:
     if candidate.noise is not None and not isinstance(setting.query, UserHistogram):
         return candidate.noise.mean_size(1 if candidate.model == "central" else setting.users) / setting.users
     generator = np.random.default_rng(0)
-    errors = _errors(setting.query, candidate, setting.users, setting.samples, None, PLANNING_RUNS, generator)
+    runs = PLANNING_RUNS[setting.query.people.size <= MANY_POINTS]
+    errors = _errors(setting.query, candidate, setting.users, setting.samples, None, runs, generator)
     return float(errors.mean())
 
 

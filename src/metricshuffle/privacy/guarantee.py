@@ -20,7 +20,7 @@ def plain(number: float) -> str:
     """A number as a person writes it: four significant digits, no trailing zeros."""
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
-    return f"{number:.4g}"
+    return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
 def rounded_up(number: float, digits: int) -> float:
@@ -140,12 +140,16 @@ class Guarantee(BaseModel):
             "people together": f"values moving by up to {far} in total, over any number of people,",
             "one user's items": f"one user's {held} moving by up to {far} of earth mover's distance",
         }[self.protects]
+        relied = str(self.trust)
+        if self.protects == "one user's items":
+            relied = relied.replace("reports come from honest people", "users are honest").replace("raw values", "raw items")
         if not math.isfinite(self.epsilon):
-            return f"NOT hidden: {movers} {self.trust} (bound: {self.bound})."
+            seen = self.bound.startswith("raw ")  # then nothing is left to rely on
+            return f"NOT hidden: {movers}{'' if seen else f' {relied}'} (bound: {self.bound})."
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
         probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
-        return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {self.trust} (bound: {self.bound})."
+        return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {relied} (bound: {self.bound})."
 
 
 def released_sentences(guarantee: Guarantee, fallback: Guarantee, *, raw_values_seen: bool, unsafe_seeded: bool) -> list[str]:

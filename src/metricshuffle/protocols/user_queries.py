@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, Serialize
 from metricshuffle.accounting.lipschitz import NormName, checked_lipschitz, lipschitz_constant
 from metricshuffle.declared import Declared, Kinded, Positive, shown
 from metricshuffle.errors import InputError
-from metricshuffle.spaces import TreeEmbedding, Users, users_of
+from metricshuffle.spaces import Grid, TreeEmbedding, Users, users_of
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED
 
 Floats = NDArray[np.float64]
@@ -224,11 +224,14 @@ class UserLinearQuery(UserQuery):
 
     @classmethod
     def average(cls, people: Users) -> Self:
-        """The mean of the points themselves (numbers, or the places of a grid), coordinate by coordinate."""
+        """The mean of the points themselves, coordinate by coordinate: numbers, or places on a grid, where cells count at their middles."""
         space = _checked_people(people).items_in
         if space.domain.points_are == "codes":
             raise InputError("labels have no average; give a table with one row of numbers for each label.")
-        points = np.asarray(space.domain.points(space.domain.all_values()), dtype=np.float64)
+        values = space.domain.all_values()
+        points = np.asarray(
+            space.domain.centres(values) if isinstance(space.domain, Grid) else space.domain.points(values), dtype=np.float64
+        )
         named = ("mean",) if points.ndim == 1 or points.shape[1] == 1 else ("east", "north")
         return cls(people, points, named)
 

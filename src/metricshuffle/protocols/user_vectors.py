@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.errors import InputError
 from metricshuffle.noise.grid_laplace import GridLaplace, Ratios
 from metricshuffle.noise.k_norm import GaussianNoise, L2Noise, LinfNoise, VectorNoise
 from metricshuffle.protocols.user_queries import Answers
@@ -39,7 +40,11 @@ class AnswerNoise(Declared):
     cell: Positive
 
     def __init__(self, noise: Noise, scale: float, coordinates: int, cell: float | None = None, **rest: Any) -> None:
-        if cell is None and isinstance(scale, int | float) and 1e-290 < scale < 1e290:
+        if isinstance(scale, int | float) and not 1e-290 < scale < 1e290:
+            raise InputError(
+                f"the noise would need a scale of {scale:.3g}, which is beyond 1e-290 to 1e290; ask for a promise between these."
+            )
+        if cell is None and isinstance(scale, int | float):
             cell = 2.0 ** math.floor(math.log2(scale / CELLS_PER_SCALE))
         Declared.__init__(self, noise=noise, scale=scale, coordinates=coordinates, cell=cell, **rest)
 

@@ -89,6 +89,14 @@ class Users(Declared):
         table.setflags(write=False)
         return table
 
+    @cached_property
+    def nearest(self) -> float:
+        """The smallest distance above 0 between two points (0 if there is none)."""
+        points = self.items_in.domain.points(self.items_in.domain.all_values())
+        rows = (self.items_in.metric.pairwise(points[start : start + 256], points) for start in range(0, self.size, 256))
+        found = min(float(np.min(some, where=some > 0.0, initial=np.inf)) for some in rows)
+        return found if np.isfinite(found) else 0.0
+
     def codes(self, items: Any) -> Whole64:
         """One user's items as whole numbers 0 .. size - 1."""
         _check_several(items, "the user")

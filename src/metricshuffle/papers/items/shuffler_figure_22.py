@@ -56,4 +56,4 @@ def _map(everybody: Floats, suburbs: Floats, centre: tuple[float, float]) -> Spe
     return panel("", layers, {"x": x(title="east (km)", **sides[0]), "y": y(title="north (km)", **sides[1])}, WIDTH, HEIGHT)
 
 
-ITEM = Item("shuffler-figure-22", "Athanasiou25", "Figure 22", "The map of the people", run)
+ITEM = Item("shuffler-figure-22", "Athanasiou25", "Figure 22", "The map of the people", run, places=True)
