@@ -63,6 +63,16 @@ def test_items_are_well_formed() -> None:
         assert item.title
 
 
+def test_which_items_take_places() -> None:
+    assert [name for name, item in items().items() if item.places] == [f"shuffler-figure-{number}" for number in (5, *range(22, 30))]
+
+
+def test_all_takes_places_for_the_items_that_use_them(terminal: Terminal, known: Callable[..., None], values: Path) -> None:
+    known(good)
+    assert terminal("reproduce", "all", "--output", "out", "--csv", values.name).exit_code == 0
+    assert "uses no places" in terminal.refused("reproduce", "item-0", "--csv", values.name)
+
+
 def test_one_item_in_the_terminal(terminal: Terminal) -> None:
     result = terminal("reproduce", "shuffler-figure-2")
     assert result.exit_code == 0, result.output
@@ -134,7 +144,7 @@ def test_what_was_finished_is_kept_when_somebody_stops_it(terminal: Terminal, kn
     known(good, stopped, good)
     result = terminal("reproduce", "all", "--output", "out")
     assert result.exit_code == 130
-    assert "out holds the 1 items that were finished" in result.stderr
+    assert "out holds the 1 item that was finished" in result.stderr
     assert set(terminal.files()) == {"out/item-0.json", "out/item-0.csv", "out/index.html"}
     assert "2 items were not reached" in terminal.files()["out/index.html"].decode()
 
@@ -147,6 +157,7 @@ def test_what_was_finished_is_kept_when_somebody_stops_it(terminal: Terminal, kn
         ("all", "--output FOLDER"),
         ("shuffler-figure-22 --csv nowhere.csv", "there is no such file"),
         ("shuffler-figure-22 --csv values.csv", "columns named east and north"),
+        ("shuffler-figure-2 --csv values.csv", "shuffler-figure-2 uses no places"),
         ("shuffler-figure-4 --runs 1", "whole number >= 2"),
         ("all --output values.csv", "a file has that name"),
     ],

@@ -12,9 +12,14 @@ from tests.cli.conftest import Terminal
 
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, Model
 from metricshuffle.cli.users_calibrate import _down
+from metricshuffle.cli.users_run import _remarks
 from metricshuffle.cli.users_table import HIDES
 from metricshuffle.papers.earth_mover_privacy import published_item_rate
+from metricshuffle.planning.target import Target
+from metricshuffle.planning.user_plan import plan_users
 from metricshuffle.planning.user_release import UserRelease
+from metricshuffle.protocols.user_queries import UserHistogram
+from metricshuffle.spaces import Integers, Space, users_of
 
 CALIBRATE = "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20"
 COMPARE = "users compare --users 300 --items 10 --runs 3 --clusters 3 --places 3 --inner 0.1"
@@ -204,6 +209,8 @@ def test_help_of_the_group_and_its_commands(terminal: Terminal) -> None:
 
 RUN = "users run visits.csv --user-column who --epsilon 1 --distance 1"
 POINTS = "--column x --column y --coordinates points --levels 2"
+WORDS = "--column word --labels tea,coffee,water"
+MAP = "--column lat --column lon --levels 2 --box 41.9 -72.1 42.1 -71.9"
 REFUSED = {
     "no such command": ("users release", ("No such command", "metricshuffle users --help")),
     "missing option": (f"{CALIBRATE}", ("--model", "metricshuffle users calibrate --help")),
@@ -219,6 +226,7 @@ REFUSED = {
     "half a shape": (f"{CALIBRATE} --model local --clusters 3", ("--places", "all three")),
     "shape and diameter": (f"{CALIBRATE} --model local {SHAPE} --diameter 2", ("--diameter", "1 apart")),
     "bad shape": (f"{CALIBRATE} --model local --clusters 1 --places 3 --inner 0.1", ("at least 2 clusters",)),
+    "too many together": (f"{CALIBRATE} --model central --users 1e12 --items 1e6", ("--users times --items must be at most 2^52",)),
     "compare delta 0": (f"{COMPARE} --delta 0", ("--delta", "strictly between")),
     "compare epsilon 0": (f"{COMPARE} --epsilon 0", ("--epsilon", "(0, 1000]")),
     "compare rate": (f"{COMPARE} --rate -1", ("--rate", "greater than 0")),
@@ -231,7 +239,10 @@ REFUSED = {
     "not a number": ("users compare --csv visits.csv --user-column who --column word --column lat", ("line 2", "'word'", "finite number")),
     "no folder": (f"{COMPARE} --plot none/p.html", ("--plot", "does not exist")),
     "nothing said": (f"{RUN} --column n", ("--low and --high", "--labels", "--levels")),
-    "two things said": (f"{RUN} --column n --low 0 --high 20 --labels a,b", ("--low and --high",)),
+    "two things said": (f"{RUN} --column n --low 0 --high 20 --labels a,b", ("give only one of --low/--high, --labels and --levels",)),
+    "numbers in squares": (f"{RUN} --column n --high 20 --levels 2", ("give only one of --low/--high, --labels and --levels",)),
+    "empty words": (f"{RUN} --column word --labels ,", ("--labels ','", "empty word")),
+    "one word": (f"{RUN} --column word --labels tea", ("--labels", "at least two words")),
     "no high": (f"{RUN} --column n --low 0", ("--high is missing",)),
     "low with decimals": (f"{RUN} --column n --low 0.5 --high 2", ("--low", "whole number")),
     "outside": (f"{RUN} --column n --low 0 --high 3", ("line 3", "whole numbers from 0 to 3", "--clamp", "u1")),
@@ -245,12 +256,16 @@ REFUSED = {
     "user column twice": (f"{RUN} --column who --labels a,b", ("--user-column",)),
     "no file": ("users run none.csv --user-column a --column b --labels x,y --epsilon 1 --distance 1", ("none.csv", "no such file")),
     "run delta 1": (f"{RUN} --column n --low 0 --high 20 --delta 1", ("delta", "[0, 1)")),
+    "run epsilon": (f"{RUN} --column n --low 0 --high 20 --epsilon 5000", ("metricshuffle: epsilon must lie in (0, 1000]",)),
     "too far": (f"{RUN} --column n --low 0 --high 20 --distance 21", ("21", "at most that")),
     "run too honest": (f"{RUN} --column n --low 0 --high 20 --honest 61", ("cannot exceed users (60)",)),
-    "no metric": (f"{RUN} --column word --labels tea,coffee,water --distances bad.csv", ("triangle inequality", "(0, 1, 2)")),
+    "no metric": (f"{RUN} {WORDS} --distances bad.csv", ("bad.csv", "triangle inequality", "(tea, coffee, water)", "1 + 1")),
+    "one way": (f"{RUN} {WORDS} --distances oneway.csv", ("oneway.csv", "(tea, coffee) is 1", "(coffee, tea) is 2")),
+    "no table": (f"{RUN} {WORDS} --distances nofile", ("cannot read nofile: there is no such file",)),
+    "small table": (f"{RUN} --column word --labels tea,coffee --distances good.csv", ("good.csv", "3 rows of 3 numbers", "2 words")),
     "distances alone": (f"{RUN} --column n --low 0 --high 20 --distances bad.csv", ("--distances", "--labels")),
     "wrong distances": (f"{RUN} --column word --labels tea,coffee,water --distances words.csv", ("--distances words.csv", "line 1")),
-    "pure without a tree": (f"{RUN} --column word --labels tea,coffee,water --distances good.csv", ("no way keeps", "item-wise")),
+    "nothing fits": (f"{RUN} {WORDS} --distances twins.csv", ("no way keeps", "item-wise")),
     "no side": (f"{RUN} {POINTS}", ("--side",)),
     "no box": (f"{RUN} --column lat --column lon --levels 3", ("--box", "public")),
     "box for points": (f"{RUN} {POINTS} --box 1 1 2 2", ("--box", "--side")),
@@ -263,7 +278,7 @@ REFUSED = {
     "two columns for numbers": (f"{RUN} --column n --column x --low 0 --high 20", ("--column once", "twice")),
     "unknown trust": (f"{RUN} --column n --low 0 --high 20 --trusted me", ("--trusted", "nobody, shuffler, curator")),
     "unknown query": (f"{RUN} --column n --low 0 --high 20 --query median", ("--query", "histogram, mean")),
-    "mean of words": (f"{RUN} --column word --labels tea,coffee,water --query mean", ("no average",)),
+    "mean of words": (f"{RUN} --column word --labels tea,coffee,water --query mean", ("labels have no mean; ask for a histogram",)),
     "over the input": (f"{RUN} --column n --low 0 --high 20 --output visits.csv", ("--output", "also the input")),
     "nowhere to write": (f"{RUN} --column n --low 0 --high 20 --output none/r.json", ("--output", "does not exist")),
     "nameless": ("users run nameless.csv --user-column who --column n --low 0 --high 9 --epsilon 1 --distance 1", ("line 3", "no user")),
@@ -275,6 +290,8 @@ def test_bad_input(terminal: Terminal, visits: Path, line: str, told: tuple[str,
     for name, text in (
         ("bad", "0,1,5\n1,0,1\n5,1,0\n"),
         ("good", "0,1,2\n1,0,1\n2,1,0\n"),
+        ("oneway", "0,1,2\n2,0,1\n2,1,0\n"),
+        ("twins", "0,0,1\n0,0,1\n1,1,0\n"),
         ("words", "a,b\n"),
         ("nameless", "who,n\na,1\n,2\n"),
     ):
@@ -283,3 +300,66 @@ def test_bad_input(terminal: Terminal, visits: Path, line: str, told: tuple[str,
     sentence = terminal.refused(*(line + wanted).split())
     for part in told:
         assert part in sentence
+    assert "closure" not in sentence
+
+
+@pytest.mark.parametrize("clamp", ["", " --clamp"])
+@pytest.mark.parametrize(("place", "told"), [("95,-72", "95 is no latitude"), ("42,-190", "-190 is no longitude")])
+def test_degrees_that_are_nowhere(terminal: Terminal, place: str, told: str, clamp: str) -> None:
+    pytest.importorskip("pyproj")
+    (terminal.folder / "odd.csv").write_text(f"who,lat,lon\na,42,-72\nb,{place}\n")
+    sentence = terminal.refused(*f"users run odd.csv --user-column who {MAP} --epsilon 1 --distance 1{clamp}".split())
+    assert "line 3" in sentence
+    assert told in sentence
+    assert "pass --clamp" not in sentence
+
+
+def test_places_are_in_km_unless_told_otherwise(terminal: Terminal, visits: Path) -> None:
+    pytest.importorskip("pyproj")
+    line = f"users run {visits.name} --user-column who {MAP} --epsilon 1 --json --distance"
+    left_out, metres = (UserRelease.from_json(terminal.typed(f"{line} {far}").stdout) for far in ("2", "2000 --unit m"))
+    assert (left_out.query.unit, metres.query.unit) == ("km", "m")
+    assert left_out.query.diameter == pytest.approx(metres.query.diameter / 1000.0)
+    for command in ("compare", "run"):
+        assert "km if left out" in " ".join(terminal.typed(f"users {command} --help").stdout.replace("│", " ").split())
+
+
+NOBODY = "Nobody has to be trusted for this: item-wise is not offered: "
+
+
+@pytest.mark.parametrize(
+    ("more", "told", "untold"),
+    [
+        ("", (NOBODY + "shuffling hides with a delta",), ("--samples",)),
+        ("--trusted nobody", (), (NOBODY, "--samples")),
+        ("--trusted curator", (), (NOBODY, "--samples")),
+        ("--delta 1e-6", (NOBODY + "it needs a number of items", "--items", "--samples"), ("was not used",)),
+        ("--delta 1e-6 --samples 3", (NOBODY + "drawing samples", "--flat", "--samples 3 was not used: tree-laplace"), ()),
+        ("--query mean --samples 3", ("--samples 3 was not used: laplace",), (NOBODY,)),
+    ],
+)
+def test_what_was_allowed_and_not_needed_is_told(
+    terminal: Terminal, visits: Path, more: str, told: tuple[str, ...], untold: tuple[str, ...]
+) -> None:
+    line = f"{RUN} --column n --low 0 --high 20 {more}"
+    result = terminal.typed(line)
+    assert result.exit_code == 0, result.output
+    after = result.stdout.partition("Replacing all of one user's items")[2]
+    assert all(words in after for words in told)
+    assert not any(words in result.output for words in untold)
+    as_json = terminal.typed(f"{line} --json")
+    UserRelease.from_json(as_json.stdout)
+    assert all(words in as_json.stderr for words in told)
+
+
+def test_samples_that_are_drawn_need_no_remark() -> None:
+    asked, target = UserHistogram(users_of(Space(Integers(0, 3)), None)), Target(1.0, 1e-6, 1, "flat")
+    drawn, unused = (plan_users(asked, target, 60, samples=4, methods=[name]) for name in ("item-wise", "tree-laplace"))
+    assert _remarks(drawn) == []
+    assert len(_remarks(unused)) == 1
+
+
+def test_one_user_is_no_users(terminal: Terminal) -> None:
+    told = terminal.typed(f"{COMPARE.replace('300', '1')} --rate 3").stdout
+    assert "1 user, " in told
+    assert "1 users" not in told

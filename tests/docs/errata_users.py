@@ -16,6 +16,7 @@ from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile
 from metricshuffle.accounting.metric_gaussian import gaussian_delta
 from metricshuffle.accounting.response_composition import ComposedResponses
 from metricshuffle.accounting.user_level import group_delta
+from metricshuffle.papers.earth_mover_privacy import Reading, theorem_4_4_item_rate
 
 # The worked example of the paper: epsilon 0.2 for a distance of 0.008, so a rate of 25; 10^5 users with 10^3 items.
 EPSILON, NEAR, RATE, DELTA, USERS, ITEMS = 0.2, 0.008, 25.0, 1e-12, 100_000, 1_000
@@ -125,7 +126,20 @@ def item_wise() -> Iterator[str]:
     solved = brentq(lambda rate: published_rate(rate, pool, inner)[1] - RATE, 1.0, 3.0)
     assert ItemWiseProfile(4.3, ItemShuffle.of("central", USERS, ITEMS)).covers(RATE, DELTA, 1.0)
     yield "certifies an item rate of 4.3 for the same target. So 3.0 is safe"
-    yield f"Solved properly, the theorem allows {solved:.3f}"
+
+    def fixed_point(rate: float) -> float:
+        """h per unit for small moves, the inner delta being delta e^-h with h for a full replacement."""
+        whole = brentq(lambda h: published_rate(rate, pool, math.log(1.0 / DELTA) + h)[0] - h, 0.0, 1000.0)
+        return published_rate(rate, pool, math.log(1.0 / DELTA) + whole)[1]
+
+    fixed = brentq(lambda rate: fixed_point(rate) - RATE, 1.0, 3.0)
+    readings: dict[Reading, float] = {"delta e^-rate": solved, "fixed point": fixed}
+    for reading, found in readings.items():
+        assert abs(theorem_4_4_item_rate(RATE, DELTA, USERS, ITEMS, "central", reading).claim / found - 1.0) < 1e-6
+    yield (
+        f"Solved properly, the theorem allows {solved:.3f} if its inner delta is read as delta e^-rate, and {fixed:.3f} if it is read "
+        "as the fixed point"
+    )
 
     def condition(items: int) -> float:
         return math.log(items / (16.0 * (math.log(4 * items) + inner)))

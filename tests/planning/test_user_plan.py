@@ -233,7 +233,7 @@ def test_what_cannot_be_certified_is_not_offered_and_said_why() -> None:
 def test_points_that_reports_cannot_tell_apart_make_a_sentence() -> None:
     for table in ([[0, 0, 1], [0, 0, 1], [1, 1, 0]], [[0, 1e-13, 1], [1e-13, 0, 1], [1, 1, 0]]):
         with pytest.raises(InputError, match=r"no way keeps this target here.*condition number"):
-            plan_users(UserHistogram(users_of(Matrix(table), 5)), Target(1.0, 1e-6, 0.5), 100)
+            plan_users(UserHistogram(users_of(Matrix(table), 5)), Target(1.0, 1e-6, 0.5), 100, methods=["item-wise"])
 
 
 def test_a_singular_channel_is_refused() -> None:
@@ -277,7 +277,7 @@ def test_clustered_reports_invert_by_the_closed_form() -> None:
         (lambda q: plan_users(q, Target(1, 0, 1), 0), "users must be a whole number"),
         (lambda q: plan_users(q, Target(1, 0, 2), 10), "beyond the largest earth mover's distance, 1"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, methods="tree-laplace"), "methods must be a list"),
-        (lambda q: plan_users(q, Target(1, 0, 1), 10, methods=["laplace"]), "no method 'laplace'.*tree-laplace, item-wise"),
+        (lambda q: plan_users(q, Target(1, 0, 1), 10, methods=["laplace"]), "no method 'laplace'.*tree-laplace, share-laplace, item-wise"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, methods=[]), "methods names no method"),
         (lambda q: plan_users(q, Target(1, 0, 1), 10, trusted="aggregator"), "trusted must be"),  # type: ignore[arg-type]
         (lambda q: plan_users(q, Target(1, 0, 1), 10, samples=5), "samples must be .* for users with any number of items"),
@@ -325,3 +325,27 @@ def test_sentences_count_users_and_name_what_was_seen() -> None:
 def test_noise_beyond_all_numbers_is_a_sentence() -> None:
     with pytest.raises(InputError, match="beyond 1e-290 to 1e290"):
         plan_users(UserHistogram(users_of(CLUSTERS)), Target(1e-300, 0.0, 1.0), 10, trusted="nobody")
+
+
+def test_a_table_of_distances_takes_noise_on_the_shares() -> None:
+    people = users_of(Matrix([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]]))
+    query = UserHistogram(people)
+    assert query.constant == pytest.approx(2.0, rel=1e-9)
+    plan = plan_users(query, Target(4.0, 0.0, 2.0), 4000, trusted="curator")
+    assert {(one.name, one.model) for one in plan.candidates} == {("share-laplace", "local"), ("share-laplace", "central")}
+    assert plan.choice.guarantee.epsilon == 4.0
+    for model in ("local", "central"):
+        release = chosen(plan, model).run([[0, 0, 1]] * 3000 + [[2]] * 1000, Randomness.seeded(5))
+        assert release.value == pytest.approx((0.5, 0.25, 0.25), abs=0.1 if model == "local" else 0.003)
+        errors = (np.array(release.measured) - (0.5, 0.25, 0.25)) / np.array(release.standard_errors)
+        assert np.abs(errors).max() < 5.0
+    # One user's only item moves by 1, between the nearest points: the exact loss of the noisy shares is rate * 1 at most.
+    laplace = GridLaplace.at_least(plan.choice.noise.scale, Fraction(plan.choice.noise.cell)) if plan.choice.noise else None
+    assert laplace is not None
+    assert 2.0 / float(laplace.scale) <= 2.0 * (1.0 + 1e-12)
+
+
+def test_points_at_distance_0_are_not_told_apart() -> None:
+    people = users_of(Matrix([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]))
+    with pytest.raises(InputError, match="distance 0"):
+        plan_users(UserHistogram(people), Target(1.0, 0.0, 1.0), 100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from metricshuffle.cli.columns import Chunk, ParquetTable, Table, open_columns
 from metricshuffle.cli.options import choice, whole
 from metricshuffle.declared import shown
 from metricshuffle.errors import DomainError, InputError, WrongRows
-from metricshuffle.spaces import Box, Categories, Grid, Integers, Matrix, Space, nested_squares, nested_squares_on_map
+from metricshuffle.spaces import Box, Categories, Grid, Integers, Space, nested_squares, nested_squares_on_map
 
 Places = tuple[float, float, float, float]
 
@@ -86,8 +85,16 @@ class ItemOptions:
             names = [name.strip() for name in self.labels.split(",")]
             if "" in names:
                 raise InputError(f"--labels {self.labels!r} has an empty word; give words with one comma between them, like tea,coffee.")
+            if len(names) < 2:
+                raise InputError(
+                    f"--labels needs at least two words, got only {names[0]!r}: if all items are the same, nothing is to be told."
+                )
             domain = Categories(names)
-            return Space(domain, None if self.distances is None else distance_table(self.distances, names), unit=self.unit)
+            if self.distances is None:
+                return Space(domain, unit=self.unit)
+            from metricshuffle.cli.users_distances import distance_table
+
+            return Space(domain, distance_table(self.distances, names), unit=self.unit)
         if self.levels is None:
             if self.low is None or self.high is None:
                 raise InputError(f"whole numbers need --low and --high; --{'low' if self.low is None else 'high'} is missing.")
@@ -99,33 +106,6 @@ class ItemOptions:
         if self.box is None:
             raise InputError("--levels needs --box SOUTH WEST NORTH EAST, in degrees: a box that is public and not taken from the data.")
         return nested_squares_on_map(self.levels, Box(*self.box), self.unit or "km")
-
-
-def distance_table(path: Path, labels: list[str]) -> Matrix:
-    """The distances of labels in a file; what is wrong with them is told with its name and theirs."""
-    from metricshuffle.cli.amplify_names import rows_of_numbers
-    from metricshuffle.spaces.matrix import open_triangle
-
-    if not path.is_file():
-        raise InputError(f"cannot read {path}: there is no such file (--distances).")
-    rows = rows_of_numbers(path, "--distances")
-    if not len(rows) == len(rows[0]) == len(labels):
-        raise InputError(
-            f"--distances {path} has {len(rows):,} rows of {len(rows[0]):,} numbers, but --labels names {len(labels):,} words; "
-            "give a row and a column for each word, in their order."
-        )
-    try:
-        return Matrix(rows)
-    except InputError as wrong:
-        told, table = str(wrong).removeprefix("Matrix: distances ").rstrip("."), np.array(rows)
-        if np.isfinite(table).all() and (table >= 0.0).all() and not table.diagonal().any() and (table == table.T).all():
-            i, j, k = open_triangle(table) or (0, 0, 0)
-            told = (
-                f"must satisfy the triangle inequality, but for ({labels[i]}, {labels[j]}, {labels[k]}) the way from {labels[i]} to "
-                f"{labels[k]}, {table[i, k]:.12g}, is longer than by {labels[j]}, {table[i, j]:.12g} + {table[j, k]:.12g}"
-            )
-        named = re.sub(r"\((\d+), (\d+)\)", lambda pair: f"({labels[int(pair[1])]}, {labels[int(pair[2])]})", told)
-        raise InputError(f"the distances in {path} {named}; correct the table.") from None
 
 
 def _whole(name: str, text: str) -> int:

@@ -165,9 +165,9 @@ def _remarks(plan: UserPlan) -> list[str]:
     if plan.trusted == "shuffler" and plan.choice.model == "local":
         for name, reason in plan.not_offered:
             typed = re.sub(r"`(\w+)`", r"--\1", reason).replace("a target of shape 'flat'", "--flat").rstrip(".")
-            found.append(f"Nobody has to be trusted for this: {name} is not offered: {typed}.")
+            found.append(f"{'' if found else 'Nobody has to be trusted for this: '}{name} is not offered: {typed}.")
     if plan.samples is not None and plan.choice.randomizer is None:
         found.append(
-            f"--samples {plan.samples} was not used: {plan.choice.name}, which was chosen, takes all items of a user together and draws none."
+            f"--samples {plan.samples} was not used: {plan.choice.name}, which was chosen, takes a user's items together and draws none."
         )
     return found

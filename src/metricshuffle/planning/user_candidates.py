@@ -120,7 +120,7 @@ def candidates(setting: UserSetting, methods: frozenset[str] | None = None) -> I
     from metricshuffle.planning.user_simulation import expected_error
 
     query = setting.query
-    known = ("tree-laplace", "item-wise") if isinstance(query, UserHistogram) else tuple(NAMES.values())
+    known = ("tree-laplace", "share-laplace", "item-wise") if isinstance(query, UserHistogram) else tuple(NAMES.values())
     unknown = sorted((methods or frozenset()) - set(known))
     if unknown or methods == frozenset():
         wanted = f"there is no method {unknown[0]!r}" if unknown else "methods names no method"
@@ -129,6 +129,8 @@ def candidates(setting: UserSetting, methods: frozenset[str] | None = None) -> I
     if isinstance(query, UserHistogram):
         if methods is None or "tree-laplace" in methods:
             found += _tree_noise(setting, query) if query.has_tree else [("tree-laplace", NO_TREE)]
+        if not query.has_tree and (methods is None or "share-laplace" in methods):
+            found += _share_noise(setting, query)
         if methods is None or "item-wise" in methods:
             found += _item_wise(setting, query)
     elif isinstance(query, UserLinearQuery):
@@ -181,6 +183,14 @@ def _noisy(setting: UserSetting, name: str, kind: Noise, constant: float, coordi
 def _tree_noise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate | tuple[str, str]]:
     """Statement: along a tree the vector of length * mass below, over all edges, moves in sum by just the earth mover's distance."""
     return _noisy(setting, "tree-laplace", "l1", 1.0, query.tree.lengths.size)
+
+
+def _share_noise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate | tuple[str, str]]:
+    """Statement: a share moves by at most w/(distance of the nearest points) if items move by w, and so does the share they come from."""
+    try:
+        return _noisy(setting, "share-laplace", "l1", query.constant, query.people.size)
+    except InputError as wrong:  # points at distance 0 must not be told apart
+        return [("share-laplace", str(wrong))]
 
 
 def _linear_noise(setting: UserSetting, query: UserLinearQuery) -> list[UserCandidate | tuple[str, str]]:

@@ -18,7 +18,7 @@ from metricshuffle.planning.user_candidates import TRUSTED, UserCandidate, UserS
 from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.privacy.guarantee import plain, promised
 from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.frequencies import Inversion
+from metricshuffle.protocols.frequencies import Inversion, simplex_projection
 from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.protocols.user_queries import AnyUserQuery, UserHistogram, UserQuery
 from metricshuffle.randomizers.randomizer import counted, smallest_type
@@ -155,6 +155,8 @@ class UserPlan(ChosenPlan[UserCandidate]):
         if not isinstance(self.query, UserHistogram):
             means = means + self.query.coordinates.middle
             return self._release(means, means, errors, users, raw_values_seen, seeded)
+        if not self.query.has_tree:
+            return self._release(simplex_projection(means), means, errors, users, raw_values_seen, seeded)
         lengths = self.query.tree.lengths
         shares = shares_from_subtrees(self.query.tree, means)
         return self._release(shares, means / lengths, errors / lengths, users, raw_values_seen, seeded)

@@ -13,7 +13,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.planning.target import checked_users
 from metricshuffle.planning.user_candidates import UserCandidate, UserSetting
 from metricshuffle.planning.user_crowd import Crowd
-from metricshuffle.protocols.frequencies import Inversion
+from metricshuffle.protocols.frequencies import Inversion, simplex_projection
 from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.protocols.user_queries import UserHistogram, UserQuery
 from metricshuffle.protocols.user_vectors import AnswerNoise
@@ -92,7 +92,8 @@ def one_error(
     noise = simulated_noise(candidate.noise, draws, generator) / crowd.users
     if not isinstance(query, UserHistogram):
         return float(np.abs(noise).mean())
-    released = shares_from_subtrees(query.tree, crowd.truth @ query.coordinates.table + noise)
+    noisy = crowd.truth @ query.coordinates.table + noise
+    released = shares_from_subtrees(query.tree, noisy) if query.has_tree else simplex_projection(noisy)
     return distance_of(query.people, released, crowd.truth)
 
 

@@ -181,8 +181,15 @@ class UserHistogram(UserQuery):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """Of the tree, lengths rounded down so that no two points come out farther apart than they are."""
+        """Of the tree, lengths rounded down so that no two points come out farther apart than they are; without one, the shares."""
+        if not self.has_tree:
+            return Coordinates(np.eye(self.people.size), 0, np.zeros(self.people.size))
         return Coordinates.below(self.tree.coordinates)
+
+    @property
+    def constant(self) -> float:
+        """How much the coordinates move in sum per unit of distance: 1 along a tree, else 2/(distance of the nearest points)."""
+        return 1.0 if self.has_tree else lipschitz_constant(self.coordinates.table, self.people.distances, "l1").constant
 
     def __str__(self) -> str:
         return f"histogram over {self.people}"
