@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
 import typer.testing
@@ -78,4 +79,18 @@ def values(tmp_path: Path) -> Path:
     """Forty people with a value each; the true sum is 390."""
     path = tmp_path / "values.csv"
     path.write_text("id,kcal,x,y,name\n" + "".join(f'{i},{i % 21},{i % 8},{i % 6},"a, ""b"" c"\n' for i in range(40)))
+    return path
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """Sixty users with one to four items each: a word, a number, a point and a place."""
+    rng, lines = np.random.default_rng(1), ["who,word,n,x,y,lat,lon"]
+    for user in range(60):
+        for _ in range(1 + user % 4):
+            x, y = rng.uniform(0, 80, 2)
+            word = ("tea", "coffee", "water")[int(rng.integers(3))]
+            lines.append(f"u{user},{word},{rng.integers(21)},{x:.2f},{y:.2f},{42 + x / 1000:.5f},{-72 + y / 1000:.5f}")
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(lines) + "\n")
     return path

@@ -6,38 +6,18 @@ import gzip
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.cli.conftest import Terminal
 
 from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, Model
 from metricshuffle.cli.users_calibrate import _down
-from metricshuffle.cli.users_run import _remarks
 from metricshuffle.cli.users_table import HIDES
 from metricshuffle.papers.earth_mover_privacy import published_item_rate
-from metricshuffle.planning.target import Target
-from metricshuffle.planning.user_plan import plan_users
 from metricshuffle.planning.user_release import UserRelease
-from metricshuffle.protocols.user_queries import UserHistogram
-from metricshuffle.spaces import Integers, Space, users_of
 
 CALIBRATE = "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20"
 COMPARE = "users compare --users 300 --items 10 --runs 3 --clusters 3 --places 3 --inner 0.1"
 SHAPE = "--clusters 3 --places 3 --inner 0.1"
-
-
-@pytest.fixture
-def visits(tmp_path: Path) -> Path:
-    """Sixty users with one to four items each: a word, a number, a point and a place."""
-    rng, lines = np.random.default_rng(1), ["who,word,n,x,y,lat,lon"]
-    for user in range(60):
-        for _ in range(1 + user % 4):
-            x, y = rng.uniform(0, 80, 2)
-            word = ("tea", "coffee", "water")[int(rng.integers(3))]
-            lines.append(f"u{user},{word},{rng.integers(21)},{x:.2f},{y:.2f},{42 + x / 1000:.5f},{-72 + y / 1000:.5f}")
-    path = tmp_path / "visits.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 @pytest.mark.parametrize("model", ["local", "central"])
@@ -136,6 +116,12 @@ def test_compare_in_words_and_as_a_page(terminal: Terminal) -> None:
         assert link not in page
 
 
+def test_one_user_is_no_users(terminal: Terminal) -> None:
+    told = terminal.typed(f"{COMPARE.replace('300', '1')} --rate 3").stdout
+    assert "1 user, " in told
+    assert "1 users" not in told
+
+
 @pytest.mark.parametrize("where", ["--column x --column y --coordinates points", "--column x --column y --coordinates points --side 100"])
 def test_compare_real_users(terminal: Terminal, visits: Path, where: str) -> None:
     result = terminal.typed(f"users compare --csv {visits.name} --user-column who {where} --levels 2 --items 3 --runs 2")
@@ -210,7 +196,6 @@ def test_help_of_the_group_and_its_commands(terminal: Terminal) -> None:
 RUN = "users run visits.csv --user-column who --epsilon 1 --distance 1"
 POINTS = "--column x --column y --coordinates points --levels 2"
 WORDS = "--column word --labels tea,coffee,water"
-MAP = "--column lat --column lon --levels 2 --box 41.9 -72.1 42.1 -71.9"
 REFUSED = {
     "no such command": ("users release", ("No such command", "metricshuffle users --help")),
     "missing option": (f"{CALIBRATE}", ("--model", "metricshuffle users calibrate --help")),
@@ -301,65 +286,3 @@ def test_bad_input(terminal: Terminal, visits: Path, line: str, told: tuple[str,
     for part in told:
         assert part in sentence
     assert "closure" not in sentence
-
-
-@pytest.mark.parametrize("clamp", ["", " --clamp"])
-@pytest.mark.parametrize(("place", "told"), [("95,-72", "95 is no latitude"), ("42,-190", "-190 is no longitude")])
-def test_degrees_that_are_nowhere(terminal: Terminal, place: str, told: str, clamp: str) -> None:
-    pytest.importorskip("pyproj")
-    (terminal.folder / "odd.csv").write_text(f"who,lat,lon\na,42,-72\nb,{place}\n")
-    sentence = terminal.refused(*f"users run odd.csv --user-column who {MAP} --epsilon 1 --distance 1{clamp}".split())
-    assert "line 3" in sentence
-    assert told in sentence
-    assert "pass --clamp" not in sentence
-
-
-def test_places_are_in_km_unless_told_otherwise(terminal: Terminal, visits: Path) -> None:
-    pytest.importorskip("pyproj")
-    line = f"users run {visits.name} --user-column who {MAP} --epsilon 1 --json --distance"
-    left_out, metres = (UserRelease.from_json(terminal.typed(f"{line} {far}").stdout) for far in ("2", "2000 --unit m"))
-    assert (left_out.query.unit, metres.query.unit) == ("km", "m")
-    assert left_out.query.diameter == pytest.approx(metres.query.diameter / 1000.0)
-    for command in ("compare", "run"):
-        assert "km if left out" in " ".join(terminal.typed(f"users {command} --help").stdout.replace("│", " ").split())
-
-
-NOBODY = "Nobody has to be trusted for this: item-wise is not offered: "
-
-
-@pytest.mark.parametrize(
-    ("more", "told", "untold"),
-    [
-        ("", (NOBODY + "shuffling hides with a delta",), ("--samples",)),
-        ("--trusted nobody", (), (NOBODY, "--samples")),
-        ("--trusted curator", (), (NOBODY, "--samples")),
-        ("--delta 1e-6", (NOBODY + "it needs a number of items", "--items", "--samples"), ("was not used",)),
-        ("--delta 1e-6 --samples 3", (NOBODY + "drawing samples", "--flat", "--samples 3 was not used: tree-laplace"), ()),
-        ("--query mean --samples 3", ("--samples 3 was not used: laplace",), (NOBODY,)),
-    ],
-)
-def test_what_was_allowed_and_not_needed_is_told(
-    terminal: Terminal, visits: Path, more: str, told: tuple[str, ...], untold: tuple[str, ...]
-) -> None:
-    line = f"{RUN} --column n --low 0 --high 20 {more}"
-    result = terminal.typed(line)
-    assert result.exit_code == 0, result.output
-    after = result.stdout.partition("Replacing all of one user's items")[2]
-    assert all(words in after for words in told)
-    assert not any(words in result.output for words in untold)
-    as_json = terminal.typed(f"{line} --json")
-    UserRelease.from_json(as_json.stdout)
-    assert all(words in as_json.stderr for words in told)
-
-
-def test_samples_that_are_drawn_need_no_remark() -> None:
-    asked, target = UserHistogram(users_of(Space(Integers(0, 3)), None)), Target(1.0, 1e-6, 1, "flat")
-    drawn, unused = (plan_users(asked, target, 60, samples=4, methods=[name]) for name in ("item-wise", "tree-laplace"))
-    assert _remarks(drawn) == []
-    assert len(_remarks(unused)) == 1
-
-
-def test_one_user_is_no_users(terminal: Terminal) -> None:
-    told = terminal.typed(f"{COMPARE.replace('300', '1')} --rate 3").stdout
-    assert "1 user, " in told
-    assert "1 users" not in told

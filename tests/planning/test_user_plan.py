@@ -299,7 +299,7 @@ def test_a_distance_below_the_nearest_points_is_refused_or_said() -> None:
     assert "different points are at least 1 km apart" in str(plan)
     assert "10 % of a user's items" in plan.run([[1, 2], [3]] * 25).warning
     assert "different points" not in str(plan_users(UserHistogram(people), Target(1.0, 0.0, 1.0), 50, trusted="nobody"))
-    with pytest.raises(InputError, match=r"less than the smallest move, 0\.2: one of 5 items"):
+    with pytest.raises(InputError, match=r"less than the smallest move, 0\.2 km: one of 5 items"):
         plan_users(UserHistogram(users_of(Integers(0, 100, unit="km"), items=5)), small, 50)
 
 

@@ -161,7 +161,7 @@ def run(
 
 def _remarks(plan: UserPlan) -> list[str]:
     """What was allowed or given and did not matter: the shuffler where nobody is trusted, and samples that nobody drew."""
-    found = []
+    found: list[str] = []
     if plan.trusted == "shuffler" and plan.choice.model == "local":
         for name, reason in plan.not_offered:
             typed = re.sub(r"`(\w+)`", r"--\1", reason).replace("a target of shape 'flat'", "--flat").rstrip(".")

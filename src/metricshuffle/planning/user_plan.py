@@ -235,12 +235,14 @@ def plan_users(
         raise InputError(f"trusted must be 'nobody', 'shuffler' or 'curator' for users' items, got {trusted!r}.")
     if target.distance > query.diameter * (1.0 + 1e-12):
         raise InputError(
-            f"distance {plain(target.distance)} is beyond the largest earth mover's distance, {plain(query.diameter)}; use at most that."
+            f"distance {plain(target.distance)} is beyond the largest earth mover's distance, "
+            f"{f'{plain(query.diameter)} {query.unit}'.strip()}; use at most that."
         )
     nearest, items = query.people.nearest, query.people.items
     if items is not None and target.distance * items < nearest * (1.0 - 1e-12):
         raise InputError(
-            f"distance {plain(target.distance)} is less than the smallest move, {plain(nearest / items)}: one of {items:,} items to the "
+            f"distance {plain(target.distance)} is less than the smallest move, "
+            f"{f'{plain(nearest / items)} {query.unit}'.strip()}: one of {items:,} items to the "
             "nearest point; nothing would be promised, so use at least that."
         )
     if samples is not None and (

@@ -63,7 +63,7 @@ class UserRelease(Stored):
         write_text(path, self.to_json() + "\n")
 
     def __str__(self) -> str:
-        lines = [f"{self.query}, from {self.users:,} users ({self.method}, {self.model})"]
+        lines = [f"{self.query}, from {self.users:,} user{'s' * (self.users != 1)} ({self.method}, {self.model})"]
         if isinstance(self.query, UserHistogram):
             lines += _largest(self.query, np.array(self.value))
             unit = f" {self.query.unit}" if self.query.unit else ""

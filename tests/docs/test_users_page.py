@@ -1,0 +1,40 @@
+"""docs/users.md: the table of invented users is what the command finds with its default seed, to the digits shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import typed
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "users.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (nobody|shuffler|curator) \| (.*?) \| (any replacement|moves, by distance) \| (.*?) \| (.*?) \|$", re.M)
+
+
+def shown(cell: str) -> tuple[str, float | None]:
+    """The error of a cell, and how many times smaller (below 1: larger) than user-level privacy it says it is."""
+    error, _, rest = cell.partition(", ")
+    times = float(rest.split()[0]) if rest else None
+    return error, None if times is None else times if "smaller" in rest else 1.0 / times
+
+
+@pytest.mark.slow
+def test_the_table_of_invented_users_is_what_the_command_finds() -> None:
+    rows = ROW.findall(PAGE)
+    assert len(rows) == 6
+    for column, found in enumerate(json.loads(typed("metricshuffle users compare --epsilon 1 --json"))["comparisons"]):
+        assert found["rate"] == (1.0, 20.0)[column]
+        assert found["runs"] == 40
+        for trusted, way, hides, *cells in rows:
+            model = "local" if trusted == "nobody" else "central"
+            mine = [one for one in found["methods"] if one["model"] == model]
+            best = min((one for one in mine if one["hides"] == "user"), key=lambda one: one["error"])
+            if hides == "any replacement":
+                assert best["name"] == way
+            name = best["name"] if hides == "any replacement" else "tree Laplace" if way.startswith("tree Laplace") else "item-wise"
+            (one,) = (one for one in mine if one["name"] == name)
+            error, times = shown(cells[column])
+            assert f"{one['error']:.{len(error.partition('.')[2])}f}" == error, f"{trusted}, {way}: {one['error']}"
+            assert times is None or abs(best["error"] / one["error"] / times - 1.0) < 0.05
