@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.protocols.user_queries import MOST_ITEMS, Answers, Coordinates, UserHistogram, UserLinearQuery, UserQuery
+from metricshuffle.protocols.user_answers import Answers, Coordinates
+from metricshuffle.protocols.user_queries import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
 
 LINE = Space(Integers(0, 100), Scaled(Absolute(), 0.01))
@@ -225,3 +226,12 @@ def test_a_user_without_items_and_one_with_too_many_are_refused() -> None:
         query.answers([["a"], []])
     with pytest.raises(InputError, match="up to 1,048,576 items"):
         query.answers([np.zeros(MOST_ITEMS + 1, dtype=np.int64)])
+
+
+def test_queries_with_tables_can_be_compared() -> None:
+    people = users_of(Integers(0, 3))
+    one, same, other = (UserLinearQuery(people, table) for table in ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 4.0]))
+    assert one == same
+    assert one != other
+    assert one != people
+    assert hash(one) == hash(same)

@@ -12,7 +12,8 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.user_simulation import simulated_noise
-from metricshuffle.protocols.user_queries import Answers, UserHistogram
+from metricshuffle.protocols.user_answers import Answers
+from metricshuffle.protocols.user_queries import UserHistogram
 from metricshuffle.protocols.user_vectors import AnswerNoise, Noise
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, users_of

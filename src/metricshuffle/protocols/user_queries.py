@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -17,6 +15,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, Serialize
 from metricshuffle.accounting.lipschitz import NormName, checked_lipschitz, lipschitz_constant
 from metricshuffle.declared import Declared, Kinded, Positive, shown
 from metricshuffle.errors import InputError
+from metricshuffle.protocols.user_answers import Answers, Coordinates
 from metricshuffle.spaces import Grid, TreeEmbedding, Users, users_of
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED
 
@@ -24,7 +23,6 @@ Floats = NDArray[np.float64]
 MOST_COORDINATES = 100_000
 MOST_ITEMS = 2**20
 USERS_AT_ONCE = 4096
-HALF_BITS = 26
 LARGEST_NUMBER = 1e290
 NO_TREE = "the distances are not those along a line or a tree, so no coordinates carry the earth mover's distance exactly."
 
@@ -53,72 +51,6 @@ def _checked_table(name: str, values: Any) -> Floats:
 
 
 Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda table: table.tolist())]
-
-
-@dataclass(frozen=True, eq=False)
-class Coordinates:
-    """A function of the points in whole numbers: f(x) = numbers[x] / 2^power exactly, so that answers are exact fractions.
-
-    Statement: |numbers| <= 2^32 and a user holds at most 2^20 items, so sums of numbers over her items stay below 2^53 and any
-    order of adding doubles gives them exactly; her answer is the sum divided by (items * 2^power). `middle` was taken off before
-    the rounding (times in seconds are large and differ little) and is public: it is added to what is released.
-    """
-
-    numbers: Floats
-    power: int
-    middle: Floats
-
-    @classmethod
-    def of(cls, table: Floats) -> Coordinates:
-        """The table, without the middle of each column, to 32 bits of its largest entry."""
-        middle = 0.5 * table.min(axis=0) + 0.5 * table.max(axis=0)
-        centred = table - middle
-        power = _power(centred)
-        return cls(np.rint(np.ldexp(centred, power)), power, middle)
-
-    @classmethod
-    def below(cls, table: Floats) -> Coordinates:
-        """A table of numbers >= 0 to 32 bits of its largest entry, rounded down."""
-        power = _power(table)
-        return cls(np.floor(np.ldexp(table, power) * (1.0 - 2.0**-50)), power, np.zeros(table.shape[1]))
-
-    @cached_property
-    def table(self) -> Floats:
-        """f as doubles, exactly."""
-        return np.asarray(np.ldexp(self.numbers, -self.power))
-
-
-def _power(table: Floats) -> int:
-    largest = float(np.abs(table).max())
-    return 31 - (math.frexp(largest)[1] if largest > 0.0 else 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Exact answers: numerators[i] / (sizes[i] * 2^power) is that of user i."""
-
-    numerators: Floats
-    sizes: NDArray[np.int64]
-    power: int
-
-    def floats(self) -> Floats:
-        return np.asarray(np.ldexp(self.numerators, -self.power) / self.sizes[:, None])
-
-    def exact(self, user: int) -> list[Fraction]:
-        """The exact answer of one user."""
-        below = int(self.sizes[user]) * Fraction(2) ** self.power
-        return [int(number) / below for number in self.numerators[user]]
-
-    def total(self) -> list[Fraction]:
-        """The exact sum over the users, coordinate by coordinate."""
-        sums = [Fraction(0)] * self.numerators.shape[1]
-        for size in np.unique(self.sizes):
-            mine = self.numerators[self.sizes == size]
-            high = np.floor(np.ldexp(mine, -HALF_BITS))  # halves of the bits, so that 64-bit sums of them are exact
-            low = mine - np.ldexp(high, HALF_BITS)
-            wholes = zip(high.astype(np.int64).sum(axis=0).tolist(), low.astype(np.int64).sum(axis=0).tolist(), strict=True)
-            sums = [one + Fraction((up << HALF_BITS) + down, int(size)) for one, (up, down) in zip(sums, wholes, strict=True)]
-        return [one / Fraction(2) ** self.power for one in sums]
 
 
 class UserQuery(Kinded, ABC):
@@ -228,6 +160,15 @@ class UserLinearQuery(UserQuery):
         if self.constant is not None and self.norm is not None:
             checked_lipschitz(self.table, self.people.distances, self.norm, self.constant)
         return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UserLinearQuery) and self._told() == other._told() and np.array_equal(self.table, other.table)
+
+    def __hash__(self) -> int:
+        return hash((self._told(), self.table.tobytes()))
+
+    def _told(self) -> tuple[object, ...]:
+        return self.people, self.names, self.norm, self.constant
 
     @classmethod
     def average(cls, people: Users) -> Self:

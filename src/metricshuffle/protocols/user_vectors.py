@@ -15,7 +15,7 @@ from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError
 from metricshuffle.noise.grid_laplace import GridLaplace, Ratios
 from metricshuffle.noise.k_norm import GaussianNoise, L2Noise, LinfNoise, VectorNoise
-from metricshuffle.protocols.user_queries import Answers
+from metricshuffle.protocols.user_answers import Answers
 from metricshuffle.randomness import Randomness
 
 Floats = NDArray[np.float64]
