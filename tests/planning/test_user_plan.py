@@ -14,8 +14,9 @@ from tests.oracles.multiset_laws import divergence, multiset_law
 
 from metricshuffle.accounting.metric_gaussian import MetricGaussian
 from metricshuffle.accounting.padded import clamping_penalty
-from metricshuffle.errors import BatchTooSmall, InputError, NotCertified
+from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.noise.grid_laplace import GridLaplace
+from metricshuffle.planning.plan import Plan
 from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_candidates import UserCandidate, item_randomizers
 from metricshuffle.planning.user_plan import UserPlan, plan_users
@@ -349,3 +350,9 @@ def test_points_at_distance_0_are_not_told_apart() -> None:
     people = users_of(Matrix([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]))
     with pytest.raises(InputError, match="distance 0"):
         plan_users(UserHistogram(people), Target(1.0, 0.0, 1.0), 100)
+
+
+def test_a_plan_read_by_the_wrong_reader_names_the_right_one() -> None:
+    plan = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 1.0), 10, trusted="nobody")
+    with pytest.raises(PlanError, match=r"read it in Python with UserPlan\.load"):
+        Plan.from_json(plan.to_json())

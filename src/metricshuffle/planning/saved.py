@@ -34,7 +34,9 @@ class SavedPlan(Stored):
     def check_stored(cls, data: Any) -> None:
         named = data.get("format") if isinstance(data, dict) else None
         if named != cls.known_as:
-            raise PlanError(f"this is not a plan of this kind: its format is {named!r}, not {cls.known_as!r}.")
+            reader = {"metricshuffle-user-plan/1": "UserPlan", "metricshuffle-histogram-plan/1": "HistogramPlan"}.get(str(named))
+            hint = f"; read it in Python with {reader}.load" if reader else ""
+            raise PlanError(f"this is not a plan of this kind: its format is {named!r}, not {cls.known_as!r}{hint}.")
         if not data.get("digest"):
             raise PlanError("this plan has no digest; make the plan again.")
 
