@@ -356,3 +356,13 @@ def test_a_plan_read_by_the_wrong_reader_names_the_right_one() -> None:
     plan = plan_users(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 1.0), 10, trusted="nobody")
     with pytest.raises(PlanError, match=r"read it in Python with UserPlan\.load"):
         Plan.from_json(plan.to_json())
+
+
+def test_a_diameter_that_was_rounded_down_does_not_matter() -> None:
+    links = 400
+    people = users_of(Tree([-1, *range(links)], [0.0] + [0.1] * links), items=2)
+    exact = links * Fraction(0.1)
+    made = next(one for one in plan_users(UserHistogram(people), Target(4.0, 1e-3, 40.0), 50).candidates if one.model == "shuffled")
+    assert made.item_rate is not None
+    assert made.randomizer is not None
+    assert Fraction(made.randomizer.local_epsilon(0, links)) <= Fraction(made.item_rate) * exact

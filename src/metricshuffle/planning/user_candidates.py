@@ -40,6 +40,8 @@ NORMS: tuple[NormName, ...] = ("l1", "l2", "linf")
 MOST_ITEM_POINTS = 1024
 WARNED_CONDITION = 1e3
 BITS_PER_NUMBER = 64
+# Distances added up along a long way are off by far less than this; reports are made by so much quieter.
+SAFE_SHARE = 1.0 - 1e-9
 
 
 class UserCandidate(Declared):
@@ -224,8 +226,8 @@ def _item_wise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate
         try:
             item_rate, bound, randomizer = calibrated_items(setting, people, "local" if model == "local" else "central")
             condition = Inversion.of(randomizer).condition
-            alone: PrivacyProfile = ItemWiseProfile(item_rate, ItemShuffle.of("local", 1, samples, people.diameter))
-            alone = alone if people.items is not None else SampledProfile(alone, samples, people.diameter)
+            alone: PrivacyProfile = ItemWiseProfile(item_rate, ItemShuffle.of("local", 1, samples, _reach(people)))
+            alone = alone if people.items is not None else SampledProfile(alone, samples, _reach(people))
             fallback = setting.guarantee(model, delta, bound) if model == "local" else setting.alone(alone, delta)
         except (NotCertified, ConditionError, InputError) as wrong:  # too many items, too large a rate, reports that tell nothing
             found.append(("item-wise", f"({model}) {wrong}"))
@@ -242,27 +244,34 @@ def _item_wise(setting: UserSetting, query: UserHistogram) -> list[UserCandidate
 
 def calibrated_items(setting: UserSetting, people: Users, shuffled: Literal["local", "central"]) -> tuple[float, str, Randomizer]:
     """The largest item rate that certainly keeps the target, the bound behind it, and the randomizer."""
-    shuffle = ItemShuffle.of(shuffled, setting.honest, people.items or setting.samples or 1, people.diameter)
+    reach = _reach(people)
+    shuffle = ItemShuffle.of(shuffled, setting.honest, people.items or setting.samples or 1, reach)
     make = item_randomizers(people)
     delta = setting.target.delta
     if people.items is None:
         epsilon, distance = setting.target.epsilon, setting.target.distance
 
         def sampled(item_rate: float) -> PrivacyProfile:
-            return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, people.diameter)
+            return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, reach)
 
-        most = LARGEST_TOTAL / people.diameter * (1.0 - 1e-12)
-        passing = min(most, epsilon / (shuffle.items * people.diameter) * (1.0 - 1e-15))  # a full replacement of the samples, composed
+        most = LARGEST_TOTAL / reach * (1.0 - 1e-12)
+        passing = min(most, epsilon / (shuffle.items * reach) * (1.0 - 1e-15))  # a full replacement of the samples, composed
         failing = min(most, 2.0 * passing)
         while passing < most and sampled(failing).covers_at(epsilon, delta, distance):
             passing, failing = failing, min(most, 2.0 * failing)
         rate = last_certified(lambda one: sampled(one).covers_at(epsilon, delta, distance), failing, passing, relative=1e-3)
-        return rate, sampled(rate).bound, make(rate)
+        return rate, sampled(rate).bound, make(rate * SAFE_SHARE)
     if isinstance(people.items_in.metric, Clustered | Discrete):
         own = calibrated_family(make, shuffle, setting.rate, delta)
         return own.item_rate, own.bound, make(own.item_rate)
     found = calibrated(shuffle, setting.rate, delta)
-    return found.item_rate, found.bound, make(found.item_rate)
+    return found.item_rate, found.bound, make(found.item_rate * SAFE_SHARE)
+
+
+def _reach(people: Users) -> float:
+    """The diameter; where it is a sum of many lengths and may have been rounded down, a billionth more."""
+    exact = isinstance(people.items_in.metric, Clustered | Discrete)
+    return people.diameter if exact else people.diameter / SAFE_SHARE
 
 
 def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
