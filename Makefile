@@ -36,12 +36,12 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m metricshuffle.cli.documents --write .
+	$(BIN)/python -m tools.documents --write .
 	$(SITE)
 	@echo "the site is in build/site/index.html"
 
 docs-check: $(STAMP)
-	$(BIN)/python -m metricshuffle.cli.documents --check .
+	$(BIN)/python -m tools.documents --check .
 	$(SITE)
 
 bench: $(STAMP)

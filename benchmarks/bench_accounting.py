@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.measuring import measurement, seconds
-from metricshuffle.accounting.calibration import Promise, largest_rate
-from metricshuffle.accounting.planar import PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.calibration import Promise, largest_rate
+from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.noise import polya
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Geometric, Polya

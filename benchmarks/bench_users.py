@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import measurement, seconds
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.planning import Target
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.protocols.user_queries import UserHistogram

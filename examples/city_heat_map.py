@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metricshuffle as ms
-from metricshuffle.cli.report_marks import BLUE, INK, MUTED, svg
-from metricshuffle.cli.synthetic import CITY, homes
+from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, svg
+from metricshuffle.pages.synthetic import CITY, homes
 
 Floats = NDArray[np.float64]
 

@@ -16,8 +16,8 @@ from metricshuffle.errors import (
 
 if TYPE_CHECKING:
     from metricshuffle import randomizers as randomizers
-    from metricshuffle.accounting.user_level import group_delta, rate_for_changes
-    from metricshuffle.planning.amplify import Amplification, amplify
+    from metricshuffle.accounting.items.user_level import group_delta, rate_for_changes
+    from metricshuffle.amplification.amplify import Amplification, amplify
     from metricshuffle.planning.candidate import Candidate
     from metricshuffle.planning.histogram_plan import HistogramPlan, plan_histogram
     from metricshuffle.planning.inverse import plan_for_error
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from metricshuffle.planning.real_mean import MeanEstimate, RealMeanPlan, plan_real_mean
     from metricshuffle.planning.release import Release
     from metricshuffle.planning.simulate import Simulation, simulate
-    from metricshuffle.planning.target import Target
     from metricshuffle.planning.user_compare import UserComparison, compare_users
     from metricshuffle.planning.user_compare_linear import LinearComparison, compare_linear
     from metricshuffle.planning.user_plan import UserPlan
     from metricshuffle.planning.user_release import UserRelease
     from metricshuffle.planning.user_simulation import UserSimulation
     from metricshuffle.privacy import Band, Guarantee, LowerProfile, PrivacyProfile, Trust
+    from metricshuffle.privacy.target import Target
     from metricshuffle.protocols import Centroid, Mean, Reports, Shuffled, Sum
     from metricshuffle.protocols.histogram import FrequencyEstimate, Histogram, frequency_estimate
     from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
@@ -78,7 +78,7 @@ _HOMES = {
     "metricshuffle.protocols": ("Centroid", "Mean", "Reports", "Shuffled", "Sum"),
     "metricshuffle.protocols.histogram": ("FrequencyEstimate", "Histogram", "frequency_estimate"),
     "metricshuffle.randomness": ("Randomness",),
-    "metricshuffle.accounting.user_level": ("group_delta", "rate_for_changes"),
+    "metricshuffle.accounting.items.user_level": ("group_delta", "rate_for_changes"),
     "metricshuffle.planning.user_compare": ("UserComparison", "compare_users"),
     "metricshuffle.planning.user_compare_linear": ("LinearComparison", "compare_linear"),
     "metricshuffle.planning.user_plan": ("UserPlan",),

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tests.oracles.binomial_blanket import two_atom_delta
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 
-from metricshuffle.accounting import _blanket_kernels as kernels
-from metricshuffle.accounting import blanket_evaluation
-from metricshuffle.accounting.blanket import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
-from metricshuffle.accounting.blanket_evaluation import count_vectors, enumerated
-from metricshuffle.accounting.blanket_law import Atoms
+from metricshuffle.accounting.blanket import _kernels as kernels
+from metricshuffle.accounting.blanket import evaluation as blanket_evaluation
+from metricshuffle.accounting.blanket.bound import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
+from metricshuffle.accounting.blanket.evaluation import count_vectors, enumerated
+from metricshuffle.accounting.blanket.law import Atoms
 from metricshuffle.errors import InputError, NotCertified
 
 E = math.e

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting import _blanket_kernels as kernels
-from metricshuffle.accounting.blanket import (
+from metricshuffle.accounting.blanket import _kernels as kernels
+from metricshuffle.accounting.blanket.bound import (
     BlanketLaw,
     BlanketProfile,
     DeltaBracket,
@@ -22,7 +22,7 @@ from metricshuffle.accounting.blanket import (
     epsilon_lower,
     epsilon_upper,
 )
-from metricshuffle.accounting.blanket_search import Bracketed
+from metricshuffle.accounting.blanket.search import Bracketed
 from metricshuffle.errors import InputError
 
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from metricshuffle.accounting.calibration import Promise, largest_rate
-from metricshuffle.accounting.composition import composed
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.calibration import Promise, largest_rate
+from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 from tests.oracles.clone_pair_exact import contour_delta, given_clones, pair_delta
 
-from metricshuffle.accounting import _clone_counts, _clone_kernels
-from metricshuffle.accounting.clones import ClonePair, crossing, delta_lower, delta_upper, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.clones import _counts as _clone_counts
+from metricshuffle.accounting.clones import _kernels as _clone_kernels
+from metricshuffle.accounting.clones.bound import ClonePair, crossing, delta_lower, delta_upper, epsilon_lower, epsilon_upper
 
 SEED = 20
 

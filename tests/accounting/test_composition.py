@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from metricshuffle import errors
-from metricshuffle.accounting.composition import ComposedProfile, composed, composed_of
-from metricshuffle.accounting.loss_distribution import dominating, grid_step
-from metricshuffle.accounting.padded import RarelyClamped
-from metricshuffle.accounting.planar import PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.composition.loss_distribution import dominating, grid_step
+from metricshuffle.accounting.composition.rounds import ComposedProfile, composed, composed_of
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.errors import InputError, MissingExtra, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.flow import Clock, LineFlow, certificate
+from metricshuffle.accounting.items.flow import Clock, LineFlow, certificate
 from metricshuffle.errors import InputError
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "user_level_flow.json").read_text(encoding="utf-8"))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.binary_items import BinaryItemsLower
 from tests.oracles.item_channels import Channel, response
 
-from metricshuffle.accounting.item_lower import BinaryItemsLower
-from metricshuffle.accounting.item_moves import BlanketLines, moves_of
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.items.moves import BlanketLines, moves_of
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
 

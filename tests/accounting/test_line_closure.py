@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.line_closure import closed_line, farthest_reaches
+from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
 from metricshuffle.errors import InputError
 from metricshuffle.spaces.matrix import closure, open_triangle
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.lipschitz import checked_lipschitz, lipschitz_constant
+from metricshuffle.accounting.items.lipschitz import checked_lipschitz, lipschitz_constant
 from metricshuffle.errors import InputError
 
 GRID = np.linspace(0.0, 1.0, 101)

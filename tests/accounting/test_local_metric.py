@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.local_inversion import ChernoffInversion, CloneInversion, SimpleInversion
-from metricshuffle.accounting.local_metric import (
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.clones.metric_amplification import LOG_TWO, corollary_1, corollary_2
+from metricshuffle.accounting.local_metric.inversion import ChernoffInversion, CloneInversion, SimpleInversion
+from metricshuffle.accounting.local_metric.solver import (
     ALGORITHMS,
     Algorithm,
     LineTarget,
@@ -26,7 +27,6 @@ from metricshuffle.accounting.local_metric import (
     local_metrics,
     undominated,
 )
-from metricshuffle.accounting.metric_amplification import LOG_TWO, corollary_1, corollary_2
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.spaces.matrix import open_triangle
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
-from metricshuffle.accounting import blanket, lower_bounds
-from metricshuffle.accounting.blanket_law import BlanketLaw
-from metricshuffle.accounting.clones import ClonePair
-from metricshuffle.accounting.clones import epsilon_upper as clones_epsilon
-from metricshuffle.accounting.lower_bounds import (
+from metricshuffle.accounting.blanket import bound as blanket
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.clones.bound import ClonePair
+from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
+from metricshuffle.amplification import lower as lower_bounds
+from metricshuffle.amplification.lower import (
     DataSetLower,
     homogeneous_laws,
     information,
@@ -24,7 +25,7 @@ from metricshuffle.accounting.lower_bounds import (
     merged_reports,
     own_data_sets,
 )
-from metricshuffle.accounting.pem_lower import LABEL, pem_laws, pem_lower, pem_rows
+from metricshuffle.amplification.pem_lower import LABEL, pem_laws, pem_lower, pem_rows
 from metricshuffle.errors import ConditionError, InputError
 
 

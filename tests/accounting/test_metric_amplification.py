@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.metric_amplification import (
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.clones.metric_amplification import (
     best_of,
     chernoff_clones,
     corollary_1,

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from metricshuffle.accounting.packing import packing_bound
+from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.candidates import central, local, randomized_response, shuffled_modular, shuffled_unary
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Sum
 from metricshuffle.spaces import Integers
 

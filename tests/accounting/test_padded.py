@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.oracles import clamped_sum
 
-from metricshuffle.accounting.padded import RarelyClamped, clamping_penalty
-from metricshuffle.accounting.planar import PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
+from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PureProfile

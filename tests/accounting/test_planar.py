@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, displacements, outermost, planar_shift_delta
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, displacements, outermost, planar_shift_delta
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Geometric, Polya
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
 from metricshuffle.noise.polya import Polya
 
 WIDE = 400

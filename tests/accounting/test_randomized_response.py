@@ -9,8 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting import randomized_response
-from metricshuffle.accounting.randomized_response import RandomizedResponseProfile, count_interval, local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums import randomized_response
+from metricshuffle.accounting.sums.randomized_response import (
+    RandomizedResponseProfile,
+    count_interval,
+    local_profile,
+    unpermuted_local_delta,
+)
 from metricshuffle.errors import InputError, NotCertified
 
 

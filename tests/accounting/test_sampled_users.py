@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.metric_gaussian import MetricGaussian
-from metricshuffle.accounting.sampled_users import (
+from metricshuffle.accounting.items.gaussian import MetricGaussian
+from metricshuffle.accounting.items.sampled_users import (
     SampledProfile,
     _log_masses,
     chernoff_tail,

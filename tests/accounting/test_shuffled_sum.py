@@ -18,8 +18,8 @@ import pytest
 from mpmath import mpf
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.planar import planar_shift_delta
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised, coarse_slope, shift_delta
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised, coarse_slope, shift_delta
+from metricshuffle.accounting.sums.planar import planar_shift_delta
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Geometric, Polya

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricshuffle.accounting import split_and_mix
-from metricshuffle.accounting.split_and_mix import SplitAndMix, messages_needed, security_bits, view_penalty
+from metricshuffle.accounting.sums import split_and_mix
+from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, messages_needed, security_bits, view_penalty
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.privacy.profile import PureProfile
 

@@ -13,11 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from metricshuffle.accounting.composition import ComposedProfile
-from metricshuffle.accounting.metric_gaussian import MetricGaussian, gaussian_sigma
-from metricshuffle.accounting.padded import RarelyClamped
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
-from metricshuffle.accounting.user_level import (
+from metricshuffle.accounting.composition.rounds import ComposedProfile
+from metricshuffle.accounting.items.gaussian import MetricGaussian, gaussian_sigma
+from metricshuffle.accounting.items.user_level import (
     DiscreteUserPrivacy,
     full_replacement,
     full_replacement_sentence,
@@ -26,6 +24,8 @@ from metricshuffle.accounting.user_level import (
     rate_for_changes,
     user_guarantee,
 )
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.padded import RarelyClamped
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Geometric
 from metricshuffle.privacy.guarantee import Guarantee, Trust

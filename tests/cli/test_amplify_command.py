@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
-from metricshuffle.cli import amplify_plot
 from metricshuffle.cli.amplify_names import NAMES, TAKES
+from metricshuffle.pages import amplify as amplify_plot
 
 KNOWN = {
     "generic": "--local-epsilon 1",

@@ -242,7 +242,7 @@ def test_what_is_nobodys_fault_asks_for_a_report(terminal: Any, monkeypatch: pyt
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the moon")
 
-    monkeypatch.setattr("metricshuffle.planning.target.checked_users", broken)
+    monkeypatch.setattr("metricshuffle.privacy.target.checked_users", broken)
     result = terminal("profile", *words(PROFILE, {}))
     assert result.exit_code == 1
     assert "RuntimeError: the moon" in result.stderr

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import typer
+from tools.reference import every_command, reference
 
 from metricshuffle import __version__
-from metricshuffle.accounting.composition import composed
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.cli.app import app
-from metricshuffle.cli.reference import every_command, reference
 from metricshuffle.noise.polya import Polya
 
 GROUP: Any = typer.main.get_command(app)

@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from tools.picture import picture
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.cli import demo as demo_module
 from metricshuffle.cli.demo import city_study, demo, main, snack_study, visits_study
-from metricshuffle.cli.picture import picture
-from metricshuffle.cli.report import report
-from metricshuffle.cli.report_numbers import epsilon_curves
-from metricshuffle.cli.report_users import UserStudy, city_squares, merged
-from metricshuffle.cli.report_what_if import consequences, honest_profile
-from metricshuffle.cli.report_words import Study, assessment, interval_text
-from metricshuffle.cli.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
 from metricshuffle.errors import MissingExtra
 from metricshuffle.noise.polya import Polya
+from metricshuffle.pages.numbers import epsilon_curves
+from metricshuffle.pages.report import report
+from metricshuffle.pages.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
+from metricshuffle.pages.users_chapter import UserStudy, city_squares, merged
+from metricshuffle.pages.what_if import consequences, honest_profile
+from metricshuffle.pages.words import Study, assessment, interval_text
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.spaces import Grid
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tools.documents import theorems
+from tools.statements import all_tests, conditions, nearest_test, status, table
+
 from metricshuffle.citations import STATEMENTS, Statement
-from metricshuffle.cli.documents import theorems
-from metricshuffle.cli.statements import all_tests, conditions, nearest_test, status, table
 
 TEXT = """Something.
 

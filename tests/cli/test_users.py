@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, Model
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, Model
 from metricshuffle.cli.users_calibrate import _down
 from metricshuffle.cli.users_table import HIDES
 from metricshuffle.papers.earth_mover_privacy import published_item_rate

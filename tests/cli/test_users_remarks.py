@@ -8,9 +8,9 @@ import pytest
 from tests.cli.conftest import Terminal
 
 from metricshuffle.cli.users_run import _remarks
-from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_plan import plan_users
 from metricshuffle.planning.user_release import UserRelease
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.user_queries import UserHistogram
 from metricshuffle.spaces import Integers, Space, users_of
 

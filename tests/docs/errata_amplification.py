@@ -14,18 +14,17 @@ from tests.oracles.multiset_laws import multiset_law
 from tests.oracles.same_others import count_laws, divergence
 from tests.oracles.shuffled_brute_force import every_data_set, multiset_weights, shuffled_delta
 
-from metricshuffle.accounting.amplified_domain import amplified_metric
-from metricshuffle.accounting.blanket import BlanketLaw, delta_lower, delta_upper, epsilon_upper
-from metricshuffle.accounting.clones import ClonePair
-from metricshuffle.accounting.clones import epsilon_upper as clones_epsilon
-from metricshuffle.accounting.metric_amplification import theorem_1
+from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, delta_upper, epsilon_upper
+from metricshuffle.accounting.clones.bound import ClonePair
+from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
+from metricshuffle.accounting.clones.metric_amplification import theorem_1
 from metricshuffle.papers import metric_shuffle_supplement as supplement
 from metricshuffle.papers import variation_ratio as paper
 from metricshuffle.papers import variation_ratio_table as table
 from metricshuffle.papers.variation_ratio import Variation
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
-from metricshuffle.spaces import Integers, closure
+from metricshuffle.spaces import closure
 
 
 def two_people() -> Iterator[str]:
@@ -179,10 +178,11 @@ def witch_hat() -> Iterator[str]:
 def whole_domain() -> Iterator[str]:
     """The closed table, and two searches."""
     delta, rate = 0.006, 0.01
-    found = amplified_metric(Integers(0, 40), rate, 3, delta).matrix()
+    line = np.abs(np.arange(41)[:, None] - np.arange(41)).astype(float)
+    steps = np.array([clones_epsilon(ClonePair(rate * step, rate * 40, rate * 40), 3, delta) if step else 0.0 for step in range(41)])
+    found = steps[line.astype(int)]
     assert not found.diagonal(1).any()
     assert closure(found)[0, 40] == 0.0
-    line = np.abs(np.arange(41)[:, None] - np.arange(41)).astype(float)
     rows = PaddedExponential(line, rate, kept=(0, 40)).rows()
     laws = [multiset_law([rows[x], rows[40], rows[40]]) for x in (0, 40)]
     truth = multiset_divergence(laws[0], laws[1], 0.0)

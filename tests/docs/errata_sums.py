@@ -13,9 +13,9 @@ from tests.docs.written import number
 from tests.oracles.clamped_sum import clamped_delta
 from tests.oracles.half_line import half_line_attack
 
-from metricshuffle.accounting.packing import packing_bound
-from metricshuffle.accounting.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.packing import packing_bound
+from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.papers.reproduction import published_value

@@ -12,10 +12,10 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 from tests.docs.written import number
 
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.metric_gaussian import gaussian_delta
-from metricshuffle.accounting.response_composition import ComposedResponses
-from metricshuffle.accounting.user_level import group_delta
+from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.accounting.items.gaussian import gaussian_delta
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.items.user_level import group_delta
 from metricshuffle.papers.earth_mover_privacy import Reading, theorem_4_4_item_rate
 
 # The worked example of the paper: epsilon 0.2 for a distance of 0.008, so a rate of 25; 10^5 users with 10^3 items.

@@ -38,8 +38,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_commands_named_in_the_documents_exist() -> None:
+    from tools.reference import every_command
+
     from metricshuffle.cli.app import app
-    from metricshuffle.cli.reference import every_command
 
     known = {name for name, _ in every_command(app)}
     for page in PAGES:
@@ -54,8 +55,9 @@ def test_nothing_on_the_site_is_fetched() -> None:
 
 
 def test_every_randomizer_has_a_section() -> None:
+    from tools.randomizers_page import randomizers_page
+
     from metricshuffle import randomizers
-    from metricshuffle.cli.randomizers_page import randomizers_page
 
     page = randomizers_page()
     assert page == (DOCS / "randomizers.md").read_text(encoding="utf-8"), "run make docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metricshuffle.cli.report_marks import svg
+from metricshuffle.pages.charts.marks import svg
 from metricshuffle.papers.reproduction import Item, Reproduction, Row, Settings, items
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.item_wise import Model
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.items.item_wise import Model
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.papers import earth_mover_errors as errors
 from metricshuffle.papers import earth_mover_privacy as paper

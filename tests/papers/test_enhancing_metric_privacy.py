@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.oracles.sgdl import mass, masses
 
-from metricshuffle.accounting.randomized_response import count_interval
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.randomized_response import count_interval
 from metricshuffle.citations import STATEMENTS
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.bit_count import bit_count_law
@@ -23,8 +23,8 @@ from metricshuffle.papers.published import Published
 from metricshuffle.papers.reproduction import published_value
 from metricshuffle.planning.candidates import shuffled_modular
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse

@@ -12,15 +12,15 @@ from tests.oracles import sgdl
 from tests.oracles.clamped_sum import clamped_delta, clamped_pair
 from tests.oracles.half_line import half_line_attack
 
-from metricshuffle.accounting.packing import packing_bound
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.errors import ConditionError
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.planning.candidates import shuffled_unary
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.spaces import Integers

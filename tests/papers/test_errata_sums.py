@@ -16,17 +16,17 @@ from scipy.special import gammaln
 from tests.oracles import sgdl
 from tests.oracles.half_line import half_line_attack
 
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.planning.candidates import shuffled_modular
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy import Guarantee, Trust
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse

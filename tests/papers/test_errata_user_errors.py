@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.response_composition import ComposedResponses
+from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.errors import NotCertified
 from metricshuffle.papers import earth_mover_errors as errors
 from metricshuffle.papers.earth_mover_errors import Clusters

@@ -14,10 +14,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.metric_gaussian import gaussian_delta, gaussian_sigma
-from metricshuffle.accounting.sampled_users import sampled_radius
-from metricshuffle.accounting.user_level import group_delta
+from metricshuffle.accounting.items.gaussian import gaussian_delta, gaussian_sigma
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.items.sampled_users import sampled_radius
+from metricshuffle.accounting.items.user_level import group_delta
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.papers import earth_mover_privacy as paper
 from metricshuffle.papers.earth_mover_truths import sampled_mean_delta

@@ -8,7 +8,7 @@ import pytest
 from tests.oracles.quick_items import check_charts, found, items_of, one_row, rows_of
 from tests.oracles.same_others import count_laws, divergence
 
-from metricshuffle.accounting.metric_amplification import corollary_1
+from metricshuffle.accounting.clones.metric_amplification import corollary_1
 from metricshuffle.citations import PAPERS
 from metricshuffle.papers.items.supplement_figure_13 import Place
 from metricshuffle.papers.reproduction import Item, published_rows, published_value

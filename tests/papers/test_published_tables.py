@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse

@@ -12,14 +12,16 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 import metricshuffle as ms
-from metricshuffle.accounting import _blanket_kernels, blanket, clones
+from metricshuffle.accounting.blanket import _kernels as _blanket_kernels
+from metricshuffle.accounting.blanket import bound as blanket
+from metricshuffle.accounting.clones import bound as clones
+from metricshuffle.amplification import shuffled
+from metricshuffle.amplification.amplify import GenericLDP, amplify, amplify_generic, amplify_metric
+from metricshuffle.amplification.channel_pair import ChannelPair
+from metricshuffle.amplification.parallel import parallel
+from metricshuffle.amplification.shuffled import ShuffledProfile, largest_distance
+from metricshuffle.amplification.worst_pair import PairScan
 from metricshuffle.errors import InputError
-from metricshuffle.planning import shuffled
-from metricshuffle.planning.amplify import GenericLDP, amplify, amplify_generic, amplify_metric
-from metricshuffle.planning.channel_pair import ChannelPair
-from metricshuffle.planning.parallel import parallel
-from metricshuffle.planning.shuffled import ShuffledProfile, largest_distance
-from metricshuffle.planning.worst_pair import PairScan
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from metricshuffle.accounting.composition import composed
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
-from metricshuffle.accounting.split_and_mix import security_bits, view_penalty
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
+from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning import candidates
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.plan import checked_setting
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Centroid, Mean, Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.spaces import Grid, Integers, Interval

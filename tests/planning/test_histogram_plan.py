@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket import BlanketProfile
-from metricshuffle.accounting.geometric_pairs import ShuffledGeometric
+from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
 from metricshuffle.planning.histogram_plan import HistogramPlan, plan_histogram
-from metricshuffle.planning.target import Target
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.histogram import Histogram, shuffled_profile
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric

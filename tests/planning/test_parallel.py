@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.planning.parallel import parallel
+from metricshuffle.amplification.parallel import parallel
 from metricshuffle.randomizers import KaryRandomizedResponse
 
 

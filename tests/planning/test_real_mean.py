@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.clones import ClonePair, delta_upper
+from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
 from metricshuffle.planning import Target, plan
 from metricshuffle.planning.real_mean import MeanEstimate, RealMeanPlan, plan_real_mean

@@ -9,8 +9,8 @@ import pytest
 
 from metricshuffle.planning.plan import checked_setting
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.profile import Shape
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Centroid, Mean, Sum
 from metricshuffle.spaces import Grid, Integers, Interval
 

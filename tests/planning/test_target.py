@@ -7,7 +7,7 @@ import math
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.target import Target, checked_users, honest_count
+from metricshuffle.privacy.target import Target, checked_users, honest_count
 
 
 def test_targets_say_what_they_mean() -> None:

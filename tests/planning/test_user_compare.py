@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.metric_gaussian import gaussian_delta
-from metricshuffle.accounting.response_composition import ComposedResponses
+from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.accounting.items.gaussian import gaussian_delta
 from metricshuffle.errors import InputError
 from metricshuffle.planning.user_compare import UserComparison, compare_users, composed_epsilon
 from metricshuffle.planning.user_compare_linear import compare_linear, duchi_mean

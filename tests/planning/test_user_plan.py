@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from tests.oracles.multiset_laws import divergence, multiset_law
 
-from metricshuffle.accounting.metric_gaussian import MetricGaussian
-from metricshuffle.accounting.padded import clamping_penalty
+from metricshuffle.accounting.items.gaussian import MetricGaussian
+from metricshuffle.accounting.sums.padded import clamping_penalty
 from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.plan import Plan
-from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_candidates import UserCandidate, item_randomizers
 from metricshuffle.planning.user_plan import UserPlan, plan_users
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.channel import Channel

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.planning.user_release import UserRelease
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse

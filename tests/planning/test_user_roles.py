@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
-from metricshuffle.planning.target import Target
 from metricshuffle.planning.user_plan import UserPlan, plan_users
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness

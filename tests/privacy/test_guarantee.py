@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, rounded_up

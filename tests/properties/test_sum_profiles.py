@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise, displacements, planar_shift_delta
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise, displacements, planar_shift_delta
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.privacy.profile import last_certified
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket import BlanketProfile
+from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.errors import DomainError, InputError, NotCertified, PlanError
 from metricshuffle.protocols.histogram import FrequencyEstimate, Histogram, frequency_estimate, shuffled_profile
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, PlanarGeometric, Randomizer

@@ -10,8 +10,8 @@ import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, symmetric_p_value
 from tests.oracles.mechanism_runs import certain_delta, estimated_totals, observed_sums
 
-from metricshuffle.accounting.planar import PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.protocols.sums import SumProtocol

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.errors import ConditionError
 from metricshuffle.randomizers import KaryRandomizedResponse, Randomizer
 from metricshuffle.randomness import Randomness

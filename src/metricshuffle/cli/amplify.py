@@ -107,7 +107,7 @@ def amplify(
         answer = given.amplification(users, honest, rounds)
         band = answer.epsilon(delta, given.distance) if delta is not None else answer.delta(epsilon or 0.0, given.distance)
         if plot is not None:
-            from metricshuffle.cli.amplify_plot import page
+            from metricshuffle.pages.amplify import page
             from metricshuffle.planning.files import write_text
 
             text = page(given, users, honest, rounds, delta, epsilon)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from metricshuffle.planning.amplify import Amplification
+    from metricshuffle.amplification.amplify import Amplification
 
 # name -> (options that must be given, options that may be)
 TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -57,7 +57,7 @@ class Given:
 
     def amplification(self, users: int, honest: str | None, rounds: int, relative: float | None = None) -> Amplification:
         """Both bounds for that many users."""
-        from metricshuffle.planning.amplify import amplify, amplify_generic, amplify_metric
+        from metricshuffle.amplification.amplify import amplify, amplify_generic, amplify_metric
 
         value = self.values
         if self.name == "generic":
@@ -87,7 +87,7 @@ class Given:
 
 
 def _channel(path: Path, claimed: float | None, pair: tuple[int, int] | None) -> Any:
-    from metricshuffle.planning.channel_pair import ChannelPair
+    from metricshuffle.amplification.channel_pair import ChannelPair
     from metricshuffle.randomizers import Channel
 
     channel = Channel(rows_of_numbers(path), claimed)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from metricshuffle.cli.report_users import UserStudy
-    from metricshuffle.cli.report_words import Study
+    from metricshuffle.pages.users_chapter import UserStudy
+    from metricshuffle.pages.words import Study
     from metricshuffle.planning import Plan
     from metricshuffle.planning.setting import EncodingChoice
 
@@ -32,7 +32,7 @@ def demo(
     from rich.console import Console
 
     require("vl_convert", "report")  # before minutes are spent, not after
-    from metricshuffle.cli.report import report
+    from metricshuffle.pages.report import report
     from metricshuffle.planning.files import made_folder, write_text
 
     screen = Console() if console is None else console
@@ -53,8 +53,8 @@ def demo(
 
 def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Study:
     """The mean of a number."""
-    from metricshuffle.cli.report_words import Study
-    from metricshuffle.cli.synthetic import SNACKS, snacks
+    from metricshuffle.pages.synthetic import SNACKS, snacks
+    from metricshuffle.pages.words import Study
     from metricshuffle.planning import Target
     from metricshuffle.protocols import Mean
 
@@ -67,8 +67,8 @@ def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Stud
 
 def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tuple[Study, Any]:
     """The centroid of homes on a grid, and the cells they are in."""
-    from metricshuffle.cli.report_words import Study
-    from metricshuffle.cli.synthetic import CITY, homes
+    from metricshuffle.pages.synthetic import CITY, homes
+    from metricshuffle.pages.words import Study
     from metricshuffle.planning import Target
     from metricshuffle.protocols import Centroid
 
@@ -82,8 +82,8 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
 
 def visits_study(residents: int, console: Console) -> UserStudy:
     """How people who hold a month of visits each spread over the city."""
-    from metricshuffle.cli.report_users import study_of
-    from metricshuffle.cli.synthetic import visits
+    from metricshuffle.pages.synthetic import visits
+    from metricshuffle.pages.users_chapter import study_of
 
     with console.status("Planning and comparing a month of visits"):
         study = study_of(visits(residents))
@@ -137,7 +137,7 @@ def protocol_table(plan: Plan) -> Table:
 
 
 def _print(study: Study, console: Console) -> None:
-    from metricshuffle.cli.report_words import interval_text
+    from metricshuffle.pages.words import interval_text
     from metricshuffle.planning.explain import target_text, unit_of, why_chosen
     from metricshuffle.planning.release import measured
 

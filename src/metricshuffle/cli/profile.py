@@ -63,12 +63,12 @@ def profile(
     import json
     import math
 
-    from metricshuffle.accounting.composition import composed
-    from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+    from metricshuffle.accounting.composition.rounds import composed
+    from metricshuffle.accounting.sums.additive import AdditiveNoise
     from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.noise.polya import Polya
-    from metricshuffle.planning.target import checked_users, honest_count
     from metricshuffle.privacy.guarantee import plain, rounded_up
+    from metricshuffle.privacy.target import checked_users, honest_count
 
     users = checked_users(users)
     counted = honest_count(honest, users)

@@ -153,9 +153,9 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     import json
     from collections import Counter
 
-    from metricshuffle.cli.reproduce_page import page
     from metricshuffle.cli.screen import note
     from metricshuffle.errors import require
+    from metricshuffle.pages.reproduction import page
     from metricshuffle.papers.reproduction import items
     from metricshuffle.planning.files import write_text
 

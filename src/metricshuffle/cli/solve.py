@@ -12,7 +12,7 @@ from metricshuffle.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from metricshuffle.accounting.local_metric import LocalMetrics
+    from metricshuffle.accounting.local_metric.solver import LocalMetrics
 
 
 def solve(
@@ -55,7 +55,7 @@ def solve(
 
     import json
 
-    from metricshuffle.accounting.local_metric import ALGORITHMS, LineTarget
+    from metricshuffle.accounting.local_metric.solver import ALGORITHMS, LineTarget
     from metricshuffle.cli.screen import note, say, screen, working
 
     with working("Solving"):

@@ -11,7 +11,7 @@ from metricshuffle.cli.options import Honest, Json, Users, choice, number, whole
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from metricshuffle.accounting.item_wise import ItemCalibration
+    from metricshuffle.accounting.items.item_wise import ItemCalibration
 
 RESPONSE = "Only for a clustered response"
 
@@ -66,9 +66,9 @@ def calibrate(
         if diameter != 1.0:
             raise InputError("--diameter must be left out with --clusters: clusters are 1 apart.")
 
-    from metricshuffle.accounting.clones import MOST_USERS
+    from metricshuffle.accounting.clones.bound import MOST_USERS
     from metricshuffle.cli.screen import working
-    from metricshuffle.planning.target import checked_users, honest_count
+    from metricshuffle.privacy.target import checked_users, honest_count
 
     counted = honest_count(honest, checked_users(users))
     if model == "central" and counted * items > MOST_USERS:
@@ -87,7 +87,7 @@ def calibrate(
 def _calibrated(
     model: str, users: int, items: int, rate: float, delta: float, diameter: float, shape: tuple[Any, ...]
 ) -> ItemCalibration:  # fmt: skip
-    from metricshuffle.accounting.item_wise import ItemShuffle, calibrated, calibrated_family
+    from metricshuffle.accounting.items.item_wise import ItemShuffle, calibrated, calibrated_family
     from metricshuffle.spaces import Clustered
 
     shuffle = ItemShuffle.of("local" if model == "local" else "central", users, items, diameter)
@@ -135,7 +135,7 @@ def _tell(
     found: ItemCalibration, published: float | None, model: str, users: int, honest: int, items: int, rate: float, delta: float,
     diameter: float, unit: str, shape: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    from metricshuffle.accounting.user_level import full_replacement_sentence
+    from metricshuffle.accounting.items.user_level import full_replacement_sentence
     from metricshuffle.cli.screen import say, screen
     from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
 

@@ -124,7 +124,7 @@ def compare(
             for one in rates
         ]  # fmt: skip
         if plot is not None:
-            from metricshuffle.cli.users_plot import page
+            from metricshuffle.pages.users import page
             from metricshuffle.planning.files import write_text
 
             write_text(plot, page(found, crowd(people), people.unit))

@@ -130,8 +130,8 @@ def run(
 
     from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.cli.users_data import ItemOptions, held_by_users, open_users
-    from metricshuffle.planning.target import Target
     from metricshuffle.planning.user_plan import plan_users
+    from metricshuffle.privacy.target import Target
     from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
     from metricshuffle.spaces import users_of
 

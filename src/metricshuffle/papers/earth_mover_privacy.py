@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from metricshuffle.accounting.item_wise import ItemShuffle, Model
-from metricshuffle.accounting.metric_gaussian import gaussian_delta
+from metricshuffle.accounting.items.gaussian import gaussian_delta
+from metricshuffle.accounting.items.item_wise import ItemShuffle, Model
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.papers.published import Published, Verdict, checked_number, checked_people, open_delta

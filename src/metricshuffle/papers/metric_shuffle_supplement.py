@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricshuffle.accounting.metric_amplification import chernoff_clones
+from metricshuffle.accounting.clones.metric_amplification import chernoff_clones
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.papers.published import Published, checked_number, checked_people, open_delta

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from metricshuffle.papers.charts import MECHANISM_COLOURS, NEEDED, PUBLISHED, Box, Curve, boxes_chart, curves_chart
+from metricshuffle.pages.charts.curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Box, Curve, boxes_chart, curves_chart
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle.papers.shuffler_location import DELTA, Location, cells_of, places
 from metricshuffle.papers.shuffler_mechanisms import PROTOCOLS, SPAN, Floats, Mechanism, as_needed, as_published

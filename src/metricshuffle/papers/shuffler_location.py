@@ -91,7 +91,7 @@ def cells_of(points: Floats, squares: int) -> NDArray[np.int64]:
 def places(csv: Path | None) -> Places:
     """The built-in city, or the places of a file, in the middle of the square."""
     if csv is None:
-        from metricshuffle.cli.synthetic import homes
+        from metricshuffle.pages.synthetic import homes
 
         return Places(_centred(homes(CITY_PEOPLE), "the city"), "a synthetic city of 6 by 4 km in the middle of the square")
     points, count = _read(csv)

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.calibration import Promise, largest_rate
-from metricshuffle.accounting.planar import PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.calibration import Promise, largest_rate
+from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.errors import ConditionError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import rational_rate
@@ -25,8 +25,8 @@ from metricshuffle.papers import enhancing_metric_privacy as paper
 from metricshuffle.planning.candidates import randomized_response
 from metricshuffle.planning.setting import Setting
 from metricshuffle.planning.simulate import total_errors
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.profile import last_certified
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Mean
 from metricshuffle.protocols.sums import SumProtocol
 from metricshuffle.randomizers.additive import AdditiveRandomizer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from metricshuffle.accounting.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
 from metricshuffle.declared import Declared, OrInfinite
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.guarantee import Guarantee, Trust, Who

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from metricshuffle.accounting.calibration import largest_rate
-from metricshuffle.accounting.padded import RarelyClamped, clamping_penalty
-from metricshuffle.accounting.planar import PerAxis
-from metricshuffle.accounting.shuffled_sum import TAIL_MARGIN, AdditiveNoise
-from metricshuffle.accounting.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, SplitAndMix, messages_needed, security_bits
+from metricshuffle.accounting.sums.additive import TAIL_MARGIN, AdditiveNoise
+from metricshuffle.accounting.sums.calibration import largest_rate
+from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
+from metricshuffle.accounting.sums.planar import PerAxis
+from metricshuffle.accounting.sums.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, SplitAndMix, messages_needed, security_bits
 from metricshuffle.encodings import modulus_for
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from metricshuffle.accounting.calibration import Promise
-from metricshuffle.accounting.geometric_pairs import ShuffledGeometric
+from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
+from metricshuffle.accounting.sums.calibration import Promise
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
 from metricshuffle.privacy.profile import PrivacyProfile, last_certified
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.histogram import AnyRandomizer, Histogram, shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric

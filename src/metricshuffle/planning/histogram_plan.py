@@ -10,8 +10,8 @@ from metricshuffle.errors import InputError
 from metricshuffle.planning.histogram_candidates import LARGEST_LOCAL_EPSILON, HistogramCandidate, calibrated, chances
 from metricshuffle.planning.one_report import OneReportPlan
 from metricshuffle.planning.saved import ChosenPlan
-from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.privacy.guarantee import Guarantee, plain, promised
+from metricshuffle.privacy.target import Target, checked_users, honest_count
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.histogram import FrequencyEstimate, Histogram
 from metricshuffle.randomizers.randomizer import Randomizer

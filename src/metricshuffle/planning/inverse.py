@@ -12,9 +12,9 @@ from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.candidates import all_candidates
 from metricshuffle.planning.plan import Plan, allowed, checked_setting, planned
 from metricshuffle.planning.setting import EncodingChoice, Setting
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.privacy.profile import Shape
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.queries import Query
 
 # The epsilon that is returned exceeds the smallest one by at most this (relative).

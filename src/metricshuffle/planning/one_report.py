@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.planning.saved import SavedPlan
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_type
 from metricshuffle.randomness import Randomness

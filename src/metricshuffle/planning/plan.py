@@ -12,9 +12,9 @@ from metricshuffle.planning.candidates import all_candidates
 from metricshuffle.planning.release import Release
 from metricshuffle.planning.saved import ChosenPlan
 from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
-from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.privacy.guarantee import plain
+from metricshuffle.privacy.target import Target, checked_users, honest_count
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.queries import AnyQuery, Query
 from metricshuffle.protocols.sums import ProtocolName

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.clones import ClonesProfile
-from metricshuffle.accounting.local_metric import LineTarget, local_metrics
+from metricshuffle.accounting.clones.bound import ClonesProfile
+from metricshuffle.accounting.local_metric.solver import LineTarget, local_metrics
 from metricshuffle.declared import Stored
 from metricshuffle.errors import InputError
 from metricshuffle.planning.one_report import OneReportPlan
 from metricshuffle.planning.plan import Plan
-from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, released_sentences
+from metricshuffle.privacy.target import Target, checked_users, honest_count
 from metricshuffle.protocols.base import Shuffled
 from metricshuffle.protocols.frequencies import IntervalMethod
 from metricshuffle.protocols.queries import Mean

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from metricshuffle.accounting.calibration import Promise, PureUpTo
-from metricshuffle.accounting.composition import composed
-from metricshuffle.accounting.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.calibration import Promise, PureUpTo
+from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.queries import Query
 from metricshuffle.randomizers.additive import AdditiveRandomizer, Padding
 

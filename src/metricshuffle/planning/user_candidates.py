@@ -10,18 +10,18 @@ from typing import Literal
 
 import numpy as np
 
-from metricshuffle.accounting.item_moves import LARGEST_TOTAL
-from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
-from metricshuffle.accounting.lipschitz import NormName
-from metricshuffle.accounting.metric_gaussian import MetricGaussian, gaussian_sigma
-from metricshuffle.accounting.padded import clamping_penalty
-from metricshuffle.accounting.sampled_users import SampledProfile
+from metricshuffle.accounting.items.gaussian import MetricGaussian, gaussian_sigma
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.items.lipschitz import NormName
+from metricshuffle.accounting.items.moves import LARGEST_TOTAL
+from metricshuffle.accounting.items.sampled_users import SampledProfile
+from metricshuffle.accounting.sums.padded import clamping_penalty
 from metricshuffle.declared import Declared
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.k_norm import MOST_DIMENSIONS
-from metricshuffle.planning.target import Target
 from metricshuffle.privacy.guarantee import Guarantee, Trust, Who, plain
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Inversion
 from metricshuffle.protocols.histogram import AnyRandomizer
 from metricshuffle.protocols.user_queries import NO_TREE, UserHistogram, UserLinearQuery, UserQuery

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.response_composition import ComposedResponses
+from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.planning.target import Target, checked_users
 from metricshuffle.planning.user_candidates import UserSetting, calibrated_items, item_randomizers
 from metricshuffle.planning.user_crowd import Crowd, zipf_shares
 from metricshuffle.planning.user_methods import (
@@ -31,6 +30,7 @@ from metricshuffle.planning.user_methods import (
 from metricshuffle.planning.user_simulation import distance_of
 from metricshuffle.privacy.guarantee import plain
 from metricshuffle.privacy.profile import last_certified
+from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.user_queries import UserHistogram
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.lipschitz import lipschitz_constant
-from metricshuffle.accounting.metric_gaussian import gaussian_sigma
+from metricshuffle.accounting.items.gaussian import gaussian_sigma
+from metricshuffle.accounting.items.lipschitz import lipschitz_constant
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.planning.target import Target, checked_users
 from metricshuffle.planning.user_candidates import NAMES, NORMS
 from metricshuffle.planning.user_methods import Hides, Model
 from metricshuffle.planning.user_plan import plan_users
 from metricshuffle.privacy.guarantee import plain
+from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.user_queries import UserLinearQuery
 from metricshuffle.protocols.user_vectors import AnswerNoise, Noise
 from metricshuffle.randomizers.vectors import Duchi

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.metric_gaussian import gaussian_sigma
+from metricshuffle.accounting.items.gaussian import gaussian_sigma
 from metricshuffle.planning.user_crowd import Crowd
 from metricshuffle.planning.user_simulation import simulated_shares
 from metricshuffle.protocols.frequencies import Inversion, simplex_projection

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.user_level import full_replacement_sentence
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.planning.candidate import TRUST_ORDER
 from metricshuffle.planning.saved import ChosenPlan
-from metricshuffle.planning.target import Target, checked_users, honest_count
 from metricshuffle.planning.user_candidates import TRUSTED, UserCandidate, UserSetting, candidates
 from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.privacy.guarantee import plain, promised
+from metricshuffle.privacy.target import Target, checked_users, honest_count
 from metricshuffle.protocols.base import Reports, Shuffled
 from metricshuffle.protocols.frequencies import Inversion, simplex_projection
 from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees

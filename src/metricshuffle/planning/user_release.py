@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.user_level import full_replacement_sentence
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.declared import Stored
 from metricshuffle.errors import InputError
 from metricshuffle.planning.user_candidates import Model

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.target import checked_users
 from metricshuffle.planning.user_candidates import UserCandidate, UserSetting
 from metricshuffle.planning.user_crowd import Crowd
+from metricshuffle.privacy.target import checked_users
 from metricshuffle.protocols.frequencies import Inversion, simplex_projection
 from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.protocols.user_queries import UserHistogram, UserQuery

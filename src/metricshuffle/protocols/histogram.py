@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.accounting.blanket import BlanketProfile
-from metricshuffle.accounting.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
+from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
 from metricshuffle.declared import Declared, Stored
 from metricshuffle.errors import InputError
 from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, released_sentences

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, SerializeAsAny, model_validator
 
-from metricshuffle.accounting.lipschitz import NormName, checked_lipschitz, lipschitz_constant
+from metricshuffle.accounting.items.lipschitz import NormName, checked_lipschitz, lipschitz_constant
 from metricshuffle.declared import Declared, Kinded, Positive, shown
 from metricshuffle.errors import InputError
 from metricshuffle.protocols.user_answers import Answers, Coordinates

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.errors import ConditionError
 from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer
 from metricshuffle.randomness import Randomness

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise, Clamped, Quantised
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated

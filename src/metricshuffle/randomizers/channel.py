@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PlainSerializer, PlainValidator
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.randomized_response import RandomizedResponseProfile, count_interval
+from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, count_interval
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import Floats

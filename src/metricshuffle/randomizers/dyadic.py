@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Positive
 from metricshuffle.errors import InputError
 from metricshuffle.randomness import Randomness

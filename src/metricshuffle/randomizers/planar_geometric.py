@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Kinded, shown
 from metricshuffle.errors import DomainError, InputError, NotCertified
 from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon

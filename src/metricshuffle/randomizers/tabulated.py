@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket_law import BlanketLaw
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.randomizer import Floats, Randomizer
 from metricshuffle.randomness import Randomness

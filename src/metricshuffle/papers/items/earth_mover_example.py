@@ -20,8 +20,8 @@ def _told(table: str, row: str, method: float, ours: float, note: str) -> Row:
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.accounting.item_wise import ItemShuffle, ItemWiseProfile, calibrated
-    from metricshuffle.accounting.user_level import rate_for_changes
+    from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated
+    from metricshuffle.accounting.items.user_level import rate_for_changes
     from metricshuffle.papers.earth_mover_errors import example_error, example_rate
     from metricshuffle.papers.earth_mover_privacy import theorem_4_4, theorem_4_4_item_rate
 

@@ -53,7 +53,7 @@ def _definitions() -> list[Row]:
 
 def _groups() -> list[Row]:
     """Factor by which delta grows."""
-    from metricshuffle.accounting.user_level import group_delta
+    from metricshuffle.accounting.items.user_level import group_delta
     from metricshuffle.papers.earth_mover_privacy import group_factor
 
     rows = []

@@ -49,7 +49,7 @@ def simulated(one: LinearMethod, columns: int, runs: int, generator: np.random.G
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.papers.charts import dots_chart
+    from metricshuffle.pages.charts.curves import dots_chart
     from metricshuffle.papers.earth_mover_errors import lemma_6_1_error, lemma_6_3_error
     from metricshuffle.planning.user_compare_linear import compare_linear
 

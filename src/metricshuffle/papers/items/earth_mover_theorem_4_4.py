@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
 
 if TYPE_CHECKING:
-    from metricshuffle.accounting.item_wise import Model
+    from metricshuffle.accounting.items.item_wise import Model
 
 SETTINGS: tuple[tuple[Model, int, int, float, float], ...] = (
     ("local", 1, 1000, 25.0, 1e-12), ("local", 1, 1000, 10.0, 1e-6), ("local", 1, 100, 25.0, 1e-6), ("local", 1, 10_000, 25.0, 1e-6),
@@ -22,7 +22,7 @@ SPANS = {"local": (10, 30, 100, 300, 560, 600, 800, 1000, 3000, 10_000, 100_000)
 
 @cache
 def _certified(model: Model, users: int, items: int, rate: float, delta: float) -> float:
-    from metricshuffle.accounting.item_wise import ItemShuffle, calibrated
+    from metricshuffle.accounting.items.item_wise import ItemShuffle, calibrated
 
     return calibrated(ItemShuffle.of(model, users, items), rate, delta, 1e-3).item_rate
 
@@ -48,8 +48,8 @@ def _rows(model: Model, users: int, items: int, rate: float, delta: float) -> li
 
 def _chart(model: Model, quick: bool) -> Chart:
     """Over the items of a user who shuffles alone, or over the users."""
-    from metricshuffle.papers.amplification_charts import BLUE, GREEN, MUTED, VERMILLION
-    from metricshuffle.papers.charts import PUBLISHED, Curve, curves_chart
+    from metricshuffle.pages.charts.amplification import BLUE, GREEN, MUTED, VERMILLION
+    from metricshuffle.pages.charts.curves import PUBLISHED, Curve, curves_chart
     from metricshuffle.papers.earth_mover_privacy import equation_item_rate, published_item_rate
 
     local = model == "local"

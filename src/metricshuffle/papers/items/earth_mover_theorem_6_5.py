@@ -43,8 +43,8 @@ def _range(values: Iterable[float]) -> str:
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.papers.amplification_charts import BLUE, GREEN, VERMILLION
-    from metricshuffle.papers.charts import PUBLISHED, Curve, curves_chart
+    from metricshuffle.pages.charts.amplification import BLUE, GREEN, VERMILLION
+    from metricshuffle.pages.charts.curves import PUBLISHED, Curve, curves_chart
     from metricshuffle.papers.earth_mover_errors import Clusters, equation_9_error, theorem_6_5_error
     from metricshuffle.papers.earth_mover_truths import clustered_errors
     from metricshuffle.randomizers import ClusteredResponse

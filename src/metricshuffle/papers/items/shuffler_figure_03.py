@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
-from metricshuffle.cli.report_marks import BLUE, GREEN, MUTED, VERMILLION
-from metricshuffle.cli.report_numbers import epsilon_curves
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.noise.polya import Polya
+from metricshuffle.pages.charts.curves import NEEDED, PUBLISHED, Curve, curves_chart
+from metricshuffle.pages.charts.marks import BLUE, GREEN, MUTED, VERMILLION
+from metricshuffle.pages.numbers import epsilon_curves
 from metricshuffle.papers import enhancing_metric_privacy as paper
-from metricshuffle.papers.charts import NEEDED, PUBLISHED, Curve, curves_chart
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.shuffler_mechanisms import SPAN
 from metricshuffle.privacy.guarantee import plain

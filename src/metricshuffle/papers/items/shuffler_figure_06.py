@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.randomized_response import local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.randomized_response import local_profile, unpermuted_local_delta
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Polya
+from metricshuffle.pages.charts.curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Curve, curves_chart
 from metricshuffle.papers import enhancing_metric_privacy as paper
-from metricshuffle.papers.charts import MECHANISM_COLOURS, NEEDED, PUBLISHED, Curve, curves_chart
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict, judged, printed_rounding, published_value
 from metricshuffle.papers.shuffler_mechanisms import SPAN, needed_rate, published_rate
 from metricshuffle.privacy.guarantee import plain

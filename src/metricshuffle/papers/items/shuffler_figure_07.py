@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from metricshuffle.cli.report_marks import BLUE, VERMILLION, Spec
 from metricshuffle.noise.polya import Polya
-from metricshuffle.papers.charts import NEEDED, Curve, curves_chart
+from metricshuffle.pages.charts.curves import NEEDED, Curve, curves_chart
+from metricshuffle.pages.charts.marks import BLUE, VERMILLION, Spec
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.shuffler_mechanisms import log_ratio
 

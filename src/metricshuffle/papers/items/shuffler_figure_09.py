@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.shuffled_sum import AdditiveNoise
-from metricshuffle.cli.report_marks import BLUE, GREEN, PURPLE, VERMILLION, Spec
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.noise.polya import Polya
+from metricshuffle.pages.charts.curves import NEEDED, Curve, curves_chart
+from metricshuffle.pages.charts.marks import BLUE, GREEN, PURPLE, VERMILLION, Spec
 from metricshuffle.papers import enhancing_metric_privacy as paper
-from metricshuffle.papers.charts import NEEDED, Curve, curves_chart
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.shuffler_mechanisms import log_ratio
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.cli.report_marks import BLUE, VERMILLION
 from metricshuffle.noise.polya import Polya
+from metricshuffle.pages.charts.curves import NEEDED, Curve, curves_chart
+from metricshuffle.pages.charts.marks import BLUE, VERMILLION
 from metricshuffle.papers import enhancing_metric_privacy as paper
-from metricshuffle.papers.charts import NEEDED, Curve, curves_chart
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.shuffler_mechanisms import log_ratio
 from metricshuffle.privacy.guarantee import plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.cli.report_marks import BLUE, INK, MUTED, Spec, dots, note, panel, x, y
+from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, Spec, dots, note, panel, x, y
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle.papers.shuffler_location import SIDE, Floats, places
 from metricshuffle.planning.simulate import uniforms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.packing import packing_bound
-from metricshuffle.cli.report_marks import GREEN, INK, VERMILLION
-from metricshuffle.papers.charts import dots_chart
+from metricshuffle.accounting.sums.packing import packing_bound
+from metricshuffle.pages.charts.curves import dots_chart
+from metricshuffle.pages.charts.marks import GREEN, INK, VERMILLION
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, judged, published_value
 from metricshuffle.papers.shuffler_mechanisms import PROTOCOLS, SPAN, as_needed, as_published, each, geometric, needed_rate
 from metricshuffle.privacy.guarantee import plain

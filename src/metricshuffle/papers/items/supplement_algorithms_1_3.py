@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from metricshuffle.accounting.local_inversion import SimpleInversion
-from metricshuffle.accounting.local_metric import Algorithm, LineTarget, LocalMetric, LocalMetrics, local_metrics
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, DOTTED, GREEN, INK, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.accounting.local_metric.inversion import SimpleInversion
+from metricshuffle.accounting.local_metric.solver import Algorithm, LineTarget, LocalMetric, LocalMetrics, local_metrics
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, DOTTED, GREEN, INK, PURPLE, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.metric_shuffle_supplement import algorithm_1_semi_metric
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict, judged, published_value
 

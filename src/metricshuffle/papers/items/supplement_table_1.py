@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.lower_bounds import DataSetLower
-from metricshuffle.accounting.pem_lower import pem_laws
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.amplification.lower import DataSetLower
+from metricshuffle.amplification.pem_lower import pem_laws
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.metric_shuffle_supplement import algorithm_2_epsilon, padded_rows
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.randomizers import PaddedExponential

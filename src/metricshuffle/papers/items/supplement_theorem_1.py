@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.lower_bounds import DataSetLower
-from metricshuffle.accounting.metric_amplification import corollary_1, corollary_2, theorem_1
-from metricshuffle.accounting.pem_lower import pem_laws
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.clones.metric_amplification import corollary_1, corollary_2, theorem_1
+from metricshuffle.amplification.lower import DataSetLower
+from metricshuffle.amplification.pem_lower import pem_laws
 from metricshuffle.errors import ConditionError
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, DOTTED, GREEN, MUTED, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, DOTTED, GREEN, MUTED, PURPLE, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.metric_shuffle_supplement import theorem_1_epsilon
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle.papers.upper_verdict import upper_row

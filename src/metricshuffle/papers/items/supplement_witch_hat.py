@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, PURPLE, Axis, Curve, curves
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, PURPLE, Axis, Curve, curves
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.randomizers import WitchHat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.metric_shuffle_supplement import witch_hat_variance_bound
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.randomizers import WitchHat

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from metricshuffle import randomizers as kinds
+from metricshuffle.amplification.amplify import AmplifiedBand, GenericLDP, amplify
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, SOLID, VERMILLION, Axis, Curve, Spec, curves, grid
 from metricshuffle.papers import variation_ratio_table as table
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, SOLID, VERMILLION, Axis, Curve, Spec, curves, grid
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.upper_verdict import upper_row
 from metricshuffle.papers.variation_ratio import Variation, lower_epsilon, merged_epsilon
 from metricshuffle.papers.variation_ratio_table import Parameters
-from metricshuffle.planning.amplify import AmplifiedBand, GenericLDP, amplify
 from metricshuffle.randomizers import Randomizer
 
 LOCAL, DELTA = 1.0, 1e-6

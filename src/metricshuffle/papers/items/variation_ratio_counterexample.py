@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from metricshuffle.accounting.blanket import BlanketLaw, delta_upper
-from metricshuffle.papers.amplification_charts import (
+from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_upper
+from metricshuffle.pages.charts.amplification import (
     BLUE,
     DASHED,
     DOTTED,

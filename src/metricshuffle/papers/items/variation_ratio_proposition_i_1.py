@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.outcomes import exact_delta, merged_rows
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.variation_ratio import Direction, Variation, algorithm_3_delta, merged_divergence

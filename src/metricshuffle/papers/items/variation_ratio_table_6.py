@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle import randomizers as kinds
+from metricshuffle.pages.charts.amplification import BLUE, VERMILLION, bars
 from metricshuffle.papers import variation_ratio_table as table
-from metricshuffle.papers.amplification_charts import BLUE, VERMILLION, bars
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.variation_ratio_table import Parameters
 from metricshuffle.randomizers import Randomizer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from metricshuffle.accounting.blanket import delta_lower, epsilon_lower
-from metricshuffle.accounting.clones import ClonePair, epsilon_upper
-from metricshuffle.accounting.lower_bounds import merged_pair
+from metricshuffle.accounting.blanket.bound import delta_lower, epsilon_lower
+from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.amplification.lower import merged_pair
 from metricshuffle.errors import ConditionError
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle.papers.upper_verdict import upper_row
 from metricshuffle.papers.variation_ratio import Variation, theorem_4_2

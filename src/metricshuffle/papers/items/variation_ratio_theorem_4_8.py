@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from metricshuffle.papers.amplification_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.amplification.amplify import amplify
+from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle.papers.upper_verdict import upper_row
 from metricshuffle.papers.variation_ratio import Direction, Variation, appendix_e_delta, merged_divergence, merged_epsilon
 from metricshuffle.papers.variation_ratio_table import randomized_response
-from metricshuffle.planning.amplify import amplify
 from metricshuffle.randomizers import KaryRandomizedResponse
 
 SETTINGS = (

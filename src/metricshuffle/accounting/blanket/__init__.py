@@ -1,0 +1,1 @@
+"""Shuffled reports of one randomizer, from its own laws."""

@@ -1,0 +1,184 @@
+"""Amplification by shuffling from one finite law: delta(epsilon) <= (1/n) E[(G_1 + .. + G_n)_+].
+
+One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `blanket_law.py` makes the laws of
+G, `blanket_evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
+The lower ends bound the blanket EXPRESSION from below, to show how tight the evaluation is; they say something about a
+mechanism only if the law is the one of a single data set (`BlanketLaw.from_rows` with one row in `others`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from metricshuffle.accounting.blanket.evaluation import DeltaBracket, Evaluation, Evaluator
+from metricshuffle.accounting.blanket.law import BinnedLaw, BlanketLaw, Law
+from metricshuffle.accounting.blanket.search import Bracketed, normal_guess
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+
+__all__ = [
+    "BinnedLaw", "BlanketLaw", "BlanketProfile", "DeltaBracket", "Evaluator", "Law",
+    "delta_bracket", "delta_lower", "delta_upper", "epsilon_lower", "epsilon_upper",
+]  # fmt: skip
+
+Directions = Literal["both", "forward"]
+Side = Literal["upper", "lower"]
+
+RELATIVE = 1e-7  # the bracket aimed at
+ROUGH = 0.05  # enough to find the neighbourhood of an epsilon
+SMALLEST_DELTA = 1e-290
+MOST_USERS = 2**53  # integers above are not floats
+
+
+def checked_users(users: int) -> int:
+    """users as an integer in 1..2^53, or a sentence."""
+    if isinstance(users, bool) or not isinstance(users, int) or not 1 <= users <= MOST_USERS:
+        raise InputError(f"users must be an integer in 1..2^53, got {users!r}.")
+    return users
+
+
+def _directions(law: Law, directions: Directions) -> list[Law]:
+    return [law] if directions == "forward" or law.symmetric else [law, law.reversed]
+
+
+@theorem("metricshuffle", "blanket identity")
+def delta_bracket(
+    law: Law,
+    users: int,
+    epsilon: float,
+    *,
+    directions: Directions = "both",
+    relative: float = RELATIVE,
+    evaluators: Sequence[Evaluator] = (),
+) -> DeltaBracket:
+    """A certified bracket of (1/n) E[(G_1 + .. + G_n)_+], the larger of the two directions unless "forward".
+
+    Statement: the upper end bounds the hockey-stick divergence, at e = e^epsilon, of the shuffled reports of n users one of
+    whom holds a or b, for every choice of the others' values. Proof: show the adversary which of the others did not draw
+    from the blanket w, and their reports. Of B+1 reports left, B ~ Bin(n-1, g), g = int w, one is the user's; its divergence
+    is (g/(B+1)) E[(X_1 + .. + X_(B+1))_+], X i.i.d. with density w/g, and C(n-1,m-1)/m = C(n,m)/n turns the mean over B into
+    (1/n) E[(G_1 + .. + G_n)_+]. What the blanket misses of K_a, K_b counts in full.
+    Conditions: the reports are independent, w <= the law of each other user's report pointwise (these may differ).
+    Numerics: M0 visits all counts if they are few, M2 inverts a transform (`_blanket_kernels.contour`), further `evaluators`
+    may be given; the tighter ends win. Aimed at `relative`, reached up to the work allowed for; never above sum (a - e b)_+.
+    Reference: Balle, Bell, Gascon, Nissim, The Privacy Blanket of the Shuffle Model, CRYPTO 2019 (for one common law).
+    """
+    users, epsilon = checked_users(users), checked_epsilon(epsilon)
+    found = [Evaluation(way, users, relative, evaluators).bracket(epsilon) for way in _directions(law, directions)]
+    worst = max(found, key=lambda bracket: bracket.upper)
+    return DeltaBracket(max(bracket.lower for bracket in found), worst.upper, worst.evaluator)
+
+
+def delta_upper(law: Law, users: int, epsilon: float, *, directions: Directions = "both", evaluators: Sequence[Evaluator] = ()) -> float:
+    """delta at this epsilon, never too small (see `delta_bracket`)."""
+    return delta_bracket(law, users, epsilon, directions=directions, evaluators=evaluators).upper
+
+
+def delta_lower(law: Law, users: int, epsilon: float, *, directions: Directions = "both", evaluators: Sequence[Evaluator] = ()) -> float:
+    """The blanket expression at this epsilon, never too large (see `delta_bracket`)."""
+    return delta_bracket(law, users, epsilon, directions=directions, evaluators=evaluators).lower
+
+
+def _log_excess(value: float, delta: float) -> float:
+    """log(value/delta), at most 0 only if 0 <= value <= delta."""
+    if not 0.0 <= value < math.inf:
+        return math.inf
+    if value <= delta:
+        return min(0.0, math.log(value / delta)) if value > delta * 1e-300 else -math.inf
+    return max(math.log(value / delta), 1e-300)
+
+
+def _one_way(law: Law, users: int, delta: float, relative: float, evaluators: Sequence[Evaluator], side: Side) -> float:
+    """epsilon of one direction: a rough search of the upper end, then a fine one of the wanted end next to what it found."""
+    if law.pure == 0.0:
+        return 0.0
+    evaluation = Evaluation(law, users, ROUGH, evaluators)
+
+    def excess(epsilon: float, wanted: Side = side) -> float:
+        return _log_excess(getattr(evaluation.bracket(epsilon, wanted=wanted), wanted), delta)
+
+    at_zero = excess(0.0, "upper")
+    if at_zero <= 0.0:
+        return 0.0
+    guess, slope = normal_guess(delta * math.exp(min(at_zero, 700.0)), delta)
+    rough = Bracketed(law.pure, at_low=at_zero).narrowed(lambda x: excess(x, "upper"), min(guess, 0.9 * law.pure), slope, 1e-2)
+    evaluation.relative = min(ROUGH, 0.3 * relative * max(1.0, min(slope, rough.slope)))
+    slope = rough.slope if rough.slope > 0.0 else slope
+    if at_zero < 1.0 and excess(0.0) <= 0.0:
+        return 0.0
+    fine = Bracketed(law.pure, high=rough.high if side == "upper" else math.inf)
+    fine.narrowed(excess, rough.root, slope, 0.2 * relative)
+    return fine.high if side == "upper" else fine.low
+
+
+def epsilon_upper(
+    law: Law, users: int, delta: float, *, directions: Directions = "both", relative: float = RELATIVE, evaluators: Sequence[Evaluator] = ()
+) -> float:
+    """The smallest certified epsilon at this delta: `delta_upper` of it is at most delta.
+
+    Statement: as for `delta_bracket`; the local epsilon max log(K_a/K_b), where delta = 0, is the ceiling and the answer
+    wherever nothing better can be certified. Conditions: 0 <= delta < 1. Numerics: what is not a number counts as too large.
+    """
+    users, delta = checked_users(users), checked_delta(delta)
+    ways = _directions(law, directions)
+    ceiling = max(way.pure for way in ways)
+
+    def certified(epsilon: float, way: Law) -> bool:
+        return Evaluation(way, users, relative, evaluators).bracket(epsilon, wanted="upper").upper <= delta
+
+    if delta == 0.0:
+        return ceiling
+    found = _one_way(ways[0], users, delta, relative, evaluators, "upper")
+    for way in ways[1:]:
+        if not certified(found, way):
+            found = max(found, _one_way(way, users, delta, relative, evaluators, "upper"))
+    step = 0.1 * relative  # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
+    while found < ceiling and not all(certified(found, way) for way in ways):
+        found, step = min(ceiling, found * (1.0 + step) + 1e-300), 4.0 * step
+    return found
+
+
+def epsilon_lower(
+    law: Law, users: int, delta: float, *, directions: Directions = "both", relative: float = RELATIVE, evaluators: Sequence[Evaluator] = ()
+) -> float:
+    """The largest epsilon found whose `delta_lower` exceeds delta: no evaluation of this law can certify less."""
+    users, delta = checked_users(users), checked_delta(delta)
+    if delta == 0.0:
+        delta = SMALLEST_DELTA
+    return max(_one_way(way, users, delta, relative, evaluators, "lower") for way in _directions(law, directions))
+
+
+@dataclass(frozen=True)
+class BlanketProfile(PrivacyProfile):
+    """The reports of `users` people, shuffled. laws(distance): laws that together bound every pair of inputs at most that far apart."""
+
+    laws: Callable[[float], Sequence[Law]]
+    users: int
+    bound: str = "blanket"
+    evaluators: Sequence[Evaluator] = ()
+
+    def __post_init__(self) -> None:
+        checked_users(self.users)
+
+    def pure(self, distance: float) -> float:
+        """The local epsilon of the worst pair: shuffling alone never adds to it."""
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        return max((max(law.pure, law.reversed.pure) for law in self.laws(distance)), default=0.0)
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon = checked_epsilon(epsilon)
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        bounds = (delta_upper(law, self.users, epsilon, evaluators=self.evaluators) for law in self.laws(distance))
+        return min(1.0, max(bounds, default=0.0))
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        delta = checked_delta(delta)
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        return max((epsilon_upper(law, self.users, delta, evaluators=self.evaluators) for law in self.laws(distance)), default=0.0)

@@ -1,0 +1,1 @@
+"""Shuffled reports of any randomizer, from local epsilons alone."""

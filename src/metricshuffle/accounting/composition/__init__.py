@@ -1,0 +1,1 @@
+"""Several rounds, or several reports of one person."""

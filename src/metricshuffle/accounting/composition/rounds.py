@@ -1,0 +1,225 @@
+"""Several rounds on the same data: what they promise together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from metricshuffle.accounting.composition.loss_distribution import TotalLoss, dominating, grid_step
+from metricshuffle.accounting.sums.additive import Clamped
+from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
+from metricshuffle.errors import InputError, require
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon, last_certified
+
+# A round without a finite pure epsilon is cut where what is left of its delta, over all
+# rounds, is this much; the rest counts as infinite loss. Smaller deltas come from the basic bound.
+SMALLEST_DELTA = 1e-18
+# Losses beyond this are not put on a grid.
+FARTHEST = 600.0
+POINTS, MOST_POINTS, MOST_CELLS = 1000, 8000, 2**21
+MOST_ROUNDS = 100_000
+_KEPT_DISTANCES = 16
+
+
+@dataclass(frozen=True)
+class ComposedProfile(PrivacyProfile):
+    """The rounds of `parts` (profile, how many times) on the same data.
+
+    Statement: inputs at distance d are at distance d in every round, so the rounds together
+    are (epsilon, delta(epsilon, d))-indistinguishable, also when each round is chosen after
+    seeing the earlier ones (within the same parts).
+    Conditions: each part is a PrivacyProfile, i.e. an upper bound in both directions.
+    Numerics: the smaller of two upper bounds, the composed loss distribution
+    (`loss_distribution.dominating`, then `TotalLoss.delta`) and basic composition
+    (sum of deltas at epsilons that sum to epsilon); and never below one round alone.
+    A part whose pure epsilon is infinite (or far beyond the losses that matter) is cut where
+    1e-18 of delta is left, so below that basic composition answers alone; otherwise
+    there is no floor under delta. Use `composed` or `composed_of` to build one.
+    """
+
+    parts: tuple[tuple[PrivacyProfile, int], ...]
+    bound: str = "composed"
+    _totals: dict[float, TotalLoss | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for profile, rounds in self.parts:
+            if not isinstance(profile, PrivacyProfile):
+                raise InputError(f"only a PrivacyProfile (an upper bound) can be composed, got {type(profile).__name__}.")
+            if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+                raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise InputError(f"a composition needs between 1 and {MOST_ROUNDS:,} rounds in total, got {self.rounds:,}.")
+        # Asked for here, not at the first number, so that a plan without the extra fails at once.
+        require("dp_accounting.pld.common", "compose")
+
+    @property
+    def rounds(self) -> int:
+        return sum(rounds for _, rounds in self.parts)
+
+    def pure(self, distance: float) -> float:
+        """Sum of the pure epsilons of the rounds, rounded up."""
+        distance = checked_distance(distance)
+        total = math.fsum(rounds * profile.pure(distance) for profile, rounds in self.parts)
+        return total * (1.0 + 1e-15) if self.rounds > 1 else total
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
+        # (an infinite epsilon still leaves the outputs that only one of the inputs can have)
+        if math.inf > self.pure(distance) <= epsilon:
+            return 0.0
+        least = max(profile.delta(epsilon, distance) for profile, _ in self.parts)
+        answer = self.basic(epsilon, distance)
+        if answer > least:
+            total = self._total(distance)
+            if total is not None and total.infinite < answer:
+                answer = min(answer, total.delta(epsilon))
+        return max(answer, least)
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """True only if the promise is certified at every distance up to `distance` that the rounds know.
+
+        Statement: a linear promise is checked at `distance` alone if every round is pure, which certifies every REAL
+        distance; at whole steps if the rounds are about whole steps (as in PrivacyProfile.covers); and otherwise
+        (points of a plane, say) by basic composition: every round keeps its share of epsilon and delta by its own `covers`.
+        Proof for pure rounds: they are dominated by randomized responses, whose total loss at distance d is d l(s),
+        l(s) = sum of s_k rate_k, with independent signs s_k that are +1 with probability 1 / (1 + e^(-d rate_k)). With
+        e = epsilon / distance, delta = E[(1 - e^(-d (l(s) - e)))_+]. The bracket rises with d and with each s_k, and each s_k
+        rises with d, so delta does.
+        """
+        epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
+        others = [profile for profile, _ in self.parts if type(profile) is not PureProfile]
+        if shape == "flat" or not others:
+            return self.covers_at(epsilon, delta, distance)
+        if all(_on_whole_steps(profile) for profile in others):
+            return super().covers(epsilon, delta, distance, shape)
+        each = delta / self.rounds * (1.0 - 1e-15)
+        return any(
+            all(
+                profile.covers(epsilon * share * (1.0 - 1e-15), each, distance, shape)
+                for share, (profile, _) in zip(shares, self.parts, strict=True)
+            )
+            for shares in self._splits(distance)
+        )
+
+    def basic(self, epsilon: float, distance: float) -> float:
+        """Basic composition: sum of delta_k(epsilon_k) with sum of epsilon_k <= epsilon.
+
+        Statement: rounds that are (epsilon_k, delta_k)-indistinguishable are together
+        (sum epsilon_k, sum delta_k)-indistinguishable. Two splits are tried: equal shares, and
+        shares in proportion to the pure epsilons where these are finite.
+        Numerics: shares are rounded down.
+        Reference: Dwork, Roth 2014, Theorem 3.16 (adaptive form: Theorem B.1).
+        """
+        epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
+        if math.inf > self.pure(distance) <= epsilon:
+            return 0.0
+        sums = (
+            math.fsum(
+                rounds * profile.delta(epsilon * share * (1.0 - 1e-15), distance)
+                for share, (profile, rounds) in zip(shares, self.parts, strict=True)
+            )
+            for shares in self._splits(distance)
+        )
+        return min(1.0, min(sums) * (1.0 + 1e-15))
+
+    def _splits(self, distance: float) -> list[list[float]]:
+        """Shares of epsilon for one round of each part: equal, and in proportion to the pure epsilons where these are finite."""
+        pures = [profile.pure(distance) for profile, _ in self.parts]
+        splits = [[1.0 / self.rounds] * len(pures)]
+        whole = math.fsum(rounds * pure for pure, (_, rounds) in zip(pures, self.parts, strict=True))
+        if len(pures) > 1 and 0.0 < whole < math.inf:
+            splits.append([pure / whole for pure in pures])
+        return splits
+
+    def _total(self, distance: float) -> TotalLoss | None:
+        """The composed loss distribution at that distance; None where no grid can hold it."""
+        if distance not in self._totals:
+            while len(self._totals) >= _KEPT_DISTANCES:
+                self._totals.pop(next(iter(self._totals)))
+            self._totals[distance] = self._built(distance)
+        return self._totals[distance]
+
+    def _built(self, distance: float) -> TotalLoss | None:
+        reaches = [_reach(profile, SMALLEST_DELTA / self.rounds, distance) for profile, _ in self.parts]
+        widest = max(reaches)
+        if widest == 0.0:
+            return None
+        cells = 2.0 * sum(rounds * reach for reach, (_, rounds) in zip(reaches, self.parts, strict=True))
+        finest = min(reach for reach in reaches if reach > 0.0) / POINTS
+        step = grid_step(max(finest, widest / MOST_POINTS, cells / MOST_CELLS))
+        laws = []
+        for reach, (profile, rounds) in zip(reaches, self.parts, strict=True):
+            points = max(1, math.ceil(reach / step))
+            points += points * step < reach
+
+            def curve(epsilon: float, profile: PrivacyProfile = profile) -> float:
+                return profile.delta(epsilon, distance)
+
+            laws.append((dominating(curve, step, points), rounds))
+        return TotalLoss(laws)
+
+
+def _reach(profile: PrivacyProfile, negligible: float, distance: float) -> float:
+    """How far the losses of a round go: to its pure epsilon, or to where its delta stops mattering."""
+    pure = profile.pure(distance)
+    far = min(pure, FARTHEST)
+    # A delta that never becomes negligible is followed to where it stops falling.
+    target = max(negligible, 1.001 * profile.delta(far, distance)) if far < pure else negligible
+    if profile.delta(0.0, distance) <= target:
+        return 0.0
+    reach = last_certified(lambda epsilon: profile.delta(epsilon, distance) <= target, 0.0, far, relative=0.02)
+    return pure if pure <= min(4.0 * reach, FARTHEST) else reach
+
+
+def _on_whole_steps(profile: PrivacyProfile) -> bool:
+    """Whether a linear promise about this profile is one about whole steps: it, or what it wraps, checks no others."""
+    if isinstance(profile, RarelyClamped | SplitAndMix):
+        return _on_whole_steps(profile.ideal)
+    if isinstance(profile, Clamped):
+        return _on_whole_steps(profile.truncated)
+    if isinstance(profile, ComposedProfile):
+        others = [part for part, _ in profile.parts if type(part) is not PureProfile]
+        return bool(others) and all(_on_whole_steps(part) for part in others)
+    return type(profile).covers is PrivacyProfile.covers
+
+
+def _same(one: PrivacyProfile, other: PrivacyProfile) -> bool:
+    """Whether two profiles are known to be equal (those with arrays in them only if they are one object)."""
+    try:
+        return one is other or bool(one == other)
+    except ValueError:
+        return False
+
+
+def composed(profile: PrivacyProfile, rounds: int) -> PrivacyProfile:
+    """What `rounds` rounds of one profile promise together; one round is the profile itself."""
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
+    if rounds == 1:
+        return composed_of([profile])
+    if isinstance(profile, ComposedProfile):
+        return ComposedProfile(tuple((part, count * rounds) for part, count in profile.parts))
+    return ComposedProfile(((profile, rounds),))
+
+
+def composed_of(profiles: Iterable[PrivacyProfile]) -> PrivacyProfile:
+    """What one round of each profile promises together; a single profile is returned unchanged."""
+    profiles = list(profiles)
+    if not profiles:
+        raise InputError("there is nothing to compose; give at least one profile.")
+    for profile in profiles:
+        if not isinstance(profile, PrivacyProfile):
+            raise InputError(f"only a PrivacyProfile (an upper bound) can be composed, got {type(profile).__name__}.")
+    if len(profiles) == 1:
+        return profiles[0]
+    counted: list[tuple[PrivacyProfile, int]] = []
+    for profile in profiles:
+        for part, count in profile.parts if isinstance(profile, ComposedProfile) else ((profile, 1),):
+            same = next((i for i, (known, _) in enumerate(counted) if _same(known, part)), None)
+            if same is None:
+                counted.append((part, count))
+            else:
+                counted[same] = (part, counted[same][1] + count)
+    return ComposedProfile(tuple(counted))

@@ -1,0 +1,1 @@
+"""Users who hold many items: the earth mover's distance."""

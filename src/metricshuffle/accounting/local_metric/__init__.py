@@ -1,0 +1,1 @@
+"""From the privacy wanted after shuffling to a local metric."""

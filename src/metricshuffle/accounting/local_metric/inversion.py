@@ -1,0 +1,197 @@
+"""Solve[amplified epsilon <= target]: how large the local epsilon of a pair may be when the largest one of the domain is m.
+
+Three answers, one for each bound. Each has a range of diameters, is non-decreasing in the target, and is rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.clones._counts import CloneCounts
+from metricshuffle.accounting.clones.bound import LARGEST_EXPONENT, ClonePair, epsilon_upper
+from metricshuffle.accounting.clones.metric_amplification import LOG_TWO, ROUNDING, chernoff_clones
+from metricshuffle.privacy.profile import last_certified
+
+Floats = NDArray[np.float64]
+
+SEARCH = 1e-9  # relative bracket of a diameter
+EACH = 64  # up to this many distances, each is inverted by its own search
+ACCOUNTED = 512  # up to this many distances, each gets the epsilon of its own pair
+
+
+@dataclass(frozen=True)
+class Inversion(ABC):
+    """A bound eps(v; m) on the amplified epsilon of a pair with local epsilon v <= m, where m is the largest local epsilon."""
+
+    users: int
+    delta: float
+
+    @property
+    @abstractmethod
+    def limit(self) -> float:
+        """Beyond this m the bound says nothing, or next to nothing: the local epsilon itself is the bound."""
+
+    @abstractmethod
+    def diameter(self, target: float) -> float:
+        """The largest v with eps(v; v) <= target, rounded down; -inf if the bound never says anything."""
+
+    @abstractmethod
+    def solved(self, targets: Floats, diameter: float) -> Floats:
+        """The largest v <= m with eps(v; m) <= target for each of the (sorted) targets, rounded down, but at least min(target, m)."""
+
+    @abstractmethod
+    def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
+        """min(v, eps(v; m)), rounded up, for a vector that `solved` found for these targets."""
+
+
+@dataclass(frozen=True)
+class ClosedForm(Inversion):
+    """eps(v; m) = log(1 + tanh(v/2) g(m)), g increasing in m."""
+
+    @abstractmethod
+    def gain(self, diameter: float) -> float:
+        """g(m), rounded up; infinite where the condition of the bound fails."""
+
+    def diameter(self, target: float) -> float:
+        def certified(v: float) -> bool:
+            return bool(self._bound(np.array([v]), self.gain(v))[0] <= target)
+
+        top = self.limit
+        if not top > 0.0:
+            return -math.inf
+        return top if certified(top) else last_certified(certified, top, 0.0, relative=SEARCH)
+
+    def solved(self, targets: Floats, diameter: float) -> Floats:
+        gain, plain = self.gain(diameter), np.minimum(targets, diameter)
+        if not math.isfinite(gain):
+            return plain
+        # The margin is in the target, because the bound is flat in a large v.
+        odds = np.expm1(np.minimum(targets, LARGEST_EXPONENT) * (1.0 - 8.0 * ROUNDING)) / gain
+        found = np.full_like(targets, diameter)
+        inside = odds < 1.0
+        found[inside] = np.minimum(2.0 * np.arctanh(odds[inside]), diameter)
+        found = np.where(self._bound(found, gain) <= targets, found, plain)  # NaN does not pass
+        # What meets a smaller target meets a larger one.
+        return np.asarray(np.maximum.accumulate(np.maximum(found, plain)), dtype=np.float64)
+
+    def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
+        gain = self.gain(diameter)
+        return np.minimum(local, self._bound(local, gain)) if math.isfinite(gain) else local
+
+    @staticmethod
+    def _bound(local: Floats, gain: float) -> Floats:
+        return np.asarray(np.log1p(np.tanh(0.5 * local) * gain) * (1.0 + ROUNDING), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ChernoffInversion(ClosedForm):
+    """Corollary 1: g = (2s+1)/(Omega/2-s), s = sqrt(Omega L/2), Omega = (n-1) e^-m - sqrt(3 (n-1) e^-m L), L = log(4/delta)."""
+
+    @property
+    def limit(self) -> float:
+        """Omega >= 2L as long as e^m <= (n-1)/(L (sqrt(3)+sqrt(11))^2/4)."""
+        if self.users < 2:
+            return -math.inf
+        return math.log(self.users - 1) - math.log(math.log(4.0 / self.delta) * (math.sqrt(3.0) + math.sqrt(11.0)) ** 2 / 4.0)
+
+    def gain(self, diameter: float) -> float:
+        clones = chernoff_clones((LOG_TWO + diameter) * (1.0 + ROUNDING), self.users, self.delta)
+        s = math.sqrt(0.5 * max(clones, 0.0) * math.log(4.0 / self.delta))
+        room = (0.5 * clones - s) - 2.0 * ROUNDING * clones
+        return (2.0 * s + 1.0) / room * (1.0 + ROUNDING) if room > 0.0 else math.inf
+
+
+@dataclass(frozen=True)
+class SimpleInversion(ClosedForm):
+    """Corollary 2: g = 8 (sqrt(e^m L/(n-1)) + e^m/(n-1)), as long as n > 16 L e^m."""
+
+    @property
+    def limit(self) -> float:
+        if self.users < 2:
+            return -math.inf
+        exact = math.log(self.users) - math.log(16.0 * math.log(4.0 / self.delta))
+        return exact - 4.0 * ROUNDING * (1.0 + abs(exact))
+
+    def gain(self, diameter: float) -> float:
+        if not diameter <= self.limit:
+            return math.inf
+        each = math.exp(diameter) / (self.users - 1) * (1.0 + 4.0 * ROUNDING)
+        return 8.0 * (math.sqrt(each * math.log(4.0 / self.delta)) + each) * (1.0 + ROUNDING)
+
+
+@dataclass(frozen=True)
+class CloneInversion(Inversion):
+    """The certified epsilon of the clone pair (v, m, m), which grows in v and m and never exceeds v."""
+
+    @property
+    def limit(self) -> float:
+        """Two clones of a pair are to be expected."""
+        return math.log(self.users)
+
+    def passes(self, local: float, diameter: float, target: float) -> bool:
+        """Whether eps(v; m) <= target is certified; with a margin wider than the bracket of `epsilon_upper`."""
+        if local <= target:
+            return True
+        counts = CloneCounts.absolute(ClonePair(local, diameter, diameter), self.users, self.delta)
+        return 0.0 <= counts.delta(min(target * (1.0 - 4.0 * SEARCH), LARGEST_EXPONENT)) <= self.delta
+
+    def diameter(self, target: float) -> float:
+        failing = max(target, math.log(self.users)) + 40.0  # there are no clones: epsilon is v
+        if self.passes(failing, failing, target):
+            return target  # cannot be; the target itself is always right
+        return last_certified(lambda v: self.passes(v, v, target), failing, target, relative=SEARCH)
+
+    def solved(self, targets: Floats, diameter: float) -> Floats:
+        capped, below = len(targets), -1
+        while capped - below > 1:  # the first target for which m itself will do
+            middle = (capped + below) // 2
+            capped, below = (middle, below) if self.passes(diameter, diameter, float(targets[middle])) else (capped, middle)
+        found = np.full_like(targets, diameter)
+        if capped:
+            found[:capped] = self._below(targets[:capped], diameter)
+        return np.asarray(np.maximum.accumulate(found), dtype=np.float64)  # what meets a smaller target meets a larger one
+
+    def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
+        """Beyond 512 distances the target, which `solved` has certified, stands for the epsilon itself."""
+        if len(local) > ACCOUNTED:
+            return np.minimum(local, targets)
+        each = np.array([epsilon_upper(ClonePair(float(v), diameter, diameter), self.users, self.delta) for v in local], dtype=np.float64)
+        return np.asarray(np.minimum(each, np.minimum(local, targets)), dtype=np.float64)
+
+    def _below(self, targets: Floats, diameter: float) -> Floats:
+        """Targets that m does not meet: some by search; the others by a curve through those, and each one certified."""
+        count = len(targets)
+        rising = np.rint(np.geomspace(1, count, EACH)).astype(np.int64)
+        # The curve is steep before m, so many of them are there.
+        some = np.arange(count) if count <= EACH else np.unique(np.concatenate((rising - 1, count - rising)))
+        found: Floats = np.array(targets)
+        ratio = 1.0
+        for index in some:
+            found[index] = self._searched(float(targets[index]), diameter, ratio)
+            ratio = float(found[index] / targets[index])
+        if len(some) == count:
+            return found
+        from scipy.interpolate import PchipInterpolator
+
+        curve = np.exp(PchipInterpolator(np.log(targets[some]), np.log(found[some]))(np.log(targets)))
+        searched = frozenset(some.tolist())
+        for index in range(count):
+            if index in searched:
+                continue
+            target, aim = float(targets[index]), float(curve[index])
+            guesses = (min(aim * (1.0 - lower), diameter) for lower in (1e-5, 1e-4, 1e-3, 1e-2))
+            # found[index - 1] passed for a smaller target.
+            found[index] = next((v for v in guesses if self.passes(v, diameter, target)), max(target, float(found[index - 1])))
+        return np.asarray(np.maximum(found, targets), dtype=np.float64)
+
+    def _searched(self, target: float, diameter: float, ratio: float) -> float:
+        passing, failing = target, diameter
+        for near in (target * ratio * (1.0 - 1e-3), target * ratio * (1.0 + 1e-3)):
+            if passing < near < failing:
+                passing, failing = (near, failing) if self.passes(near, diameter, target) else (passing, near)
+        return last_certified(lambda v: self.passes(v, diameter, target), failing, passing, relative=10.0 * SEARCH)

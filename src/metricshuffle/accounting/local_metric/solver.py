@@ -1,0 +1,264 @@
+"""From the privacy wanted after shuffling to the local metrics that give it: Algorithms 1 and 3, and Algorithm 1 with certified numbers.
+
+The target is D#(x, y) = epsilon |x-y|/distance for EVERY pair of the values low, low + step, .., high. A larger local metric D
+means less noise in each report, so D is wanted as large as possible, and there is a trade: the smaller its largest value m
+(its diameter), the more clones every report has, and the larger D may be for near pairs. Hence a list of solutions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.clones.bound import ClonePair, checked_users, epsilon_upper
+from metricshuffle.accounting.local_metric.inversion import ACCOUNTED, ChernoffInversion, CloneInversion, Inversion, SimpleInversion
+from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.privacy.profile import checked_delta
+
+Floats = NDArray[np.float64]
+Algorithm = Literal["1", "3", "1N"]
+
+MOST_STEPS = 10_000
+MOST_DIAMETERS = 1000
+LARGEST_TARGET = 1e6
+U = 2.0**-53
+
+
+@dataclass(frozen=True)
+class LineTarget:
+    """After shuffling, values x and y among low, low + step, .., high shall be epsilon |x-y|/distance apart at most."""
+
+    low: float
+    high: float
+    epsilon: float
+    distance: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "epsilon", "distance", "step"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InputError(f"{name} must be a finite number, got {value!r}.")
+            if name in ("epsilon", "distance", "step") and not value > 0.0:
+                raise InputError(f"{name} must be greater than 0, got {value!r}.")
+        if not self.low < self.high:
+            raise InputError(f"low must be below high, got {self.low!r} and {self.high!r}.")
+        exact = (self.high - self.low) / self.step
+        if not exact <= MOST_STEPS + 0.5:
+            raise InputError(
+                f"step {self.step:g} makes {exact:,.0f} steps from low to high, but at most {MOST_STEPS:,} can be looked at; "
+                f"take a step of at least {(self.high - self.low) / MOST_STEPS:g}."
+            )
+        if not (exact > 0.5 and abs(exact - round(exact)) <= 1e-9 * exact):
+            raise InputError(
+                f"step must divide high - low = {self.high - self.low:g} into whole steps, but {self.step:g} makes {exact:.6g} of them."
+            )
+        if not float(self.totals[0]) > 0.0 or not float(self.totals[-1]) <= LARGEST_TARGET:
+            raise InputError(
+                f"epsilon |x-y|/distance must lie between 1e-300 and {LARGEST_TARGET:g} for all pairs, "
+                f"but it goes from {float(self.totals[0]):g} to {float(self.totals[-1]):g}; change epsilon or distance."
+            )
+
+    @property
+    def steps(self) -> int:
+        """The number of steps from low to high."""
+        return round((self.high - self.low) / self.step)
+
+    @property
+    def totals(self) -> Floats:
+        """D# at 1, 2, .., `steps` steps, rounded down."""
+        return np.arange(1.0, self.steps + 1.0) * (self.epsilon * (self.step / self.distance) * (1.0 - 8.0 * U))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMetric:
+    """One solution. Vectors hold one number for each number of steps between two values, 1..k."""
+
+    target: LineTarget
+    diameter: float
+    """m: no two values are farther apart in `semi_metric`."""
+    semi_metric: Floats = field(repr=False)
+    """What the algorithm found, and the bound it used covers it as it is; the triangle inequality may fail."""
+    amplified: Floats = field(repr=False)
+    """What shuffling makes of `semi_metric`, by the bound of the algorithm."""
+    closed: Floats = field(repr=False)
+    """The closure of `semi_metric` by shortest paths: every randomizer private for one is private for the other. Build on this."""
+    accounted: Floats = field(repr=False)
+    """What shuffling makes of `closed`, by the default bound with the reaches in `closed`; at the worst pair of each distance."""
+
+    @property
+    def closed_diameter(self) -> float:
+        return float(self.closed[-1])
+
+    @property
+    def max_excess(self) -> float:
+        """max(amplified - target) over all pairs: never above 0."""
+        return float(np.max(self.amplified - self.target.totals))
+
+    @property
+    def closed_max_excess(self) -> float:
+        """The same for the closed metric: well below 0 if the algorithm's bound was loose."""
+        return float(np.max(self.accounted - self.target.totals))
+
+    @property
+    def per_unit(self) -> float:
+        """The closed local epsilon at one unit of distance. If no pair is exactly one unit apart: at the next smaller distance
+        (or at one step, if that is longer), divided by it."""
+        steps = min(max(1, math.floor(1.0 / self.target.step * (1.0 + 1e-9))), self.target.steps)
+        return float(self.closed[steps - 1]) / (steps * self.target.step if abs(steps * self.target.step - 1.0) > 1e-9 else 1.0)
+
+    def local(self, distance: float) -> float:
+        """The closed local epsilon of two values that far apart (a whole number of steps)."""
+        steps = distance / self.target.step
+        if not (0.0 <= steps <= self.target.steps + 0.5 and abs(steps - round(steps)) <= 1e-9 * max(steps, 1.0)):
+            raise InputError(f"distance must be a whole number of steps of {self.target.step:g}, up to high - low, got {distance!r}.")
+        return float(self.closed[round(steps) - 1]) if round(steps) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMetrics:
+    """The solutions, by rising diameter; low..high is the range of diameters that were tried."""
+
+    algorithm: Algorithm
+    low: float
+    high: float
+    solutions: tuple[LocalMetric, ...]
+
+    @property
+    def best_closed(self) -> tuple[LocalMetric, ...]:
+        """Those that no other dominates after closing: closing shrinks some so much that nothing speaks for them any more."""
+        kept = undominated({one.diameter: one.closed for one in self.solutions})
+        return tuple(one for one in self.solutions if one.diameter in kept)
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether any solution allows more than the target itself as the local metric, which needs no shuffler."""
+        return any(bool((one.semi_metric > one.target.totals * (1.0 + 1e-9)).any()) for one in self.solutions)
+
+
+@theorem("metricshuffle", "metric privacy in the shuffle model, Algorithm 1")
+def algorithm_1(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+    """Feasible local semi-metrics by Corollary 1.
+
+    The first six lines of Algorithm 1 and its last four are RECONSTRUCTED: only the supplement of its paper was at hand, which
+    has the proof of optimality and Algorithm 3, the same for Corollary 2. Lines 7-16 are as in that proof.
+    Statement: F(v, m) = log(1 + tanh(v/2) (2s+1)/(Omega_m/2-s)), Omega_m = (n-1) e^-m - sqrt(3 (n-1) e^-m L), s = sqrt(Omega_m L/2),
+    L = log(4/delta). Solve[..] is the largest v, which may be infinite. t = log((n-1)/(L (sqrt(3)+sqrt(11))^2/4)) has Omega_t = 2L.
+        low  = max(D#_min, min(Solve[F(v, v) <= D#_min], t)),   high = max(D#_max, min(Solve[F(v, v) <= D#_max], t));
+        for m in [low, high]: D^m(a, b) = min(m, max(D#(a, b), Solve[F(v, m) <= D#(a, b)])), and min(m, D#(a, b)) if Omega_m < 2L;
+        keep those that no other dominates (is at least as large for every pair).
+    Each D^m is symmetric, positive, at most m, and min(D^m, F(D^m, m)) <= D# for every pair; where D^m is capped at m the
+    inequality is strict (the supplement prints "="). Every semi-metric that is feasible by Corollary 1 is dominated by some D^m.
+    D^m is a SEMI-metric: the triangle inequality may fail by a lot. The accounting with (D^m(a, b), m, m) is valid without
+    it, but mechanisms are built on the closure, which has smaller distances and reaches and is accounted again by the clone pair.
+    Conditions: delta > 0. With t < m (few users) D^m = min(m, D#): shuffling buys nothing by this bound.
+    Numerics: `grid` diameters, both ends included; Solve = 2 artanh((e^c-1)/g), rounded down and checked.
+    Reference: Corollary 1 (corollary_1) and this docstring.
+    """
+    return _found("1", target, ChernoffInversion(*_setting(users, delta)), grid)
+
+
+@theorem("metricshuffle", "metric privacy in the shuffle model, Algorithm 3")
+def algorithm_3(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+    """Feasible local semi-metrics by Corollary 2.
+
+    Statement: Algorithm 1 with G(v, m) = log(1 + 8 tanh(v/2) (sqrt(e^m L/(n-1)) + e^m/(n-1))) in place of F and t = log(n/(16L)).
+    The cap at m (line 15) applies with and without amplification; the indentation of the print leaves that open.
+    Conditions: as for Algorithm 1. Numerics: as there. Reference: Corollary 2 (corollary_2), Algorithm 1 (algorithm_1).
+    """
+    return _found("3", target, SimpleInversion(*_setting(users, delta)), grid)
+
+
+@theorem("metricshuffle", "Algorithm 1 with the clone pair")
+def algorithm_1n(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+    """Algorithm 1 with the certified epsilon of the clone pair, eps(v; m, m), in place of F: never worse.
+
+    Statement: with p = e^v and q0 = q1 = e^m the clone pair (delta_upper) covers any two values with local epsilon v when none
+    exceeds m, metric or not; eps is non-decreasing in v and m and never above v. So D^m(a, b) = min(m, Solve[eps(v; m, m) <= D#(a, b)]),
+    for m between the solutions v of eps(v; v, v) = D#_min and = D#_max: below, D^m = m everywhere; above, no D with diameter m is
+    feasible by this bound.
+    Conditions: delta > 0.
+    Numerics: certified bisection, relative bracket 1e-8, each result certified by itself. Beyond 64 distances, up to 128 are searched
+    and the others are read off a curve, lowered by 1e-5 and certified one by one.
+    Reference: delta_upper, algorithm_1.
+    """
+    return _found("1N", target, CloneInversion(*_setting(users, delta)), grid)
+
+
+ALGORITHMS: dict[str, Callable[[LineTarget, int, float, int], LocalMetrics]] = {"1": algorithm_1, "3": algorithm_3, "1N": algorithm_1n}
+
+
+def local_metrics(target: LineTarget, users: int, delta: float, *, algorithm: Algorithm = "1", grid: int = 16) -> LocalMetrics:
+    """The local metrics one may use so that shuffling the reports of `users` people meets the target at that delta."""
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
+    return ALGORITHMS[algorithm](target, users, delta, grid)
+
+
+def _setting(users: int, delta: float) -> tuple[int, float]:
+    users, delta = checked_users(users), checked_delta(delta)
+    if not delta > 0.0:
+        raise InputError("delta must be > 0 here; with delta = 0 shuffling changes nothing, and the local metric is the target itself.")
+    return users, delta
+
+
+def _found(algorithm: Algorithm, target: LineTarget, bound: Inversion, grid: int) -> LocalMetrics:
+    if isinstance(grid, bool) or not isinstance(grid, int) or not 1 <= grid <= MOST_DIAMETERS:
+        raise InputError(f"grid, the number of diameters, must be a whole number from 1 to {MOST_DIAMETERS}, got {grid!r}.")
+    totals = target.totals
+    least, most = float(totals[0]), float(totals[-1])
+    low, high = max(least, bound.diameter(least)), max(most, bound.diameter(most))
+    vectors = {m: bound.solved(totals, m) for m in _diameters(low, high, bound.limit, grid)}
+    kept = undominated(vectors)
+    return LocalMetrics(algorithm, low, high, tuple(_solution(target, bound, m, vectors[m]) for m in kept))
+
+
+def _diameters(low: float, high: float, limit: float, grid: int) -> list[float]:
+    """`grid` values; of those beyond the limit only the last is of use, because D^m = min(m, D#) is dominated by D# there."""
+    if grid == 1 or low >= high or limit <= low:
+        return [high]
+    spread: list[float] = np.linspace(low, min(high, limit), grid).tolist()
+    return [*spread[:-1], high]
+
+
+def undominated(vectors: dict[float, Floats]) -> list[float]:
+    """The keys of the vectors that lie below no other one everywhere; of equal ones the first."""
+    kept: list[float] = []
+    for m, vector in vectors.items():
+        if any(bool((vector <= vectors[other]).all()) for other in kept):
+            continue
+        kept = [other for other in kept if not bool((vectors[other] <= vector).all())] + [m]
+    return kept
+
+
+def _solution(target: LineTarget, bound: Inversion, diameter: float, semi_metric: Floats) -> LocalMetric:
+    totals = target.totals
+    amplified = bound.amplified(semi_metric, totals, diameter)
+    closed = closed_line(semi_metric)
+    # The bound of the algorithm covers the closed metric too, which lies below.
+    accounted = np.minimum(default_bound(closed, bound.users, bound.delta), amplified)
+    return LocalMetric(target, diameter, semi_metric, amplified, closed, accounted)
+
+
+def default_bound(closed: Floats, users: int, delta: float) -> Floats:
+    """The clone pair's epsilon for the worst pair of values at each distance of a closed metric on a line, rounded up.
+
+    Beyond 512 distances they are taken together, 2 % at a time, with the largest local epsilon and reaches of each group.
+    """
+    count = len(closed)
+    one, other = farthest_reaches(closed)
+    found = np.empty(count)
+    first = 0
+    while first < count:
+        last = first if count <= ACCOUNTED else min(count - 1, first + first // 50)
+        pair = ClonePair(float(closed[last]), one, float(other[first : last + 1].max()))
+        found[first : last + 1] = epsilon_upper(pair, users, delta)
+        first = last + 1
+    return np.minimum(found, closed)

@@ -1,0 +1,1 @@
+"""Sums with noise: exact profiles, padding, two axes, randomized response, shares."""

@@ -1,0 +1,1 @@
+"""What the shuffled reports of a randomizer hide, from both sides."""

@@ -1,0 +1,260 @@
+"""Amplification by shuffling: from a local randomizer, or a metric, to a band around what its shuffled reports give away."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.clones.bound import ClonesProfile
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
+from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.amplification.pem_lower import pem_lower
+from metricshuffle.amplification.shuffled import ShuffledProfile, Winner, largest_distance
+from metricshuffle.amplification.worst_pair import Pair, PairScan
+from metricshuffle.errors import InputError
+from metricshuffle.privacy.guarantee import plain, promised
+from metricshuffle.privacy.profile import Band, PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.privacy.target import checked_users, honest_count
+from metricshuffle.randomizers.dyadic import TOTAL, exp_below
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
+
+Floats = NDArray[np.float64]
+
+GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
+SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
+MOST_PAIRS, MOST_OTHERS = 2, 3
+FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
+
+
+@dataclass(frozen=True)
+class GenericLDP:
+    """Any randomizer with this local epsilon between every two inputs."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0.0 < self.epsilon <= 700.0:
+            raise InputError(f"the local epsilon must be a number in (0, 700], got {self.epsilon!r}.")
+
+
+@dataclass(frozen=True)
+class AmplifiedBand(Band):
+    """A band with the bound and the evaluator behind its upper end, and whether shuffling buys anything at all."""
+
+    bound: str = "blanket"
+    evaluator: str = "local"
+    amplified: bool = True
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """distance -> laws of data sets of a randomizer: the pairs that look worst, the others at a, at b, and at what hides least."""
+
+    randomizer: Randomizer | Parallel
+    users: int
+    _known: dict[float, list[BlanketLaw]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __call__(self, distance: float) -> list[BlanketLaw]:
+        if distance not in self._known:
+            self._known[distance] = self._laws(distance)
+        return self._known[distance]
+
+    def _laws(self, distance: float) -> list[BlanketLaw]:
+        source = self.randomizer
+        if isinstance(source, Parallel):
+            return [law for one in source.blankets(distance)[: 2 * MOST_PAIRS] for law in own_data_sets(one)]
+        # An upper bound looks at pairs up to the next whole step; a lower one must not.
+        pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
+        if not pairs:
+            return []
+        if isinstance(source, KaryRandomizedResponse):
+            return krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
+        if source.inputs * source.outputs > SMALL_MATRIX:
+            pairs.sort(key=lambda pair: -source.distance(*pair))
+            return [law for pair in pairs[:MOST_PAIRS] for law in own_data_sets(source.blanket(*pair))]
+        rows = source.rows()
+        laws = []
+        for a, b in _worst(rows, pairs, self.users):
+            scores = information(rows[a], rows[b], rows)
+            held = dict.fromkeys([*(int(c) for c in np.argsort(-scores)[:MOST_OTHERS]), a, b])
+            laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
+        return laws
+
+
+def _worst(rows: Floats, pairs: list[Pair], users: int) -> list[Pair]:
+    """The pairs with the largest spread, which decides for many users; the largest variation and ratio, which decide for few."""
+    if len(pairs) <= (FEW_PAIRS if users <= FEW_USERS else MOST_PAIRS):
+        return pairs
+    scan = PairScan(rows, pairs)
+    spread = [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]] if scan.covered else []
+    if len(pairs) > SOME_PAIRS:
+        return spread or pairs[:MOST_PAIRS]
+    ratio, variation = [], []
+    for a, b in pairs:
+        variation.append(float(np.maximum(rows[a] - rows[b], 0.0).sum()))
+        held = rows[a] > 0.0
+        ratio.append(float(np.max(rows[a][held] / np.maximum(rows[b][held], 1e-300))))
+    return list(dict.fromkeys([*spread, pairs[int(np.argmax(variation))], pairs[int(np.argmax(ratio))]]))
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """What `users` honest shuffled reports promise (`upper`) and certainly give away (`lower`), for pairs up to `distance` apart.
+
+    With several rounds, `lower` is that of one of them.
+    """
+
+    upper: PrivacyProfile
+    lower: DataSetLower
+    users: int
+    distance: float
+    local: PrivacyProfile
+    rounds: int = 1
+
+    @property
+    def bound(self) -> str:
+        return self.upper.bound
+
+    def _distance(self, distance: float | None) -> float:
+        if distance is None:
+            return self.distance
+        if not 0.0 < checked_distance(distance) <= self.distance * (1.0 + 1e-12):
+            raise InputError(f"distance must lie in (0, {self.distance:g}], the largest between two inputs, got {distance!r}.")
+        return min(distance, self.distance)
+
+    def epsilon(self, delta: float, distance: float | None = None) -> AmplifiedBand:
+        """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
+        delta, far = checked_delta(delta), self._distance(distance)
+        found = self._winner("epsilon", delta, far)
+        less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
+        return self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
+
+    def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
+        """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
+        epsilon, far = checked_epsilon(epsilon), self._distance(distance)
+        found = self._winner("delta", epsilon, far)
+        return self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
+
+    @staticmethod
+    def _band(found: Winner, lower: float, amplified: bool) -> AmplifiedBand:
+        return AmplifiedBand(lower, found.value, found.bound if amplified else "local", found.evaluator, amplified)
+
+    def _winner(self, wanted: str, given: float, distance: float) -> Winner:
+        profile = self.upper
+        if isinstance(profile, ShuffledProfile):
+            return profile.epsilon_winner(given, distance) if wanted == "epsilon" else profile.delta_winner(given, distance)
+        value = profile.epsilon(given, distance) if wanted == "epsilon" else profile.delta(given, distance)
+        if self.rounds > 1:
+            return Winner(value, profile.bound, "loss distribution")
+        alone = self.local.pure(distance) if wanted == "epsilon" else self.local.delta(given, distance)
+        return Winner(value, profile.bound, "counts") if value < alone else Winner(alone, "local", "local")
+
+    @property
+    def _least(self) -> str:
+        if self.lower.bound == "data set":
+            return "On some data set they give away at least epsilon"
+        return f"{self.lower.bound[0].upper()}{self.lower.bound[1:]} than epsilon"
+
+    def explain(self, delta: float, distance: float | None = None) -> str:
+        """The answer in a sentence or two."""
+        band, far = self.epsilon(delta, distance), self._distance(distance)
+        over = "" if self.rounds == 1 else f" over {self.rounds} rounds together"
+        people = f"{self.users:,} shuffled reports of honest people{over} hide two inputs at distance {plain(far)}"
+        alone = self.local.pure(far)
+        if not band.amplified:
+            return (
+                f"Shuffling buys nothing here: {people} no better than the reports alone do, at epsilon {promised(band.upper)}, "
+                f"delta {delta:g}; more people or a smaller local epsilon would help."
+            )
+        named = "no finite epsilon" if not math.isfinite(alone) else f"epsilon {promised(alone)}"
+        return (
+            f"{people} at epsilon {promised(band.upper)}, delta {delta:g} ({band.bound} bound); one report alone has {named}. "
+            f"{self._least} {band.lower:.4g}."
+        )
+
+
+def amplify(
+    randomizer: Randomizer | Parallel | GenericLDP,
+    users: int,
+    honest: int | float | str | None = None,
+    *,
+    rounds: int = 1,
+    relative: float | None = None,
+) -> Amplification:
+    """What the shuffled reports of `users` people, `honest` of them certainly honest, promise at the least and give away at the least.
+
+    `rounds` is how often the same people report the same values; the promise covers all rounds together. `relative` is how closely
+    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe.
+    """
+    counted = honest_count(honest, checked_users(users))
+    if isinstance(randomizer, GenericLDP):
+        return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)
+    if not isinstance(randomizer, Randomizer | Parallel):
+        raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
+    # A composition asks a thousand times, so roughly, and not pair by pair.
+    closely = relative if rounds == 1 else 1e-3
+    widest = 1.0 if isinstance(randomizer, Parallel) else largest_distance(randomizer)
+    upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
+    if rounds > 1 and upper.many_pairs:
+        upper = ShuffledProfile(randomizer, counted, widest, "clones")
+    lower = DataSetLower(DataSets(randomizer, counted), counted, relative=relative)
+    return _amplification(upper, lower, counted, widest, randomizer.local_profile(), rounds)
+
+
+def _amplification(
+    upper: PrivacyProfile, lower: DataSetLower, users: int, distance: float, local: PrivacyProfile, rounds: int
+) -> Amplification:
+    return Amplification(composed(upper, rounds), lower, users, distance, local, rounds)
+
+
+def amplify_generic(epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1) -> Amplification:
+    """Any randomizer with this local epsilon: the clone pair from above, the worst of 2-RR and 3-RR from below."""
+    counted, total = honest_count(honest, checked_users(users)), GenericLDP(epsilon).epsilon
+    ratio = exp_below(total)
+    laws = [law for k in (2, 3) for law in krr_data_sets(k, ratio / (ratio + k - 1), 1 / (ratio + k - 1))]
+    upper = ClonesProfile(float(total), counted, 1.0)
+    local = ClonesProfile(float(total), 1, 1.0)
+    return _amplification(upper, DataSetLower(lambda _: laws, counted, GENERIC_LABEL), counted, 1.0, local, rounds)
+
+
+def amplify_metric(
+    rate: float,
+    distance: float,
+    reach: float,
+    reach_other: float | None = None,
+    *,
+    users: int,
+    honest: int | float | str | None = None,
+    rounds: int = 1,
+) -> Amplification:
+    """Any randomizer that is private at `rate` epsilon per unit, for a pair `distance` apart.
+
+    `reach` and `reach_other` are how far the two inputs are from the farthest value anybody may hold (units).
+    """
+    other = reach if reach_other is None else reach_other
+    for name, value in (("rate", rate), ("distance", distance), ("reach", reach), ("reach_other", other)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
+            why = "; the pair is one and the same input, nothing tells it from itself" if name == "distance" and value == 0.0 else ""
+            raise InputError(f"{name} must be a finite number > 0, got {value!r}{why}.")
+    for name, value in (("reach", reach), ("reach_other", other)):
+        if value < distance:
+            raise InputError(
+                f"{name} is how far the farthest value is, and the other input of the pair is {distance:g} away; got {value:g}, raise it."
+            )
+    if abs(reach - other) > distance * (1.0 + 1e-12):
+        raise InputError(
+            f"reach {reach:g} and reach_other {other:g} differ by more than the distance {distance:g}, which breaks the triangle "
+            "inequality: this is not a metric. Close it by shortest paths first."
+        )
+    counted = honest_count(honest, checked_users(users))
+    upper = ClonesProfile(float(rate), counted, max(float(reach), float(other)), lambda _: (float(reach), float(other)))
+    local = ClonesProfile(float(rate), 1, max(float(reach), float(other)))
+    lower = pem_lower(float(rate), float(reach), float(other), counted)
+    return _amplification(upper, lower, counted, float(distance), local, rounds)

@@ -1,0 +1,169 @@
+"""What shuffled reports certainly give away: lower bounds from single data sets, to put beside every upper bound.
+
+When all other users hold one and the same value c, the blanket expression with w = K_c is not a bound but the divergence
+itself (see `accounting/blanket.py`), so every law here is one data set of one mechanism, evaluated from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metricshuffle.accounting.blanket.bound import checked_users, delta_lower, epsilon_lower
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.privacy.profile import LowerProfile, checked_delta, checked_distance, checked_epsilon
+
+Floats = NDArray[np.float64]
+
+MERGED_EXACTLY = 512  # reports up to here are merged by exact comparison of their ratios
+TINY = 2.0**-60
+
+
+def relative_for(users: int) -> float:
+    """How closely an epsilon is searched for: the evaluation costs more for few users, and fewer digits matter for many."""
+    return 1e-7 if users <= 10**5 else 1e-5
+
+
+@dataclass(frozen=True)
+class DataSetLower(LowerProfile):
+    """The largest of the divergences of some data sets. laws(distance): laws of pairs at most that far apart, others all alike."""
+
+    laws: Callable[[float], Sequence[BlanketLaw]]
+    users: int
+    bound: str = "data set"
+    relative: float | None = None
+    """How closely an epsilon is searched for; the default depends on the number of users."""
+
+    def __post_init__(self) -> None:
+        checked_users(self.users)
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        """Certified from below; what cannot be computed is 0."""
+        epsilon = checked_epsilon(epsilon)
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        found = [delta_lower(law, self.users, epsilon) for law in self.laws(distance)]
+        return max((value for value in found if 0.0 <= value <= 1.0), default=0.0)
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        """The largest epsilon found whose delta is certified to exceed the given one; 0 if there is none."""
+        delta = checked_delta(delta)
+        if checked_distance(distance) == 0.0:
+            return 0.0
+        best, relative = 0.0, relative_for(self.users) if self.relative is None else self.relative
+        for law in self.laws(distance):
+            if best > 0.0 and not delta_lower(law, self.users, best) > delta:
+                continue  # it shows no more
+            found = epsilon_lower(law, self.users, delta, relative=relative)
+            best = found if best < found < math.inf else best
+        return best
+
+
+def _with_mass(law: BlanketLaw, mass: Floats) -> BlanketLaw:
+    held = BlanketLaw(mass, law.a, law.b, law.excess)
+    object.__setattr__(held, "rounding", law.rounding)  # excess is known no better than before
+    return held
+
+
+@theorem("metricshuffle", "data sets where all others hold a, or all hold b")
+def own_data_sets(law: BlanketLaw) -> list[BlanketLaw]:
+    """The pair (a, b) of a randomizer's own blanket, when all others hold a, and when all hold b.
+
+    Statement: with w = K_a (or K_b) the blanket expression is the divergence of that data set, or of reports merged by atom.
+    Conditions: the atoms are sets of reports and a, b their true probabilities (so for laws of a randomizer, not for worst cases).
+    """
+    return [_with_mass(law, law.a), _with_mass(law, law.b)]
+
+
+@theorem("metricshuffle", "homogeneous data sets")
+def homogeneous_laws(first: ArrayLike, second: ArrayLike, others: Sequence[ArrayLike]) -> list[BlanketLaw]:
+    """K_a = first, K_b = second; one law for each value that all the others may hold, given by the law of its report.
+
+    Statement: the blanket expression of each is exactly the hockey-stick divergence of that data set.
+    Conditions: all are laws of one report. Numerics: reports of equal ratios are merged if there are at most 512 of them.
+    """
+    laws = []
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    for held in others:
+        c = np.asarray(held, dtype=np.float64)
+        if c.size <= MERGED_EXACTLY:
+            laws.append(BlanketLaw.from_rows(np.stack([a, b, c]), 0, 1, [2]))
+        else:
+            some = (a > 0.0) | (b > 0.0) | (c > 0.0)
+            laws.append(BlanketLaw(c[some], a[some], b[some]))
+    return laws
+
+
+def information(first: ArrayLike, second: ArrayLike, others: ArrayLike) -> Floats:
+    """sum (K_a - K_b)^2/K_c for each row c of `others`: the larger, the less the others hide, for many users. It only ranks."""
+    gap = (np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)) ** 2
+    scores: Floats = (1.0 / np.maximum(np.asarray(others, dtype=np.float64), 1e-300)) @ gap
+    return scores
+
+
+@theorem("metricshuffle", "k-ary randomized response, all others alike")
+def krr_data_sets(options: int, keep: Fraction, other: Fraction) -> list[BlanketLaw]:
+    """k-RR when all others hold a (both directions of it cover b), and when all hold a third value.
+
+    Statement: reports a, b, the others' own value c and the rest are atoms; others at a: w = (keep, other, rest), at c:
+    w = (other, other, keep, rest). Exact. Conditions: keep + (options - 1) other = 1. Numerics: each number rounded once.
+    """
+    if options < 2 or keep + (options - 1) * other != 1:
+        raise InputError(f"keep + (options - 1) other must be 1, got {keep} and {other} with {options} options.")
+
+    def law(*atoms: tuple[int, Fraction, Fraction, Fraction]) -> BlanketLaw:
+        columns = zip(*((float(m * w), float(m * a), float(m * b), float(m * (a - b))) for m, w, a, b in atoms if m), strict=True)
+        return BlanketLaw(*(np.array(column) for column in columns))
+
+    own = law((1, keep, keep, other), (1, other, other, keep), (options - 2, other, other, other))
+    if options == 2:
+        return [own]
+    third = law((1, other, keep, other), (1, other, other, keep), (1, keep, other, other), (options - 3, other, other, other))
+    return [third, own]
+
+
+@theorem("metricshuffle", "variation-ratio Proposition I.1 (merged pair), a lower bound")
+def merged_pair(log_ratio: float, beta: float, log_q0: float, log_q1: float) -> BlanketLaw:
+    """Reports merged to "favours a", "favours b", "neither": (p alpha, alpha, s) and (alpha, p alpha, s), the others at one value c.
+
+    Statement: alpha = beta/(p-1), s = 1 - (p+1) alpha, r_i = p alpha/q_i. Every other user's merged report is r0, r1 or the rest,
+    1 - r0 - r1; the forward divergence is the published H(P||Q) (with its threshold low_c corrected to (ep-1) alpha c + ...).
+    It is exact for such a mechanism, so a LOWER bound wherever merging loses something. As an upper bound, as which it was
+    published for every mechanism with these parameters, it is false if s > 0: 3-RR, p = 3, two users.
+    Conditions: 0 < log_ratio, beta <= (p-1)/(p+1), r0 + r1 <= 1. The neutral report is taken as the others' rest,
+    whatever its ratio to s: a lower bound for mechanisms with these parameters only where s <= max(q0, q1) (1 - r0 - r1).
+    Numerics: those of the blanket expression, at any number of users.
+    """
+    if not (0.0 < log_ratio < math.inf and beta > 0.0 and log_q0 >= 0.0 and log_q1 >= 0.0):
+        raise InputError(
+            f"a merged pair needs log_ratio > 0, beta > 0 and log_q0, log_q1 >= 0, got {log_ratio!r}, {beta!r}, {log_q0!r}, {log_q1!r}."
+        )
+    if not beta <= math.tanh(0.5 * log_ratio) * (1.0 + 1e-15):
+        raise ConditionError("Proposition I.1", "beta <= (p-1)/(p+1)", f"beta = {beta!r} with log p = {log_ratio!r}")
+    high, low = beta / -math.expm1(-log_ratio), beta * math.exp(-log_ratio) / -math.expm1(-log_ratio)
+    r0, r1 = high * math.exp(-log_q0), high * math.exp(-log_q1)
+    if not r0 + r1 <= 1.0 + 1e-15:
+        raise ConditionError("Proposition I.1", "r0 + r1 <= 1", f"{r0 + r1!r}")
+    s, rest = max(0.0, 1.0 - high - low), max(0.0, 1.0 - r0 - r1)
+    atoms = [(r0, high, low, beta), (r1, low, high, -beta), (rest, s, s, 0.0)]
+    return BlanketLaw(*(np.array(column) for column in zip(*(atom for atom in atoms if max(atom) > TINY), strict=True)))
+
+
+@theorem("metricshuffle", "variation-ratio Theorem 5.1, a lower bound for one mechanism")
+def merged_reports(first: ArrayLike, second: ArrayLike, others: ArrayLike) -> BlanketLaw:
+    """Theorem 5.1: reports merged by whether K_a > K_b, K_a < K_b or neither, every other user holding one value.
+
+    Statement: merging is post-processing, so the divergence of the three merged reports is a lower bound for that data set.
+    Conditions: all are laws of one report. Three atoms whatever the number of reports: for channels with very many.
+    """
+    a, b, c = (np.asarray(row, dtype=np.float64) for row in (first, second, others))
+    sets = [a > b, a < b, a == b]
+    atoms = [tuple(math.fsum(row[chosen]) for row in (c, a, b)) for chosen in sets]
+    return BlanketLaw(*(np.array(column) for column in zip(*(atom for atom in atoms if max(atom) > 0.0), strict=True)))

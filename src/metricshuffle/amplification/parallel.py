@@ -1,0 +1,95 @@
+"""Several tasks at once: every user answers one of them, drawn at random, and says which."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon
+from metricshuffle.randomizers.randomizer import Randomizer
+
+MOST_COMBINATIONS = 4096
+
+
+@dataclass(frozen=True)
+class LawsProfile(PrivacyProfile):
+    """What one report of some laws hides: 0 at distance 0, the same at every other."""
+
+    laws: tuple[BlanketLaw, ...]
+    bound: str = "exact"
+
+    def pure(self, distance: float) -> float:
+        return max(max(law.pure, law.reversed.pure) for law in self.laws) if checked_distance(distance) else 0.0
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        epsilon = checked_epsilon(epsilon)
+        if not checked_distance(distance):
+            return 0.0
+        ways = (way for law in self.laws for way in (law, law.reversed) if epsilon < way.pure)
+        return min(1.0, max((way.atoms(epsilon).local for way in ways), default=0.0))
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Task j with probability weights[j], whatever the user's values are; the report is tagged with j. Use `parallel`."""
+
+    weights: tuple[float, ...]
+    tasks: tuple[Randomizer, ...]
+
+    def __post_init__(self) -> None:
+        if not self.tasks or len(self.tasks) != len(self.weights):
+            raise InputError("parallel tasks need at least one (weight, randomizer).")
+        if not all(isinstance(task, Randomizer) for task in self.tasks):
+            raise InputError("parallel tasks are pairs (weight, randomizer) with randomizers of this package.")
+        if not all(0.0 < weight <= 1.0 for weight in self.weights) or abs(math.fsum(self.weights) - 1.0) > 1e-9:
+            raise InputError(f"the weights of parallel tasks must be positive and sum to 1, got {math.fsum(self.weights)!r}.")
+
+    @theorem("metricshuffle", "parallel composition")
+    def _mixed(self, parts: tuple[BlanketLaw, ...]) -> BlanketLaw:
+        """Statement: the law of a tagged report is the mixture, so w, K_a and K_b of task j are scaled by its weight.
+
+        Conditions: the weights are the same for all users and do not depend on the data.
+        """
+        total = math.fsum(self.weights)  # (1 but for the digits that were written)
+        scaled = [
+            [weight / total * np.asarray(getattr(part, name)) for weight, part in zip(self.weights, parts, strict=True)]
+            for name in ("mass", "a", "b", "excess", "rounding")
+        ]
+        mass, a, b, excess, rounding = (np.concatenate(columns) for columns in scaled)
+        law = BlanketLaw(mass, a, b, excess)
+        object.__setattr__(law, "rounding", rounding)
+        return law
+
+    @cached_property
+    def laws(self) -> tuple[BlanketLaw, ...]:
+        """Every combination of pairs; in some of the tasks, but not in all, a and b may hold the same value."""
+        choices = []
+        for task in self.tasks:
+            pairs = list(itertools.islice(task.pairs(), MOST_COMBINATIONS + 1))
+            different = [task.blanket(a, b) for a, b in pairs]
+            same = [BlanketLaw(law.mass, one, one, np.zeros(one.size)) for law in different for one in (law.a, law.b)]
+            choices.append([(law, True) for law in different] + [(law, False) for law in same])
+        if math.prod(len(choice) for choice in choices) > MOST_COMBINATIONS:
+            raise NotCertified(f"these tasks have more than {MOST_COMBINATIONS:,} combinations of pairs; take fewer tasks or inputs.")
+        return tuple(
+            self._mixed(tuple(law for law, _ in chosen)) for chosen in itertools.product(*choices) if any(differ for _, differ in chosen)
+        )
+
+    def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
+        return list(self.laws) if distance > 0.0 else []
+
+    def local_profile(self) -> PrivacyProfile:
+        return LawsProfile(self.laws)
+
+
+def parallel(tasks: Sequence[tuple[float, Randomizer]]) -> Parallel:
+    """Users who each answer one of several tasks, chosen with these probabilities: give it to `amplify`."""
+    return Parallel(tuple(float(weight) for weight, _ in tasks), tuple(task for _, task in tasks))

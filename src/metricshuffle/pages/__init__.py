@@ -1,0 +1,1 @@
+"""Pages for people: reports, comparisons, reproductions. Templates and charts; every number comes from below."""

@@ -1,0 +1,1 @@
+"""Vega-Lite charts, drawn as SVG when a page is built."""

@@ -1,0 +1,106 @@
+"""Charts of the amplification items as plain Vega-Lite: curves with a legend, grids of them, and bars side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metricshuffle.pages.charts.marks import BLUE, GREEN, INK, MUTED, PURPLE, VERMILLION, Spec
+
+__all__ = [
+    "BLUE", "DASHED", "DOTTED", "GREEN", "INK", "MUTED", "PURPLE", "SOLID", "VERMILLION", "Axis", "Curve", "Spec", "bars", "curves", "grid",
+]  # fmt: skip
+
+Points = Sequence[tuple[float, float]]
+
+SOLID, DASHED, DOTTED = (1, 0), (7, 4), (2, 3)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line. Points that are not finite are left out, as are those a logarithmic axis has no place for."""
+
+    name: str
+    points: Points
+    colour: str
+    dash: tuple[int, int] = SOLID
+
+
+@dataclass(frozen=True)
+class Axis:
+    title: str
+    logarithmic: bool = False
+    format: str = ""
+    zero: bool = True
+
+    def encoding(self, field: str, values: Sequence[float]) -> Spec:
+        low, high = min(values, default=0.1), max(values, default=1.0)
+        axis: Spec = {"grid": field == "y", "tickCount": 5}
+        if self.format or self.logarithmic:
+            axis["format"] = self.format or "~g"
+        if self.logarithmic and high >= 4.0 * low:
+            axis["values"] = _decades(low, high)
+            scale: Spec = {"type": "log", "domain": [low, high]}
+        elif self.logarithmic or not self.zero:  # a short stretch of a logarithmic axis would have no place for ticks
+            margin = 0.05 * (high - low) or 0.1 * abs(high)
+            scale = {"domain": [low - margin, high + margin], "zero": False}
+        else:
+            scale = {"domain": [min(0.0, low), 1.04 * high if high > 0.0 else 1.0]}
+        scale["nice"] = False
+        return {"field": field, "type": "quantitative", "title": self.title, "axis": axis, "scale": scale}
+
+
+def curves(drawn: Sequence[Curve], across: Axis, up: Axis, *, title: str = "", width: int = 600, height: int = 320) -> Spec:
+    """Lines over one pair of axes, told apart by colour and dashes."""
+    shown = [
+        (x, y, curve.name)
+        for curve in drawn for x, y in curve.points
+        if math.isfinite(x) and math.isfinite(y) and (x > 0.0 or not across.logarithmic) and (y > 0.0 or not up.logarithmic)
+    ]  # fmt: skip
+    legend = {"title": None, "orient": "top", "columns": 2, "labelColor": MUTED, "labelFontSize": 12, "labelLimit": 340, "symbolSize": 300}
+    names = [curve.name for curve in drawn]
+    spec: Spec = {
+        "width": width, "height": height, "data": {"values": [{"x": x, "y": y, "curve": name} for x, y, name in shown]},
+        "mark": {"type": "line", "clip": True},
+        "encoding": {
+            "x": across.encoding("x", [x for x, _, _ in shown]), "y": up.encoding("y", [y for _, y, _ in shown]),
+            "color": _told_apart(names, [curve.colour for curve in drawn], legend),
+            "strokeDash": _told_apart(names, [list(curve.dash) for curve in drawn], legend),
+        },
+    }  # fmt: skip
+    return spec | ({"title": title} if title else {})
+
+
+def grid(panels: Sequence[Spec], columns: int) -> Spec:
+    return {"concat": list(panels), "columns": columns}
+
+
+def bars(groups: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], colours: Sequence[str], up: str, *, title: str = "",
+         width: int = 600, height: int = 260) -> Spec:  # fmt: skip
+    """For every group one bar per name, side by side."""
+    data = [{"group": group, "bar": name, "y": value} for group, values in groups for name, value in zip(names, values, strict=True)]
+    legend = {"title": None, "orient": "top", "labelColor": MUTED, "labelFontSize": 12, "labelLimit": 340}
+    return {
+        "width": width, "height": height, "title": title, "data": {"values": data}, "mark": {"type": "bar"},
+        "encoding": {
+            "x": {"field": "group", "type": "nominal", "sort": None, "title": None, "axis": {"labelAngle": 0}},
+            "xOffset": {"field": "bar", "sort": list(names)},
+            "y": {"field": "y", "type": "quantitative", "title": up, "axis": {"tickCount": 5}},
+            "color": {"field": "bar", "type": "nominal", "scale": {"domain": list(names), "range": list(colours)}, "legend": legend},
+        },
+    }  # fmt: skip
+
+
+def _told_apart(names: list[str], looks: Sequence[Any], legend: Spec) -> Spec:
+    return {"field": "curve", "type": "nominal", "scale": {"domain": names, "range": list(looks)}, "legend": legend}
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten within a range; the powers alone if it is long."""
+    digits = (1, 2, 5) if high < 200.0 * low else (1,)
+    span = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    return [
+        value for power in span for digit in digits if low <= (value := float(f"{digit}e{power}")) * (1.0 + 1e-12) <= high * (1.0 + 1e-9)
+    ]

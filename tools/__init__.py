@@ -1,0 +1,1 @@
+"""What writes the generated documents; not part of the package."""

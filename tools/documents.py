@@ -1,0 +1,119 @@
+"""The generated documents: `python -m tools.documents --write .` (or `--check .`) in the repository."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import metricshuffle
+
+
+def theorems(tests: Path) -> str:
+    """Every registered statement, by paper: a table, and the docstring that proves or cites each. `tests` may be missing."""
+    from metricshuffle.citations import PAPERS, STATEMENTS
+    from tools.statements import all_tests, table
+
+    for module in walk_packages(metricshuffle.__path__, "metricshuffle."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    papers = sorted(PAPERS.items(), key=lambda item: (item[0] == "metricshuffle", item[0]))
+    by_paper = {key: sorted((one for one in STATEMENTS.values() if one.paper == key), key=lambda one: one.function) for key, _ in papers}
+    lines = [
+        "# Statements behind the numbers",
+        "",
+        "Generated from the code by `make docs`. One function, one statement; a failed condition raises `ConditionError`.",
+        '"sound" is what guarantees rest on; lower bounds show how tight they are; "as published only" is there to be compared with, '
+        "with our verdict, and no guarantee can be made of it. The test named mentions the function; others may use it too.",
+        "",
+        *table((one for mine in by_paper.values() for one in mine), all_tests(tests)),
+    ]
+    for key, reference in papers:
+        if not by_paper[key]:
+            continue
+        lines += ["", f"## {reference}"]
+        for one in by_paper[key]:
+            lines += ["", f"### {one.label}", "", f"`{one.function}`", "", "```text", inspect.cleandoc(one.text), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    from tools.reference import reference
+
+    return reference()
+
+
+def every_randomizer() -> str:
+    from tools.randomizers_page import randomizers_page
+
+    return randomizers_page()
+
+
+def picture() -> str:
+    from tools import picture as drawn
+
+    return drawn.picture()
+
+
+def what_if() -> str:
+    """The README's table: its own plan, with the assumptions failing one by one."""
+    from metricshuffle.pages.what_if import consequences
+    from metricshuffle.privacy.guarantee import promised
+
+    query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
+    target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)
+    plan = metricshuffle.plan(query, target, users=1000, honest=0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
+    shown = tuple(one for one in plan.candidates if one.protocol == "geometric-shuffle" or one.shape == 1)
+    lines = [f"| | situation | {' | '.join(one.protocol for one in shown)} |", f"|---|---|{'---|' * len(shown)}"]
+    for row in consequences(plan, shown):
+        cells = [
+            f"epsilon {promised(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {promised(noise)})"
+            for epsilon, noise in zip(row.epsilons, row.noise_alone, strict=True)
+        ]
+        lines.append(f"| {row.group} | {row.situation} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with what stands between the markers `name` replaced."""
+    before, rest = text.split(f"<!-- {name} -->", 1)
+    after = rest.split(f"<!-- /{name} -->", 1)[1]
+    return f"{before}<!-- {name} -->\n{part}\n<!-- /{name} -->{after}"
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """What each generated file should say now."""
+    readme = root / "README.md"
+    return {
+        root / "docs" / "theorems.md": theorems(root / "tests"),
+        root / "docs" / "cli.md": command_line(),
+        root / "docs" / "randomizers.md": every_randomizer(),
+        root / "docs" / "picture.svg": picture(),
+        readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--write", type=Path, metavar="FOLDER", help="write the documents of the repository there")
+    action.add_argument("--check", type=Path, metavar="FOLDER", help="fail if one there is not what the code says now")
+    arguments = parser.parse_args()
+    stale = []
+    for path, text in documents(arguments.write or arguments.check).items():
+        if arguments.write:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+    if stale:
+        print(f"not up to date: {', '.join(stale)}; run `make docs` and commit the result.", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The picture of the README: `python -m tools.picture docs/picture.svg` draws it again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from metricshuffle.pages.charts.marks import MUTED, svg
+from metricshuffle.pages.charts.report import claim_chart
+from metricshuffle.pages.numbers import PUBLISHED_SETTING, epsilon_curves
+
+TITLE = "Shuffling hides small moves, and not large ones, whatever was claimed"
+
+
+def picture() -> str:
+    """Exact curve, published claim and single report as an SVG file; the same text every time."""
+    users, rate, delta, reach = PUBLISHED_SETTING
+    curves = epsilon_curves(rate, users, delta, reach)
+    setting = f"Sum of {users} numbers from 0 to {reach:,}; everybody adds geometric noise of rate {rate:g}; delta {delta:g}."
+    chart = claim_chart(curves, width=580, height=320)
+    chart["encoding"]["x"]["title"] = "how far one person's number moves"
+    chart["encoding"]["y"]["title"] = "epsilon (0: hidden, large: seen)"
+    spec = {
+        **chart, "background": "#ffffff", "padding": 22,
+        "title": {"text": TITLE, "subtitle": setting, "fontSize": 18, "subtitleFontSize": 13, "subtitleColor": MUTED,
+        "subtitlePadding": 6, "offset": 18,
+                  "frame": "bounds"},
+    }  # fmt: skip
+    words = (
+        f"A move of {reach} has epsilon {curves.exact[-1]:.0f} when shuffled, {curves.claimed(reach):.0f} was claimed, and one report "
+        f"alone has "
+        f"{curves.alone(reach):.0f}. The claim holds up to a move of {(curves.false_from or reach) - 1}."
+    )
+    return svg(spec, "picture", TITLE, words, inline=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the picture to the one path given."""
+    if len(arguments) != 1:
+        print("usage: python -m tools.picture docs/picture.svg", file=sys.stderr)
+        return 2
+    from metricshuffle.planning.files import write_text
+
+    write_text(Path(arguments[0]), picture())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

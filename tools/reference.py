@@ -1,0 +1,78 @@
+"""docs/cli.md, written from the commands themselves: `python -m tools.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def every_command(app: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name, those of groups included."""
+    import typer
+
+    group: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else app
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
+def reference() -> str:
+    """Every command with its arguments and options, as Markdown."""
+    import typer
+
+    from metricshuffle.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    commands = dict(every_command(group))
+    lines = [
+        "# The command line",
+        "",
+        "Generated from the code by `make docs`.",
+        "",
+        *_words(group.help),
+        "",
+        "| command | what it does |",
+        "| --- | --- |",
+        *(f"| [`{name}`](#metricshuffle-{name.replace(' ', '-')}) | {_words(command.help)[0]} |" for name, command in commands.items()),
+    ]
+    for name, command in commands.items():
+        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        options = [one for one in command.params if one.param_type_name == "option"]
+        usage = " ".join(
+            ["metricshuffle", name, *(one.metavar for one in arguments), *(_usage(one) for one in options if one.required), "[OPTIONS]"]
+        )
+        lines += ["", f"## metricshuffle {name}", "", *_words(command.help), "", "```text", usage, "```", "", "| | |", "| --- | --- |"]
+        lines += [f"| `{_escaped(one.metavar)}` | {_told(one)} |" for one in arguments]
+        lines += [f"| `{_escaped(_usage(one))}` | {_told(one)} |" for one in options]
+    return "\n".join(lines) + "\n"
+
+
+def _usage(option: Any) -> str:
+    return option.opts[0] if option.is_flag else f"{option.opts[0]} {option.metavar}"
+
+
+def _told(parameter: Any) -> str:
+    told = _escaped(" ".join(parameter.help.split()))
+    if len(parameter.opts) > 1:
+        told += f" Also {', '.join(f'`{name}`' for name in parameter.opts[1:])}."
+    if parameter.required:
+        return f"{told} Required."
+    if parameter.default in (None, False, ""):
+        return told
+    return f"{told} Default: `{parameter.default}`."
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _words(text: str) -> list[str]:
+    """Paragraphs of a docstring, one line each with an empty line between."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    return "\n\n".join(paragraphs).split("\n")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
