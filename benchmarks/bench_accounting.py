@@ -10,11 +10,12 @@ from typing import Any
 
 from benchmarks.measuring import measurement, seconds
 from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.calibration import Promise, largest_rate
 from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.noise import polya
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Geometric, Polya
+from metricshuffle.privacy.calibration import largest_rate
+from metricshuffle.privacy.target import Target
 
 
 def _cold(job: Any) -> Any:
@@ -40,7 +41,7 @@ def measurements() -> list[dict[str, Any]]:
     for users, target in ((10**4, 0.1), (10**6, 1.0)):
 
         def calibrated(users: int = users) -> float:
-            return largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(users), rate)), Promise(1.0, 1e-6, 100))
+            return largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(users), rate)), Target(1.0, 1e-6, 100))
 
         name = f"calibration, every d <= 100 verified, {users:.0e} users"
         rows.append(measurement(name, seconds(_cold(calibrated)), "s", target, at_most=True))

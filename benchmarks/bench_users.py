@@ -11,7 +11,7 @@ from benchmarks.measuring import measurement, seconds
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.planning import Target
 from metricshuffle.planning.user_plan import UserPlan, plan_users
-from metricshuffle.protocols.user_queries import UserHistogram
+from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers import ClusteredResponse
 from metricshuffle.spaces import Clustered, nested_squares, users_of
 

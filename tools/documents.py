@@ -61,8 +61,8 @@ def picture() -> str:
 
 def what_if() -> str:
     """The README's table: its own plan, with the assumptions failing one by one."""
+    from metricshuffle.numerics.rounding import promised
     from metricshuffle.pages.what_if import consequences
-    from metricshuffle.privacy.guarantee import promised
 
     query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
     target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)

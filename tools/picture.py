@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from metricshuffle.pages.chapters.distance import claim_chart
 from metricshuffle.pages.charts.marks import MUTED, svg
-from metricshuffle.pages.charts.report import claim_chart
 from metricshuffle.pages.numbers import PUBLISHED_SETTING, epsilon_curves
 
 TITLE = "Shuffling hides small moves, and not large ones, whatever was claimed"
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m tools.picture docs/picture.svg", file=sys.stderr)
         return 2
-    from metricshuffle.planning.files import write_text
+    from metricshuffle.files import write_text
 
     write_text(Path(arguments[0]), picture())
     return 0

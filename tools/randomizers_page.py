@@ -10,7 +10,7 @@ import numpy as np
 
 from metricshuffle import randomizers
 from metricshuffle.citations import PAPERS, STATEMENTS
-from metricshuffle.privacy.guarantee import promised
+from metricshuffle.numerics.rounding import promised
 from metricshuffle.randomizers import Channel, Randomizer
 from metricshuffle.randomizers.tabulated import Tabulated
 

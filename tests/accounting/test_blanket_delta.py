@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
-from numpy.typing import NDArray
 from tests.oracles.binomial_blanket import two_atom_delta
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 
+from metricshuffle.accounting.blanket import _contour_kernels as contours
 from metricshuffle.accounting.blanket import _kernels as kernels
 from metricshuffle.accounting.blanket import evaluation as blanket_evaluation
 from metricshuffle.accounting.blanket.bound import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
 from metricshuffle.accounting.blanket.evaluation import count_vectors, enumerated
 from metricshuffle.accounting.blanket.law import Atoms
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.types import Floats
 
 E = math.e
 
@@ -33,7 +34,7 @@ def k_ary_weights(k: int, p: int) -> list[list[int]]:
     return [[p if report == value else 1 for report in range(k)] for value in range(k)]
 
 
-def as_rows(weights: list[list[int]]) -> NDArray[np.float64]:
+def as_rows(weights: list[list[int]]) -> Floats:
     matrix = np.array(weights, dtype=np.float64)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
@@ -158,7 +159,7 @@ def test_every_evaluator_encloses_the_exact_value(
     parts = law.atoms(epsilon)
     low, high = (Fraction(x) for x in parts.exposed)
     if parts.mass.size:
-        lower, upper, _ = kernels.contour(float(users), parts.mass, parts.value, parts.doubt, width, 10**6)
+        lower, upper, _ = contours.contour(float(users), parts.mass, parts.value, parts.doubt, width, 10**6)
         assert Fraction(lower) + low <= truth
         assert upper == math.inf or truth <= Fraction(upper) + high
         if count_vectors(parts, users) < math.inf:
@@ -181,7 +182,7 @@ def test_contour_and_enumeration_agree_on_random_laws() -> None:
             continue
         compared += 1
         low, high = enumerated(parts, users)
-        lower, upper, _ = kernels.contour(float(users), parts.mass, parts.value, parts.doubt, 10.0 ** generator.uniform(-2.5, 0.6), 10**6)
+        lower, upper, _ = contours.contour(float(users), parts.mass, parts.value, parts.doubt, 10.0 ** generator.uniform(-2.5, 0.6), 10**6)
         assert lower <= high
         assert low <= upper
     assert compared > 10_000
@@ -226,7 +227,7 @@ def test_the_two_evaluators_overlap_between_a_hundred_and_a_thousand_users(monke
 @pytest.mark.parametrize("broken", [(math.nan, math.nan, 1), (math.nan, math.nan, math.nan), (-math.inf, -math.nan, 5)])
 def test_what_is_not_a_number_is_never_small(monkeypatch: pytest.MonkeyPatch, broken: tuple[float, float, float]) -> None:
     law = metric(1.0, 1.0, 1.0)
-    monkeypatch.setattr(kernels, "contour", lambda *arguments: broken)
+    monkeypatch.setattr(contours, "contour", lambda *arguments: broken)
     monkeypatch.setattr(kernels, "enumeration", lambda *arguments: broken[:2])
     for epsilon in (0.0, 0.3):
         found = delta_bracket(law, 1000, epsilon)
@@ -303,5 +304,5 @@ def test_large_values_are_not_lost_to_probabilities_that_underflow() -> None:
     lower, upper = enumerated(Atoms(mass, value, np.abs(value), math.inf), 3)
     assert lower <= 0.5e-200 <= upper
     for width in (2.8, 0.05):
-        lower, upper, _ = kernels.contour(3.0, mass, value, np.abs(value), width, 100_000)
+        lower, upper, _ = contours.contour(3.0, mass, value, np.abs(value), width, 100_000)
         assert lower <= 0.5e-200 <= upper

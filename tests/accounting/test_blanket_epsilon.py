@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metricshuffle.accounting.blanket import _contour_kernels as contours
 from metricshuffle.accounting.blanket import _kernels as kernels
 from metricshuffle.accounting.blanket.bound import (
     BlanketLaw,
@@ -134,7 +135,7 @@ def test_unbounded_ratios_still_have_an_epsilon() -> None:
 @pytest.mark.parametrize("broken", [(math.nan, math.nan, 1), (0.0, math.inf, 1)])
 def test_an_injected_nan_gives_what_is_true_without_a_shuffler(monkeypatch: pytest.MonkeyPatch, broken: tuple[float, float, int]) -> None:
     law, delta = metric(1.0, 1.0, 1.0), 1e-6
-    monkeypatch.setattr(kernels, "contour", lambda *arguments: broken)
+    monkeypatch.setattr(contours, "contour", lambda *arguments: broken)
     monkeypatch.setattr(kernels, "enumeration", lambda *arguments: broken[:2])
     local = math.log(math.e - delta * (math.e + 1.0))  # (e - e^epsilon)/(e + 1) = delta
     assert local <= epsilon_upper(law, 1000, delta) <= 1.0 * (1.0 + 1e-14)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from metricshuffle.accounting.sums.padded import RarelyClamped
 from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.errors import InputError, MissingExtra, NotCertified
 from metricshuffle.noise.polya import Polya
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 
 
@@ -42,9 +42,9 @@ class DiscreteNoise(PrivacyProfile):
     power: int = 1
     width: int = 120
 
-    def law(self) -> npt.NDArray[np.float64]:
-        weights: npt.NDArray[np.float64] = np.exp(-self.rate * np.abs(np.arange(-self.width, self.width + 1.0)) ** self.power)
-        normalised: npt.NDArray[np.float64] = weights / weights.sum()
+    def law(self) -> Floats:
+        weights: Floats = np.exp(-self.rate * np.abs(np.arange(-self.width, self.width + 1.0)) ** self.power)
+        normalised: Floats = weights / weights.sum()
         return normalised
 
     def pure(self, distance: float) -> float:
@@ -261,7 +261,7 @@ def test_rounds_about_the_plane_are_not_checked_at_whole_steps_only() -> None:
 class Tabulated(PrivacyProfile):
     """A profile that holds an array, so that `==` on it is no truth value."""
 
-    deltas: npt.NDArray[np.float64]
+    deltas: Floats
 
     def delta(self, epsilon: float, distance: float) -> float:
         return float(np.interp(epsilon, [0.0, 1.0, 2.0], self.deltas))

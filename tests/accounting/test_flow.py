@@ -10,14 +10,12 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.items.flow import Clock, LineFlow, certificate
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "user_level_flow.json").read_text(encoding="utf-8"))
-
-Floats = NDArray[np.float64]
 
 
 def speed(intercepts: Floats, slopes: Floats, a: Floats) -> Floats:

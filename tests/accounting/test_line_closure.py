@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.matrix import closure, open_triangle
-
-Floats = NDArray[np.float64]
 
 
 def table(vector: Floats) -> Floats:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
 from metricshuffle.accounting.clones.metric_amplification import LOG_TWO, corollary_1, corollary_2
@@ -28,9 +27,8 @@ from metricshuffle.accounting.local_metric.solver import (
     undominated,
 )
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.matrix import open_triangle
-
-Floats = NDArray[np.float64]
 
 NINE = LineTarget(0.0, 1.0, 1.0, 1.0, 0.125)  # nine points on a line, D# = |x-y|
 USERS, DELTA = 100_000, 1e-6

@@ -10,7 +10,7 @@ import pytest
 from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.candidates import central, local, randomized_response, shuffled_modular, shuffled_unary
+from metricshuffle.planning.offers.sums import central, local, randomized_response, shuffled_modular, shuffled_unary
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols import Sum

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
 from metricshuffle.noise.polya import Polya
+from metricshuffle.numerics.types import Floats
 
 WIDE = 400
 
 
-def masses(noise: Polya) -> NDArray[np.float64]:
+def masses(noise: Polya) -> Floats:
     law = noise.law(-60.0, WIDE)
     half = law.mass[: WIDE + 1]
     return np.concatenate([half[:0:-1], half])
 
 
-def exact(mass: NDArray[np.float64], granularity: int, distance: int, epsilon: float) -> float:
+def exact(mass: Floats, granularity: int, distance: int, epsilon: float) -> float:
     """Largest hockey-stick divergence over the residues of x and both directions, by summing over outputs."""
 
-    def law(x: int) -> NDArray[np.float64]:
+    def law(x: int) -> Floats:
         cell, rest = divmod(x, granularity)
         padded = np.zeros(len(mass) + 60)
         padded[cell : cell + len(mass)] += (1 - rest / granularity) * mass

@@ -19,13 +19,13 @@ from metricshuffle.cli import demo as demo_module
 from metricshuffle.cli.demo import city_study, demo, main, snack_study, visits_study
 from metricshuffle.errors import MissingExtra
 from metricshuffle.noise.polya import Polya
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.pages.numbers import epsilon_curves
 from metricshuffle.pages.report import report
 from metricshuffle.pages.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
 from metricshuffle.pages.users_chapter import UserStudy, city_squares, merged
 from metricshuffle.pages.what_if import consequences, honest_profile
 from metricshuffle.pages.words import Study, assessment, interval_text
-from metricshuffle.privacy.guarantee import plain
 from metricshuffle.spaces import Grid
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -168,7 +168,7 @@ def test_wrong_input_gets_a_sentence(terminal: Terminal, values: Path, line: str
 
 def test_the_seed_decides_a_simulation(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # RR-Shuffle's calibration takes most of the time and is not simulated.
-    monkeypatch.setattr("metricshuffle.papers.shuffler_location.needed_response", lambda *asked: None)
+    monkeypatch.setattr("metricshuffle.papers.enhancing_metric_privacy.location.needed_response", lambda *asked: None)
     (tmp_path / "homes.csv").write_text("east,north\n" + "".join(f"{7 * i},{5 * i}\n" for i in range(50)))
 
     def simulated(seed: int) -> list[float]:

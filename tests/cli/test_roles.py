@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from metricshuffle import Plan, Release, plan
-from metricshuffle.planning.files import read_reports
+from metricshuffle.wire.reports import read_reports
 
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from tests.cli.conftest import Terminal
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, Model
 from metricshuffle.cli.users_calibrate import _down
 from metricshuffle.cli.users_table import HIDES
-from metricshuffle.papers.earth_mover_privacy import published_item_rate
+from metricshuffle.papers.earth_mover.privacy_bounds import published_item_rate
 from metricshuffle.planning.user_release import UserRelease
 
 CALIBRATE = "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20"

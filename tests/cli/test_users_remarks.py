@@ -11,7 +11,7 @@ from metricshuffle.cli.users_run import _remarks
 from metricshuffle.planning.user_plan import plan_users
 from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.user_queries import UserHistogram
+from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.spaces import Integers, Space, users_of
 
 RUN = "users run visits.csv --user-column who --epsilon 1 --distance 1"

@@ -18,10 +18,10 @@ from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, delt
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.accounting.clones.metric_amplification import theorem_1
-from metricshuffle.papers import metric_shuffle_supplement as supplement
-from metricshuffle.papers import variation_ratio as paper
-from metricshuffle.papers import variation_ratio_table as table
-from metricshuffle.papers.variation_ratio import Variation
+from metricshuffle.papers.metric_supplement import formulas as supplement
+from metricshuffle.papers.variation_ratio import formulas as paper
+from metricshuffle.papers.variation_ratio import parameters as table
+from metricshuffle.papers.variation_ratio.formulas import Variation
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
 from metricshuffle.spaces import closure

@@ -17,7 +17,7 @@ from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.noise.polya import Polya
-from metricshuffle.papers import enhancing_metric_privacy as paper
+from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle.papers.reproduction import published_value
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 
@@ -158,7 +158,7 @@ def _kept(users: int, rate: float, delta: float, radius: int, distance: int) -> 
 def accuracy() -> Iterator[str]:
     """Table 2, several people, and what one share hides."""
     for users, epsilon in ((50, 0.2), (50, 0.5), (100, 0.1), (100, 0.2), (100, 0.3), (200, 0.1)):
-        printed = published_value("shuffler", "Table 2", f"n={users}, epsilon={epsilon:g}, SGDL-Shuffle")
+        printed = published_value("enhancing_metric_privacy", "Table 2", f"n={users}, epsilon={epsilon:g}, SGDL-Shuffle")
         lowest = packing_bound(epsilon, LARGEST_DELTA, users * 1000 / 2) / users
         laplace = Polya(Fraction(1), epsilon).law(-60.0).mean_absolute() / users
         verdict = "impossible" if printed < lowest else "possible"

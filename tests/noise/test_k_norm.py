@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import gammainc, ndtr
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.errors import ConditionError, DomainError, InputError
 from metricshuffle.noise.k_norm import BallNoise, DecimalDraws, GaussianNoise, L2Noise, LinfNoise, UnitBall, VectorNoise, precisely
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomness import Randomness
 
 ONE, FINE = Fraction(1), Fraction(1, 2**20)
@@ -28,12 +28,12 @@ def ellipse(x: Any) -> Any:
 ELLIPSE = UnitBall(ellipse, (Fraction(10), Fraction(1)))
 
 
-def vectors(noise: VectorNoise, count: int, seed: int = 1) -> NDArray[np.float64]:
+def vectors(noise: VectorNoise, count: int, seed: int = 1) -> Floats:
     stream = Randomness.seeded(seed)
     return np.array([noise.centres(noise.sample([0.0] * noise.dimension, stream)) for _ in range(count)])
 
 
-def uniform_p_value(levels: NDArray[np.float64], bins: int = 20) -> float:
+def uniform_p_value(levels: Floats, bins: int = 20) -> float:
     return p_value(np.floor(levels * bins).astype(int), [1 / bins] * bins)
 
 
@@ -78,7 +78,7 @@ def test_gaussian_coordinates_are_normal_and_centred_on_the_values() -> None:
         assert uniform_p_value(ndtr((column - centre) / 0.65)) < TOO_UNLIKELY
 
 
-def surface_loss(point: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+def surface_loss(point: Callable[[Floats], Floats]) -> float:
     """ln of the largest ratio of the densities near 0 of Gamma(2) times uniform on the surface: length per area of the cone."""
     t = np.linspace(0, math.pi / 2, 100_001)
     p, step = point(t), 1e-6
@@ -92,7 +92,7 @@ def test_uniform_on_the_surface_leaks_at_distance_zero() -> None:
     """Two outputs next to each other, on both sides of the origin: the loss does not shrink with the distance."""
     assert surface_loss(lambda t: np.array([10 * np.cos(t), np.sin(t)])) == pytest.approx(2.30258509299, rel=1e-8)
 
-    def l3(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def l3(t: Floats) -> Floats:
         x, y = np.cos(t), np.sin(t)
         return np.asarray(np.array([x, y]) / np.cbrt(np.abs(x) ** 3 + np.abs(y) ** 3))
 

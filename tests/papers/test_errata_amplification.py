@@ -23,10 +23,10 @@ from metricshuffle.accounting.clones.bound import ClonePair, ClonesProfile
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.errors import ConditionError, NotCertified
-from metricshuffle.papers import metric_shuffle_supplement as supplement
-from metricshuffle.papers import variation_ratio as paper
-from metricshuffle.papers import variation_ratio_table as table
-from metricshuffle.papers.variation_ratio import Variation
+from metricshuffle.papers.metric_supplement import formulas as supplement
+from metricshuffle.papers.variation_ratio import formulas as paper
+from metricshuffle.papers.variation_ratio import parameters as table
+from metricshuffle.papers.variation_ratio.formulas import Variation
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle.spaces import Categories, Matrix, Space, closure

@@ -12,6 +12,7 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 import metricshuffle as ms
+from metricshuffle.accounting.blanket import _contour_kernels
 from metricshuffle.accounting.blanket import _kernels as _blanket_kernels
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.clones import bound as clones
@@ -19,7 +20,7 @@ from metricshuffle.amplification import shuffled
 from metricshuffle.amplification.amplify import GenericLDP, amplify, amplify_generic, amplify_metric
 from metricshuffle.amplification.channel_pair import ChannelPair
 from metricshuffle.amplification.parallel import parallel
-from metricshuffle.amplification.shuffled import ShuffledProfile, largest_distance
+from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.amplification.worst_pair import PairScan
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
@@ -125,7 +126,7 @@ def every_pair(randomizer: Randomizer, users: int, delta: float, distance: float
     ids=lambda randomizer: type(randomizer).__name__,
 )
 def test_dominated_pairs_may_be_left_out(randomizer: Randomizer) -> None:
-    widest = largest_distance(randomizer)
+    widest = randomizer.diameter
     profile = ShuffledProfile(randomizer, 10**6, widest)
     assert profile.many_pairs
     for distance in (widest, 0.45 * widest):
@@ -181,7 +182,7 @@ def test_nan_gives_the_trivial_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     known = channel_of(weights)
     local = known.local_epsilon()
     for wrong in (math.nan, -math.inf):
-        monkeypatch.setattr(_blanket_kernels, "contour", lambda *_, wrong=wrong: (wrong, math.nan, 5))
+        monkeypatch.setattr(_contour_kernels, "contour", lambda *_, wrong=wrong: (wrong, math.nan, 5))
         monkeypatch.setattr(_blanket_kernels, "enumeration", lambda *_, wrong=wrong: (wrong, math.nan))
         monkeypatch.setattr(shuffled, "clones_epsilon", lambda *_: math.nan)
         monkeypatch.setattr(shuffled, "clones_delta", lambda *_: math.nan)

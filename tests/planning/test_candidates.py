@@ -15,7 +15,7 @@ from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning import candidates
+from metricshuffle.planning.offers import sums as candidates
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.plan import checked_setting
 from metricshuffle.planning.setting import Setting

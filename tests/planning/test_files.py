@@ -11,7 +11,7 @@ import pytest
 
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.planning import Plan, Target, plan
-from metricshuffle.planning.files import read_reports, read_shuffled, record_layout, whole_file, write_reports, write_shuffled
+from metricshuffle.wire.reports import read_reports, read_shuffled, record_layout, whole_file, write_reports, write_shuffled
 from metricshuffle.protocols import Centroid, Mean, Shuffled
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Grid, Integers

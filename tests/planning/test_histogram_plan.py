@@ -15,7 +15,7 @@ from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanErr
 from metricshuffle.planning.histogram_plan import HistogramPlan, plan_histogram
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.histogram import Histogram, shuffled_profile
+from metricshuffle.queries.histogram import Histogram, shuffled_profile
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers

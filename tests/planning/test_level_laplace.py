@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricshuffle.planning.user_crowd import Crowd
-from metricshuffle.planning.user_methods import level_laplace, level_scales, two_level_laplace
+from metricshuffle.planning.crowd import Crowd
+from metricshuffle.planning.compare.methods import level_laplace, level_scales, two_level_laplace
 from metricshuffle.planning.user_simulation import distance_of
 from metricshuffle.spaces import Clustered, Grid, NestedSquares, Space, embedding, nested_squares, users_of
 

@@ -12,7 +12,7 @@ import pytest
 from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
 from metricshuffle.planning import Target, plan
-from metricshuffle.planning.real_mean import MeanEstimate, RealMeanPlan, plan_real_mean
+from metricshuffle.planning.offers.witch_hat import MeanEstimate, RealMeanPlan, plan_real_mean
 from metricshuffle.protocols import Mean
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Integers, Interval

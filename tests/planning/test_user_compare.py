@@ -11,10 +11,10 @@ import pytest
 from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.accounting.items.gaussian import gaussian_delta
 from metricshuffle.errors import InputError
-from metricshuffle.planning.user_compare import UserComparison, compare_users, composed_epsilon
-from metricshuffle.planning.user_compare_linear import compare_linear, duchi_mean
-from metricshuffle.planning.user_crowd import Crowd
-from metricshuffle.planning.user_methods import (
+from metricshuffle.planning.compare.users import UserComparison, compare_users, composed_epsilon
+from metricshuffle.planning.compare.linear import compare_linear, duchi_mean
+from metricshuffle.planning.crowd import Crowd
+from metricshuffle.planning.compare.methods import (
     Model,
     gaussian_histogram,
     laplace_histogram,
@@ -23,7 +23,7 @@ from metricshuffle.planning.user_methods import (
     tree_laplace,
     two_level_laplace,
 )  # fmt: skip
-from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.vectors import Duchi
 from metricshuffle.randomness import Randomness

@@ -17,11 +17,11 @@ from metricshuffle.accounting.sums.padded import clamping_penalty
 from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.plan import Plan
-from metricshuffle.planning.user_candidates import UserCandidate, item_randomizers
+from metricshuffle.planning.offers.user_items import UserCandidate, item_randomizers
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.frequencies import Inversion
-from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomness import Randomness

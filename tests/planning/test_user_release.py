@@ -12,8 +12,8 @@ from metricshuffle.errors import InputError
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.frequencies import Inversion
-from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Integers, embedding, users_of

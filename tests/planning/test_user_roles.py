@@ -12,7 +12,7 @@ from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanErr
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Integers, users_of
 

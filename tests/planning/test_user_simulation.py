@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import BatchTooSmall, InputError
-from metricshuffle.planning.user_crowd import Crowd, zipf_shares
+from metricshuffle.planning.crowd import Crowd, zipf_shares
 from metricshuffle.planning.user_plan import UserPlan, plan_users
 from metricshuffle.planning.user_simulation import distance_of, simulate_users
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Grid, Integers, users_of
 

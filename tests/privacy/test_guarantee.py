@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Geometric, Polya
-from metricshuffle.privacy.guarantee import Guarantee, Trust, plain, rounded_up
+from metricshuffle.numerics.rounding import plain, rounded_up
+from metricshuffle.privacy.guarantee import Guarantee, Trust
 from metricshuffle.privacy.profile import LowerProfile, PureProfile
 
 SHUFFLER = Trust(trusted="shuffler", honest_reports=900)

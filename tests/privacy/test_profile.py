@@ -12,7 +12,8 @@ import pytest
 from mpmath import mpf
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.profile import Band, PrivacyProfile, PureProfile, last_certified
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.privacy.profile import Band, PrivacyProfile, PureProfile
 
 
 @dataclass(frozen=True)

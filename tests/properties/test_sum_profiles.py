@@ -13,7 +13,7 @@ from tests.oracles import sgdl
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
 from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise, displacements, planar_shift_delta
 from metricshuffle.noise.polya import Geometric, Polya
-from metricshuffle.privacy.profile import last_certified
+from metricshuffle.numerics.search import last_certified
 
 # Certified values may exceed the truth by a little, so monotone means monotone up to this.
 ROUNDING = 1 + 1e-5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.protocols.frequencies import Inversion, likeliest, simplex_projection
+from metricshuffle.estimation.inversion import Inversion, likeliest, simplex_projection
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,

@@ -10,7 +10,7 @@ import pytest
 
 from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.errors import DomainError, InputError, NotCertified, PlanError
-from metricshuffle.protocols.histogram import FrequencyEstimate, Histogram, frequency_estimate, shuffled_profile
+from metricshuffle.queries.histogram import FrequencyEstimate, Histogram, frequency_estimate, shuffled_profile
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, PlanarGeometric, Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers, Interval

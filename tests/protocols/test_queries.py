@@ -7,7 +7,7 @@ import pytest
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.protocols import Centroid, Mean, Sum
-from metricshuffle.protocols.queries import Query
+from metricshuffle.queries.numbers import Query
 from metricshuffle.spaces import Categories, Grid, Integers, Interval
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import InputError
-from metricshuffle.protocols.frequencies import simplex_projection
-from metricshuffle.protocols.tree_projection import possible_shares, shares_from_subtrees
+from metricshuffle.estimation.inversion import simplex_projection
+from metricshuffle.estimation.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.spaces import Categories, Clustered, Integers, Tree, embedding
 
 SPACES: list[Any] = [

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.protocols.user_answers import Answers, Coordinates
-from metricshuffle.protocols.user_queries import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
+from metricshuffle.queries.coordinates import Answers, Coordinates
+from metricshuffle.queries.user_items import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
 
 LINE = Space(Integers(0, 100), Scaled(Absolute(), 0.01))

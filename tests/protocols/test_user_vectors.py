@@ -12,9 +12,9 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.user_simulation import simulated_noise
-from metricshuffle.protocols.user_answers import Answers
-from metricshuffle.protocols.user_queries import UserHistogram
-from metricshuffle.protocols.user_vectors import AnswerNoise, Noise
+from metricshuffle.queries.coordinates import Answers
+from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, users_of
 
@@ -97,7 +97,7 @@ def test_the_scale_is_never_less_than_was_asked_for() -> None:
 
 
 def test_reports_drawn_in_parts_belong_to_their_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.protocols.user_vectors.NUMBERS_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.protocols.answer_noise.NUMBERS_AT_ONCE", 7)
     answers = Answers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
     noise = AnswerNoise("l1", 1.0, 3)
     found = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats, Integers64, Mask
 
-U = 2.0**-53
 MARGIN = 1e-12
 
 
@@ -19,7 +18,7 @@ def one_sided(mass: Floats, value: Floats, doubt: Floats, at: Floats) -> tuple[F
     """E(G-t)_+ for G sorted downwards and t = at sorted downwards, and a bound on the rounding error of each."""
     means, errors = np.empty(at.size), np.empty(at.size)
     count, first, wide, place = 0.0, 0.0, 0.0, 0
-    unit = 4.0 * U * (value.size + 16)
+    unit = 4.0 * ROUNDOFF * (value.size + 16)
     for j in range(at.size):
         while place < value.size and value[place] > at[j]:
             count += mass[place]
@@ -43,7 +42,7 @@ def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floa
 
 
 @njit(cache=True)
-def undominated(rows: Floats, w: Floats, pairs: NDArray[np.int64], champion: NDArray[np.int64], growth: float) -> NDArray[np.bool_]:
+def undominated(rows: Floats, w: Floats, pairs: Integers64, champion: Integers64, growth: float) -> Mask:
     """Which pairs are not certainly below the champion in convex order; see `worst_pair.PairScan.dominated`."""
     mass, value, doubt = spread(rows[champion[0]], rows[champion[1]], w, growth)
     calls, slack = one_sided(mass, value, doubt, value)
@@ -56,8 +55,8 @@ def undominated(rows: Floats, w: Floats, pairs: NDArray[np.int64], champion: NDA
         if np.array_equal(mine, value) and np.array_equal(my_mass, mass) and np.array_equal(my_doubt, doubt):
             left[i] = False
             continue
-        high = value[0] - mine[0] - 64.0 * U * (doubt[0] + my_doubt[0])
-        low = mine[size - 1] - value[size - 1] - 64.0 * U * (doubt[size - 1] + my_doubt[size - 1])
+        high = value[0] - mine[0] - 64.0 * ROUNDOFF * (doubt[0] + my_doubt[0])
+        low = mine[size - 1] - value[size - 1] - 64.0 * ROUNDOFF * (doubt[size - 1] + my_doubt[size - 1])
         if not (high >= 0.0 and low >= 0.0):
             continue
         my_calls, my_slack = one_sided(my_mass, mine, my_doubt, value)

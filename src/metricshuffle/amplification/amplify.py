@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
@@ -15,17 +14,16 @@ from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
-from metricshuffle.amplification.shuffled import ShuffledProfile, Winner, largest_distance
+from metricshuffle.amplification.shuffled import ShuffledProfile, Winner
 from metricshuffle.amplification.worst_pair import Pair, PairScan
 from metricshuffle.errors import InputError
-from metricshuffle.privacy.guarantee import plain, promised
+from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import Band, PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.privacy.target import checked_users, honest_count
 from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
-
-Floats = NDArray[np.float64]
 
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
@@ -200,7 +198,7 @@ def amplify(
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
     # A composition asks a thousand times, so roughly, and not pair by pair.
     closely = relative if rounds == 1 else 1e-3
-    widest = 1.0 if isinstance(randomizer, Parallel) else largest_distance(randomizer)
+    widest = randomizer.diameter
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
     if rounds > 1 and upper.many_pairs:
         upper = ShuffledProfile(randomizer, counted, widest, "clones")

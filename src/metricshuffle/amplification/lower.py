@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.accounting.blanket.bound import checked_users, delta_lower, epsilon_lower
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import LowerProfile, checked_delta, checked_distance, checked_epsilon
-
-Floats = NDArray[np.float64]
 
 MERGED_EXACTLY = 512  # reports up to here are merged by exact comparison of their ratios
 TINY = 2.0**-60

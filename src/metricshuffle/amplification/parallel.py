@@ -52,6 +52,11 @@ class Parallel:
         if not all(0.0 < weight <= 1.0 for weight in self.weights) or abs(math.fsum(self.weights) - 1.0) > 1e-9:
             raise InputError(f"the weights of parallel tasks must be positive and sum to 1, got {math.fsum(self.weights)!r}.")
 
+    @property
+    def diameter(self) -> float:
+        """How far apart two inputs can be: a list of values, one for each task, has no metric."""
+        return 1.0
+
     @theorem("metricshuffle", "parallel composition")
     def _mixed(self, parts: tuple[BlanketLaw, ...]) -> BlanketLaw:
         """Statement: the law of a tagged report is the mixture, so w, K_a and K_b of task j are scaled by its weight.

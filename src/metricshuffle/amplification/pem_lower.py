@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.amplification.lower import DataSetLower
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
-
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.types import Floats
 
 LABEL = "no bound valid for every D-private mechanism can be smaller"
 

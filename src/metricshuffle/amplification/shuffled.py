@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from metricshuffle.accounting.blanket.bound import checked_users, delta_bracket, epsilon_upper
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonePair
@@ -20,8 +17,6 @@ from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
-
-Floats = NDArray[np.float64]
 
 FEW_PAIRS = 20
 MOST_LAWS = 4096
@@ -226,14 +221,3 @@ def _never_small(value: float) -> float:
 
 def _first(pairs: Pairs) -> tuple[Pair, Pairs]:
     return (int(pairs[0, 0]), int(pairs[0, 1])), pairs[1:]
-
-
-def largest_distance(randomizer: Randomizer) -> float:
-    """How far apart two inputs of it can be."""
-    from metricshuffle.randomizers import BoundedGeometric, LaplaceOnInterval, PlanarGeometric, WitchHat
-
-    if isinstance(randomizer, BoundedGeometric | LaplaceOnInterval | PlanarGeometric | WitchHat):
-        return randomizer.distance(0, randomizer.inputs - 1)  # places on a line or a grid: the first and the last code are the farthest
-    if type(randomizer).distance is Randomizer.distance:
-        return 1.0
-    return max((randomizer.distance(*pair) for pair in randomizer.pairs()), default=0.0)

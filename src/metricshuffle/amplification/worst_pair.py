@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import THINNEST, BlanketLaw
 from metricshuffle.citations import theorem
+from metricshuffle.numerics.types import Floats, Integers64
 
-Floats = NDArray[np.float64]
-Pairs = NDArray[np.int64]
+Pairs = Integers64
 Pair = tuple[int, int]
 
 

@@ -101,14 +101,14 @@ def amplify(
     import math
 
     from metricshuffle.cli.screen import note, say, screen, working
-    from metricshuffle.privacy.guarantee import promised
+    from metricshuffle.numerics.rounding import promised
 
     with working("Accounting"):
         answer = given.amplification(users, honest, rounds)
         band = answer.epsilon(delta, given.distance) if delta is not None else answer.delta(epsilon or 0.0, given.distance)
         if plot is not None:
             from metricshuffle.pages.amplify import page
-            from metricshuffle.planning.files import write_text
+            from metricshuffle.files import write_text
 
             text = page(given, users, honest, rounds, delta, epsilon)
             write_text(plot, text)

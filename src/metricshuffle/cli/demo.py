@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.errors import MetricShuffleError, require
-from metricshuffle.privacy.guarantee import plain
+from metricshuffle.errors import MetricShuffleError
+from metricshuffle.numerics.rounding import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,9 +31,11 @@ def demo(
     """Run all collections with real noise and write `output`/report.html; returns its path. Needs the extra `report`."""
     from rich.console import Console
 
-    require("vl_convert", "report")  # before minutes are spent, not after
+    from metricshuffle.pages.rendering import require_report_extra
+
+    require_report_extra()
     from metricshuffle.pages.report import report
-    from metricshuffle.planning.files import made_folder, write_text
+    from metricshuffle.files import made_folder, write_text
 
     screen = Console() if console is None else console
     made_folder(output)
@@ -122,8 +124,8 @@ def protocol_table(plan: Plan) -> Table:
     """The candidates in 80 columns: "->" is the chosen one, "*" a baseline that needs more trust than allowed."""
     from rich.table import Table
 
+    from metricshuffle.numerics.rounding import promised
     from metricshuffle.planning.explain import rows
-    from metricshuffle.privacy.guarantee import promised
 
     unit = f"\n({plan.query.unit})" if plan.query.unit else ""
     drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
@@ -139,7 +141,7 @@ def protocol_table(plan: Plan) -> Table:
 def _print(study: Study, console: Console) -> None:
     from metricshuffle.pages.words import interval_text
     from metricshuffle.planning.explain import target_text, unit_of, why_chosen
-    from metricshuffle.planning.release import measured
+    from metricshuffle.wire.release import measured
 
     plan, release, unit, digits = study.plan, study.release, unit_of(study.plan), study.release.decimals
     console.print(

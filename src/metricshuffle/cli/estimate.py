@@ -25,7 +25,7 @@ def estimate(
     """Analyst: the answer with its interval, and what is promised if the shuffler is honest and if it is not."""
     writable(output, plan_file, shuffled)
     from metricshuffle.cli.screen import working
-    from metricshuffle.planning.files import read_shuffled
+    from metricshuffle.wire.reports import read_shuffled
 
     plan = planned(plan_file)
     with working("Estimating"):

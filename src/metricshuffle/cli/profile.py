@@ -67,7 +67,7 @@ def profile(
     from metricshuffle.accounting.sums.additive import AdditiveNoise
     from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.noise.polya import Polya
-    from metricshuffle.privacy.guarantee import plain, rounded_up
+    from metricshuffle.numerics.rounding import plain, rounded_up
     from metricshuffle.privacy.target import checked_users, honest_count
 
     users = checked_users(users)

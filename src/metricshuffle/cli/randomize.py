@@ -27,7 +27,7 @@ def randomize(
     from metricshuffle.cli.columns import open_columns
     from metricshuffle.cli.screen import note, working
     from metricshuffle.cli.values import reports_of
-    from metricshuffle.planning.files import write_reports
+    from metricshuffle.wire.reports import write_reports
 
     plan = planned(plan_file)
     source = open_columns(values, column, delimiter)

@@ -96,7 +96,7 @@ def _named(name: str) -> Item:
 
 def _folder(output: Path | None, *, required: bool = False) -> Path | None:
     from metricshuffle.errors import InputError
-    from metricshuffle.planning.files import made_folder
+    from metricshuffle.files import made_folder
 
     if output is None:
         if required:
@@ -154,13 +154,13 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     from collections import Counter
 
     from metricshuffle.cli.screen import note
-    from metricshuffle.errors import require
+    from metricshuffle.pages.rendering import require_report_extra
     from metricshuffle.pages.reproduction import page
     from metricshuffle.papers.reproduction import items
-    from metricshuffle.planning.files import write_text
+    from metricshuffle.files import write_text
 
     assert output is not None  # noqa: S101 - _folder(required=True)
-    require("vl_convert", "report")  # before minutes are spent, not after
+    require_report_extra()
     known = list(items().values())
     found, failed, stopped = _run(known, settings, output)
     write_text(output / INDEX, page(known, found, failed, settings))
@@ -217,7 +217,7 @@ def written(folder: Path, item: Item, settings: Settings, found: Reproduction) -
     import csv
     from io import StringIO
 
-    from metricshuffle.planning.files import write_text
+    from metricshuffle.files import write_text
 
     lines = StringIO()
     writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
@@ -248,16 +248,13 @@ def document(item: Item, settings: Settings, found: Reproduction) -> str:
     return json.dumps({**about, "settings": how, "words": found.words, "rows": rows, "charts": charts}, indent=1)
 
 
-def shown(value: float | None, *, digits: int = 4) -> str:
-    """A number for a table."""
-    return "" if value is None else f"{value:.{digits}g}"
-
-
 def rows_table(rows: tuple[Row, ...]) -> Table:
     """The rows in the terminal; notes stand below it by their number."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
+
+    from metricshuffle.pages.reproduction import shown
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for name in ("", "", "published", "as published", "ours", "+-", "ratio", "verdict"):

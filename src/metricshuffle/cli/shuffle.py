@@ -26,7 +26,7 @@ def shuffle(
     from itertools import chain
 
     from metricshuffle.cli.screen import note, working
-    from metricshuffle.planning.files import read_reports, write_shuffled
+    from metricshuffle.wire.reports import read_reports, write_shuffled
 
     plan = planned(plan_file)
     with working("Shuffling"):

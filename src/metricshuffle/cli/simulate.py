@@ -23,8 +23,8 @@ def simulate(
     from dataclasses import asdict
 
     from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.numerics.rounding import plain
     from metricshuffle.planning import simulate as simulated
-    from metricshuffle.privacy.guarantee import plain
     from metricshuffle.randomness import Randomness
 
     plan = planned(plan_file)

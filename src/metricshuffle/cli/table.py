@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from metricshuffle.numerics.rounding import plain, promised
 from metricshuffle.planning.explain import name_of
-from metricshuffle.privacy.guarantee import plain, promised
 
 if TYPE_CHECKING:
     from rich.table import Table

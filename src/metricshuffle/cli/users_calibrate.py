@@ -103,7 +103,7 @@ def _calibrated(
 
 def _published(model: str, users: int, items: int, rate: float, delta: float, diameter: float) -> float | None:
     """The published theorem is stated for diameter 1, and needs a delta."""
-    from metricshuffle.papers.earth_mover_privacy import published_item_rate
+    from metricshuffle.papers.earth_mover.privacy_bounds import published_item_rate
 
     if delta == 0.0:
         return None
@@ -137,7 +137,8 @@ def _tell(
 ) -> None:  # fmt: skip
     from metricshuffle.accounting.items.user_level import full_replacement_sentence
     from metricshuffle.cli.screen import say, screen
-    from metricshuffle.privacy.guarantee import Guarantee, Trust, plain
+    from metricshuffle.numerics.rounding import plain
+    from metricshuffle.privacy.guarantee import Guarantee, Trust
 
     per = f" per {unit}" if unit else ""
     # Composition counts every report of a user as seen, so that it needs no shuffler; with a delta it may beat rate/items by a hair.

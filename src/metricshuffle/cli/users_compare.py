@@ -97,11 +97,12 @@ def compare(
     from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.cli.users_data import ItemOptions
     from metricshuffle.cli.users_table import crowd, heading, stored, table
-    from metricshuffle.errors import require
-    from metricshuffle.planning.user_compare import compare_users
+    from metricshuffle.planning.compare.users import compare_users
 
     if plot is not None:
-        require("vl_convert", "report")
+        from metricshuffle.pages.rendering import require_report_extra
+
+        require_report_extra()
     with working("Comparing") as tell:
         if csv is None:
             people, near = _clusters(clusters, places, inner, items)
@@ -124,8 +125,8 @@ def compare(
             for one in rates
         ]  # fmt: skip
         if plot is not None:
-            from metricshuffle.pages.users import page
-            from metricshuffle.planning.files import write_text
+            from metricshuffle.pages.users_compare import page
+            from metricshuffle.files import write_text
 
             write_text(plot, page(found, crowd(people), people.unit))
     if as_json:
@@ -170,7 +171,7 @@ def _real(
 
 def _published(rate: float, delta: float, users: int, people: People) -> Callable[[Literal["local", "central"]], dict[str, float | None]]:
     """The printed item rates, which are for diameter 1."""
-    from metricshuffle.papers.earth_mover_privacy import equation_item_rate, published_item_rate
+    from metricshuffle.papers.earth_mover.privacy_bounds import equation_item_rate, published_item_rate
 
     across, items = people.diameter, int(people.items or 1)
 

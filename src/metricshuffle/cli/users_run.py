@@ -132,7 +132,7 @@ def run(
     from metricshuffle.cli.users_data import ItemOptions, held_by_users, open_users
     from metricshuffle.planning.user_plan import plan_users
     from metricshuffle.privacy.target import Target
-    from metricshuffle.protocols.user_queries import UserHistogram, UserLinearQuery
+    from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
     from metricshuffle.spaces import users_of
 
     options = ItemOptions(low, high, labels, distances, levels, box, side, unit or "", coordinates)

@@ -6,12 +6,12 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.privacy.guarantee import plain
+from metricshuffle.numerics.rounding import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from metricshuffle.planning.user_compare import UserComparison
+    from metricshuffle.planning.compare.users import UserComparison
     from metricshuffle.spaces import Users
 
 HIDES = {"user": "any replacement", "earth mover": "moves, by distance", "published": "published, not certified"}

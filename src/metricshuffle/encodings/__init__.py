@@ -1,6 +1,6 @@
 """How a report becomes messages of equal length."""
 
-from metricshuffle.encodings.modular import Modular, Transport, modulus_for
+from metricshuffle.encodings.modular import Modular, modulus_for
 from metricshuffle.encodings.unary import ShuffledBits, Unary
 
-__all__ = ["Modular", "ShuffledBits", "Transport", "Unary", "modulus_for"]
+__all__ = ["Modular", "ShuffledBits", "Unary", "modulus_for"]

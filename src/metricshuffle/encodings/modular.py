@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.encodings.whole import whole_number
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.privacy.guarantee import Who
 from metricshuffle.randomness import Randomness
-
-Transport = Literal["shuffler", "aggregator", "analyst", "curator"]
 
 LARGEST_MODULUS = 2**62
 """Two residues and their sum fit 64 bits, signed or not."""
@@ -44,24 +43,24 @@ class Modular:
 
     Through a shuffler: `messages` - 1 exactly uniform shares and the difference (split-and-mix); how well
     the multiset of all shares hides everything but the sum is `accounting.split_and_mix.security_bits`.
-    To an aggregator that adds up and shows the sum alone, to a curator, or straight to the analyst: one
+    To an aggregator that adds up and shows the sum alone, to a curator, or straight to the analyst ("nobody" is trusted): one
     residue, which is not hidden from whoever receives it.
     """
 
     modulus: int
     messages: int
-    transport: Transport
+    trusted: Who
 
     def __post_init__(self) -> None:
         if isinstance(self.modulus, bool) or not isinstance(self.modulus, int) or not 2 <= self.modulus <= LARGEST_MODULUS:
             raise InputError(f"modulus must be a whole number in 2..2^62, got {self.modulus!r}.")
         if isinstance(self.messages, bool) or not isinstance(self.messages, int):
             raise InputError(f"messages must be a whole number, got {self.messages!r}.")
-        if self.transport not in get_args(Transport):
-            raise InputError(f"transport must be one of {', '.join(get_args(Transport))}, got {self.transport!r}.")
-        if self.transport != "shuffler" and self.messages != 1:
-            raise InputError(f"{self.transport} takes messages = 1 residue a user, got {self.messages}; shares are for a shuffler.")
-        if self.transport == "shuffler" and self.messages < FEWEST_SHARES:
+        if self.trusted not in get_args(Who):
+            raise InputError(f"trusted must be one of {', '.join(get_args(Who))}, got {self.trusted!r}.")
+        if self.trusted != "shuffler" and self.messages != 1:
+            raise InputError(f"{self.trusted} takes messages = 1 residue a user, got {self.messages}; shares are for a shuffler.")
+        if self.trusted == "shuffler" and self.messages < FEWEST_SHARES:
             raise InputError(f"a shuffler needs messages >= {FEWEST_SHARES} shares a user to hide anything, got {self.messages}.")
 
     @property

@@ -7,11 +7,10 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
-U = 2.0**-53
 FLUSHED = 1e-250  # masses below this are set to zero; the caller adds them to the mass outside
 
 
@@ -19,14 +18,14 @@ FLUSHED = 1e-250  # masses below this are set to zero; the caller adds them to t
 def _coefficients(k: float, ones: float, zeros: float, odds: float) -> tuple[float, float, float]:
     """A_k, a bound on its rounding error, and B_k of the recurrence r_{k+1} = A_k + B_k / r_k."""
     small, large = odds * (zeros - k), (ones - k) / odds
-    return (small + large) / (k + 1.0), 8.0 * U * (abs(small) + abs(large)) / (k + 1.0), (ones + zeros - k + 1.0) / (k + 1.0)
+    return (small + large) / (k + 1.0), 8.0 * ROUNDOFF * (abs(small) + abs(large)) / (k + 1.0), (ones + zeros - k + 1.0) / (k + 1.0)
 
 
 @njit(cache=True)
 def _clipped(k: float, count: float, odds: float, low: float, high: float) -> tuple[float, float]:
     """Intersect with (count - k + 1)/k * [odds, 1/odds], which holds r_k for every sum of such bits."""
     scale = (count - k + 1.0) / k
-    return max(low, scale * odds * (1.0 - 8.0 * U)), min(high, scale / odds * (1.0 + 8.0 * U))
+    return max(low, scale * odds * (1.0 - 8.0 * ROUNDOFF)), min(high, scale / odds * (1.0 + 8.0 * ROUNDOFF))
 
 
 @njit(cache=True)
@@ -55,8 +54,8 @@ def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_
             if k > low:
                 ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
             up, wrong, back = _coefficients(float(k), b, a, odds)
-            new_low = (up - wrong + back * (1.0 - 2.0 * U) / r_high) * (1.0 - 4.0 * U)
-            new_high = (up + wrong + back * (1.0 + 2.0 * U) / r_low) * (1.0 + 4.0 * U)
+            new_low = (up - wrong + back * (1.0 - 2.0 * ROUNDOFF) / r_high) * (1.0 - 4.0 * ROUNDOFF)
+            new_high = (up + wrong + back * (1.0 + 2.0 * ROUNDOFF) / r_low) * (1.0 + 4.0 * ROUNDOFF)
             k += 1
             if k <= high:
                 r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
@@ -65,25 +64,25 @@ def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_
         r_low, r_high = _clipped(float(k), count, odds, 0.0, math.inf)
         if k == ones + zeros:
             last = 1.0 / (odds * b + a / odds)
-            r_low, r_high = max(r_low, last * (1.0 - 8.0 * U)), min(r_high, last * (1.0 + 8.0 * U))
+            r_low, r_high = max(r_low, last * (1.0 - 8.0 * ROUNDOFF)), min(r_high, last * (1.0 + 8.0 * ROUNDOFF))
         while k >= split and k > low:
             if k <= high:
                 ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
             k -= 1
             if k >= 1:
                 up, wrong, back = _coefficients(float(k), b, a, odds)
-                smallest = (r_low - up - wrong) * (1.0 - 4.0 * U)
-                new_low = back * (1.0 - 2.0 * U) / ((r_high - up + wrong) * (1.0 + 4.0 * U)) * (1.0 - 2.0 * U)
-                new_high = back * (1.0 + 2.0 * U) / smallest * (1.0 + 2.0 * U) if smallest > 0.0 else math.inf
+                smallest = (r_low - up - wrong) * (1.0 - 4.0 * ROUNDOFF)
+                new_low = back * (1.0 - 2.0 * ROUNDOFF) / ((r_high - up + wrong) * (1.0 + 4.0 * ROUNDOFF)) * (1.0 - 2.0 * ROUNDOFF)
+                new_high = back * (1.0 + 2.0 * ROUNDOFF) / smallest * (1.0 + 2.0 * ROUNDOFF) if smallest > 0.0 else math.inf
                 r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
     mass, doubt = np.ones(high - low + 1), np.zeros(high - low + 1)
     base = min(max(int(b - flip * (b - a)), low), high)  # about the mean
     for i in range(base + 1 - low, high - low + 1):
         mass[i] = mass[i - 1] * ratio[i] if mass[i - 1] > FLUSHED else 0.0
-        doubt[i] = doubt[i - 1] + error[i] + 2.0 * U
+        doubt[i] = doubt[i - 1] + error[i] + 2.0 * ROUNDOFF
     for i in range(base - low, 0, -1):
         mass[i - 1] = mass[i] / ratio[i] if mass[i] > FLUSHED else 0.0
-        doubt[i - 1] = doubt[i] + error[i] + 2.0 * U
+        doubt[i - 1] = doubt[i] + error[i] + 2.0 * ROUNDOFF
     total, uncertain, largest, local = 0.0, 0.0, 0.0, 0.0
     for i in range(high - low + 1):
         total += mass[i]
@@ -91,11 +90,11 @@ def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_
         if mass[i] > 0.0:
             largest = max(largest, doubt[i])
             local = max(local, error[i])
-    rounding = (high - low + 8) * U
+    rounding = (high - low + 8) * ROUNDOFF
     for i in range(high - low + 1):
         mass[i] /= total
     # e^x - 1 <= 1.1 x below 0.1; above it the certificate is refused by the caller
-    return mass, local + 4.0 * U, 1.01 * (largest + 1.1 * uncertain / total + rounding)
+    return mass, local + 4.0 * ROUNDOFF, 1.01 * (largest + 1.1 * uncertain / total + rounding)
 
 
 @njit(cache=True)
@@ -106,7 +105,7 @@ def hockey_sticks(p: Floats, q: Floats, factor: float, ratio: float) -> float:
         x, y = factor * p[i] - ratio * q[i], factor * q[i] - ratio * p[i]
         up += x if x > 0.0 else 0.0
         down += y if y > 0.0 else 0.0
-    return max(up, down) * (1.0 + (len(p) + 8) * U)
+    return max(up, down) * (1.0 + (len(p) + 8) * ROUNDOFF)
 
 
 @njit(cache=True)
@@ -142,6 +141,6 @@ def every_distance(others: Floats, flip: float, growth: Floats, first: int, loca
         _one_more(p, size + d - 1, flip, 1.0 - flip)
         _one_more(q, size + d - 1, 1.0 - flip, flip)
         if d >= first:
-            slack = math.exp(d * (local + 4.0 * U)) * (1.0 + 16.0 * U)
+            slack = math.exp(d * (local + 4.0 * ROUNDOFF)) * (1.0 + 16.0 * ROUNDOFF)
             deltas[d - first] = hockey_sticks(p[: size + d], q[: size + d], slack, growth[d - first] / slack)
     return deltas

@@ -8,11 +8,9 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-
-U = 2.0**-53
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
 
 @njit(cache=True)
@@ -47,8 +45,8 @@ def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: 
     q2 = one_minus_p * one_minus_p
     a = 1.0 + p * p
     # [p, 1] for b >= 1 (log-concave), [0, p] for b < 1 (log-convex); a few ulp outwards.
-    least_w = 0.0 if b >= 1.0 else one_minus_p * (1.0 - 4.0 * U)
-    most_w = one_minus_p * (1.0 + 4.0 * U) if b >= 1.0 else 1.0
+    least_w = 0.0 if b >= 1.0 else one_minus_p * (1.0 - 4.0 * ROUNDOFF)
+    most_w = one_minus_p * (1.0 + 4.0 * ROUNDOFF) if b >= 1.0 else 1.0
     w_low, w_high = least_w, most_w
     for m in range(start, 0, -1):
         gap = m + 1.0 - b
@@ -66,28 +64,28 @@ def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: 
             d2 = p * gap * (1.0 - w)
             numerator = t1 + t2
             denominator = d1 - d2
-            numerator_error = 9.0 * U * (t1 + abs(t2))
-            denominator_error = 9.0 * U * (d1 + abs(d2))
+            numerator_error = 9.0 * ROUNDOFF * (t1 + abs(t2))
+            denominator_error = 9.0 * ROUNDOFF * (d1 + abs(d2))
             rho = p * (m - 1.0 + b) / denominator
-            rho_error = 6.0 * U + denominator_error / (denominator - denominator_error)
+            rho_error = 6.0 * ROUNDOFF + denominator_error / (denominator - denominator_error)
             if end == 0:
-                value = (numerator - numerator_error) / (denominator + denominator_error) * (1.0 - 3.0 * U)
+                value = (numerator - numerator_error) / (denominator + denominator_error) * (1.0 - 3.0 * ROUNDOFF)
                 if value > 0.5:
                     rho = rho * (1.0 + rho_error)
                     high_log = math.log(rho)
                     value = 1.0 - rho
-                    value = value - U
+                    value = value - ROUNDOFF
                 else:
                     value = max(value, least_w)
                     high_log = math.log1p(-value)
                 new_low = min(max(value, least_w), most_w)
             else:
-                value = (numerator + numerator_error) / (denominator - denominator_error) * (1.0 + 3.0 * U)
+                value = (numerator + numerator_error) / (denominator - denominator_error) * (1.0 + 3.0 * ROUNDOFF)
                 if value > 0.5:
                     rho = rho * (1.0 - rho_error)
                     low_log = math.log(rho)
                     value = 1.0 - rho
-                    value = value + U
+                    value = value + ROUNDOFF
                 else:
                     value = min(value, most_w)
                     low_log = math.log1p(-value)
@@ -95,7 +93,7 @@ def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: 
         w_low, w_high = new_low, new_high
         if m <= radius:
             log_ratio[m] = 0.5 * (low_log + high_log)
-            half_width[m] = 0.5 * (high_log - low_log) + 4.0 * U * (abs(low_log) + abs(high_log))
+            half_width[m] = 0.5 * (high_log - low_log) + 4.0 * ROUNDOFF * (abs(low_log) + abs(high_log))
 
 
 @njit(cache=True)
@@ -111,9 +109,9 @@ def cumulative_logs(log_ratio: Floats, half_width: Floats) -> None:
         new = total + value
         lost += (total - new) + value if abs(total) >= abs(value) else (value - new) + total
         total = new
-        error += half_width[m] * (1.0 + 4.0 * U)
+        error += half_width[m] * (1.0 + 4.0 * ROUNDOFF)
         log_ratio[m] = total + lost
-        half_width[m] = error * (1.0 + m * U) + 3.0 * U * abs(log_ratio[m])
+        half_width[m] = error * (1.0 + m * ROUNDOFF) + 3.0 * ROUNDOFF * abs(log_ratio[m])
 
 
 @njit(cache=True)
@@ -126,9 +124,9 @@ def _log_ratio_high(log_mass: Floats, log_error: Floats, cumulative: bool, z: in
     if j > radius:
         return math.inf, 0.0
     if cumulative:
-        error = abs(log_error[i] - log_error[j]) + 10.0 * U * (abs(log_mass[i]) + abs(log_mass[j]) + 2.0 * abs(log_mass[0]))
+        error = abs(log_error[i] - log_error[j]) + 10.0 * ROUNDOFF * (abs(log_mass[i]) + abs(log_mass[j]) + 2.0 * abs(log_mass[0]))
     else:
-        error = log_error[i] + log_error[j] + 4.0 * U * (abs(log_mass[i]) + abs(log_mass[j]))
+        error = log_error[i] + log_error[j] + 4.0 * ROUNDOFF * (abs(log_mass[i]) + abs(log_mass[j]))
     return log_mass[i] - log_mass[j] + error, error
 
 
@@ -155,7 +153,7 @@ def _log_below(log_mass: Floats, below: float, z: int) -> float:
         count += 1
         if term < 1e-18 * total:
             break
-    return log_mass[start] + math.log(total) - 2.0 * U * count
+    return log_mass[start] + math.log(total) - 2.0 * ROUNDOFF * count
 
 
 @njit(cache=True)
@@ -173,7 +171,7 @@ def _half_line(
         for z in range(start, t + 1):
             if abs(z) <= radius:
                 window += mass[abs(z)]
-        window *= 1.0 + 300.0 * U
+        window *= 1.0 + 300.0 * ROUNDOFF
     else:
         window = _below(tail, t) - _below(tail, t - d)
     all_below = _below(tail, t)
@@ -190,7 +188,7 @@ def _half_line(
         value = window * worst - paid / worst
     else:
         value = (window - math.expm1(epsilon) * below) * worst
-    return value + (math.expm1(2.0 * ratio_error) + 64.0 * U) * all_below * worst
+    return value + (math.expm1(2.0 * ratio_error) + 64.0 * ROUNDOFF) * all_below * worst
 
 
 @njit(cache=True)
@@ -226,19 +224,21 @@ def positive_part_delta(log_mass: Floats, log_error: Floats, mass: Floats, epsil
     lost = 0.0
     # Where f(z) >= e^epsilon f(z-d) can underflow, the product is taken in logarithms.
     in_logs = epsilon > 300.0
-    factor = 0.0 if in_logs else math.exp(epsilon) * (1.0 - 8.0 * U)
+    factor = 0.0 if in_logs else math.exp(epsilon) * (1.0 - 8.0 * ROUNDOFF)
     for z in range(-radius, radius + 1):
         i, j = abs(z), abs(z - d)
-        value = mass[i] * math.exp(log_error[i]) * (1.0 + 16.0 * U)
+        value = mass[i] * math.exp(log_error[i]) * (1.0 + 16.0 * ROUNDOFF)
         if j <= radius and in_logs and value > 0.0 and log_mass[j] > -math.inf:
-            value -= math.exp(min(epsilon + log_mass[j] - log_error[j] - 4.0 * U * (epsilon + abs(log_mass[j])), 1.0)) * (1.0 - 16.0 * U)
+            value -= math.exp(min(epsilon + log_mass[j] - log_error[j] - 4.0 * ROUNDOFF * (epsilon + abs(log_mass[j])), 1.0)) * (
+                1.0 - 16.0 * ROUNDOFF
+            )
         elif j <= radius:
-            value -= factor * mass[j] * math.exp(-log_error[j]) * (1.0 - 16.0 * U)
+            value -= factor * mass[j] * math.exp(-log_error[j]) * (1.0 - 16.0 * ROUNDOFF)
         if value > 0.0:
             new = total + value
             lost += (total - new) + value if total >= value else (value - new) + total
             total = new
-    return (total + lost) * (1.0 + 8.0 * U)
+    return (total + lost) * (1.0 + 8.0 * ROUNDOFF)
 
 
 @njit(cache=True)
@@ -258,7 +258,7 @@ def planar_delta(
     remaining = -math.inf
     for z1 in range(-radius, radius + 1):
         ratio_high = _log_ratio_high(log_mass, log_error, cumulative, z1, d1)[0] if d1 > 0 else 0.0
-        remaining = max(remaining, epsilon - ratio_high - 2.0 * U * (abs(epsilon) + abs(ratio_high)))
+        remaining = max(remaining, epsilon - ratio_high - 2.0 * ROUNDOFF * (abs(epsilon) + abs(ratio_high)))
         if remaining == -math.inf:
             inner = 1.0
         elif d2 == 0:
@@ -272,4 +272,4 @@ def planar_delta(
         new = total + value
         lost += (total - new) + value if total >= value else (value - new) + total
         total = new
-    return (total + lost) * (1.0 + 32.0 * U)
+    return (total + lost) * (1.0 + 32.0 * ROUNDOFF)

@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.errors import NotCertified
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats, Integers64
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-U = 2.0**-53
 LARGEST_EXPONENT = 600.0  # |tilt * step|: e^600 is still far from overflow
 DROPPED = -60.0  # log|phi|^n below which a frequency is left out (and paid for)
 FFT_CONSTANT = 8.0  # ||error||_2 <= 8 u log2(L) ||exact||_2 for the FFTs used here
@@ -32,7 +29,7 @@ class Folded:
 
     copies: int
     pivot: int
-    steps: Integers  # the k >= 1 with up[k] + down[k] > 0
+    steps: Integers64  # the k >= 1 with up[k] + down[k] > 0
     up: Floats
     down: Floats
     symmetric: bool
@@ -87,12 +84,14 @@ def tilted(group: Folded, s: float) -> Tilted:
         scale = float(np.sum(group.up * (np.abs(rise) + np.abs(x) * (1.0 + rise)) + group.down * (np.abs(fall) + np.abs(x) * (1.0 + fall))))
     total = float(np.sum(terms))
     log_mgf = math.log1p(total)
-    error = checked_error(1.01 * (group.relative_error + (group.depth + 8.0) * U) * scale / (1.0 + total) + 4.0 * U * abs(log_mgf))
+    error = checked_error(
+        1.01 * (group.relative_error + (group.depth + 8.0) * ROUNDOFF) * scale / (1.0 + total) + 4.0 * ROUNDOFF * abs(log_mgf)
+    )
     up, down = group.up * np.exp(x - log_mgf), group.down * np.exp(-x - log_mgf)
     even = up + down
     odd = 2.0 * group.up * np.sinh(x) * math.exp(-log_mgf) if group.symmetric else up - down
     reach = float(np.max(np.abs(x), initial=0.0))
-    relative = 1.01 * (group.relative_error + (2.0 * reach + 2.0 * abs(log_mgf) + group.depth + 16.0) * U + error)
+    relative = 1.01 * (group.relative_error + (2.0 * reach + 2.0 * abs(log_mgf) + group.depth + 16.0) * ROUNDOFF + error)
     mean = float(k @ odd)
     variance = float(up @ (k - mean) ** 2 + down @ (k + mean) ** 2) + max(0.0, 1.0 - float(np.sum(even))) * mean * mean
     return Tilted(group, log_mgf, error, even, odd, np.abs(odd) if group.symmetric else even, relative, mean, variance)
@@ -123,8 +122,8 @@ class Tilt:
 
     def log_weight_error(self, z: float) -> float:
         """Certified error of `log_weight` at any point no further out than z."""
-        own = math.fsum(part.group.copies * (part.log_mgf_error + 2.0 * U * abs(part.log_mgf)) for part in self.parts)
-        return 1.01 * own + 4.0 * U * abs(self.s * z)
+        own = math.fsum(part.group.copies * (part.log_mgf_error + 2.0 * ROUNDOFF * abs(part.log_mgf)) for part in self.parts)
+        return 1.01 * own + 4.0 * ROUNDOFF * abs(self.s * z)
 
     def log_tail(self, z: float) -> float:
         """Upper bound on log P(S >= z) if s > 0, on log P(S <= z) if s < 0 (Chernoff)."""
@@ -181,7 +180,7 @@ def _off_pivot(part: Tilted, length: int) -> Floats:
     return law
 
 
-def _survivors(tilt: Tilt, length: int) -> Integers:
+def _survivors(tilt: Tilt, length: int) -> Integers64:
     """Every frequency j <= length/2 whose |phi|^n is not certified to be below e^DROPPED."""
     from scipy import fft
 
@@ -190,12 +189,12 @@ def _survivors(tilt: Tilt, length: int) -> Integers:
         law = _off_pivot(part, length)
         law[0] += max(0.0, 1.0 - float(np.sum(part.even)))
         # ||law||_2 <= 1: the masses sum to one
-        slack = 2.0 * part.error + 1.01 * FFT_CONSTANT * U * math.log2(length) * math.sqrt(length) + 8.0 * U
+        slack = 2.0 * part.error + 1.01 * FFT_CONSTANT * ROUNDOFF * math.log2(length) * math.sqrt(length) + 8.0 * ROUNDOFF
         log_modulus += part.group.copies * np.log(np.minimum(np.abs(fft.rfft(law)) + slack, 1.0))
     return np.flatnonzero(log_modulus > DROPPED)
 
 
-def _log_phi(part: Tilted, j: Integers, length: int) -> tuple[Floats, Floats, Floats]:
+def _log_phi(part: Tilted, j: Integers64, length: int) -> tuple[Floats, Floats, Floats]:
     """log|phi|, arg phi and a certified error of log phi, at 2 pi j / length, one by one and to relative accuracy."""
     a, b, spread = np.zeros(len(j)), np.zeros(len(j)), np.zeros(len(j))
     rows = max(1, DENSE // max(1, len(part.even)))
@@ -210,10 +209,10 @@ def _log_phi(part: Tilted, j: Integers, length: int) -> tuple[Floats, Floats, Fl
         a[chunk] = -2.0 * np.sum(half * half * part.even, axis=1)
         b[chunk] = np.sum(whole * part.odd, axis=1)
         spread[chunk] = np.sum(np.abs(whole) * part.odd_scale, axis=1)
-    return _logarithm(a, b, (part.error + 16.0 * U) * (np.abs(a) + spread))
+    return _logarithm(a, b, (part.error + 16.0 * ROUNDOFF) * (np.abs(a) + spread))
 
 
-def _log_phi_by_fft(part: Tilted, j: Integers, length: int) -> tuple[Floats, Floats, Floats, float]:
+def _log_phi_by_fft(part: Tilted, j: Integers64, length: int) -> tuple[Floats, Floats, Floats, float]:
     """The same from one FFT of the off-pivot masses: absolute accuracy, which is enough when they are light.
 
     The last number bounds the 2-norm, over all frequencies, of what the FFT adds to the error of log phi.
@@ -224,10 +223,10 @@ def _log_phi_by_fft(part: Tilted, j: Integers, length: int) -> tuple[Floats, Flo
     spectrum = fft.rfft(law)[j]
     weight = float(np.sum(part.even))
     a, b = spectrum.real - weight, -spectrum.imag
-    error = FFT_CONSTANT * U * math.log2(length) * math.sqrt(length * float(np.sum(law * law)))
+    error = FFT_CONSTANT * ROUNDOFF * math.log2(length) * math.sqrt(length * float(np.sum(law * law)))
     smallest = float(np.min(np.hypot(1.0 + a, b), initial=1.0)) - error
     total = 2.02 * error / smallest if smallest > 100.0 * error else math.inf
-    return *_logarithm(a, b, np.full(len(j), (2.0 * part.error + 8.0 * U) * weight)), total
+    return *_logarithm(a, b, np.full(len(j), (2.0 * part.error + 8.0 * ROUNDOFF) * weight)), total
 
 
 def _logarithm(a: Floats, b: Floats, error: Floats) -> tuple[Floats, Floats, Floats]:
@@ -236,7 +235,7 @@ def _logarithm(a: Floats, b: Floats, error: Floats) -> tuple[Floats, Floats, Flo
     modulus2 = np.maximum(1.0 + square, 1e-300)
     log_modulus, argument = 0.5 * np.log1p(np.maximum(square, -1.0 + 1e-16)), np.arctan2(b, 1.0 + a)
     lost = (8.0 * np.abs(a) + 4.0 * a * a + 4.0 * b * b + 12.0 * np.abs(b)) / modulus2
-    rounding = U * (lost + 4.0 * (np.abs(log_modulus) + np.abs(argument)))
+    rounding = ROUNDOFF * (lost + 4.0 * (np.abs(log_modulus) + np.abs(argument)))
     total = 2.0 * error / np.sqrt(modulus2) + rounding
     # the bound is of first order: where it is not small it is not a bound, and nothing is claimed
     return log_modulus, argument, np.where(total < 1e-3, 1.01 * total, math.inf)
@@ -257,10 +256,10 @@ def window(tilt: Tilt, centre: int, left: int, right: int, length: int, log_alia
             extra += copies * spread
         log_modulus += copies * modulus
         phase += copies * argument
-        error += copies * (uncertain + 2.0 * U * (np.abs(modulus) + np.abs(argument)))
+        error += copies * (uncertain + 2.0 * ROUNDOFF * (np.abs(modulus) + np.abs(argument)))
     reduced = (j * (centre % length)) % length
     phase -= 2.0 * math.pi / length * np.where(reduced > length // 2, reduced - length, reduced)
-    error += 8.0 * U * (np.abs(phase) + math.pi)
+    error += 8.0 * ROUNDOFF * (np.abs(phase) + math.pi)
     size = np.exp(np.minimum(log_modulus, 0.0))
     spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
     spectrum[j] = size * np.exp(-1j * phase)
@@ -270,4 +269,4 @@ def window(tilt: Tilt, centre: int, left: int, right: int, length: int, log_alia
     wrong = np.where(small, size * np.expm1(np.where(small, error, 0.0)), 1.0 + size)
     # Cauchy-Schwarz: sum_j |e_j| |phi_j|^n <= ||e||_2 |||phi|^n||_2
     certain = 1.2 * 2.0 * float(np.sum(wrong)) / length + 1.2 * extra * norm / math.sqrt(length) if extra < 0.1 else math.inf
-    return density, 1.01 * (certain + math.exp(DROPPED) + FFT_CONSTANT * U * math.log2(length) * norm + math.exp(log_alias))
+    return density, 1.01 * (certain + math.exp(DROPPED) + FFT_CONSTANT * ROUNDOFF * math.log2(length) * norm + math.exp(log_alias))

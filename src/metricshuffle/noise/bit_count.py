@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.types import Floats
 
 MOST_CELLS = 20_000_000
 LOG_TAIL = -100.0  # what is left out of a law has mass below 2 e^-100 = 7.5e-44

@@ -12,9 +12,11 @@ import numpy as np
 
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.convolution import Group, covering_range, sum_law
-from metricshuffle.noise.law import LARGEST_RADIUS, Floats, SymmetricLaw, too_many_cells
+from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw, too_many_cells
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.table import Table
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
 _KEPT_LAWS = 8
 # Shares are tabulated from masses whose cut-off tail is below 2^-64 of anything that matters.
@@ -45,7 +47,7 @@ class BoundedSum:
     @classmethod
     def of_table(cls, table: Table, count: int) -> BoundedSum:
         masses = np.array([weight / 2**64 for weight in table.weights])
-        return cls(masses, 2.0**-53, count, log_concave=False)
+        return cls(masses, ROUNDOFF, count, log_concave=False)
 
     @property
     def support(self) -> int:
@@ -107,10 +109,10 @@ def _conditional_masses(noise: Polya, radius: int) -> tuple[Floats, float]:
     if noise.shape == 1:
         # In closed form, because the error counts once for every user.
         inside = np.exp(-noise.rate * np.arange(radius + 1))
-        error = (2.0 * noise.rate * radius + 16.0) * 2.0**-53
+        error = (2.0 * noise.rate * radius + 16.0) * ROUNDOFF
     else:
         law = noise.law(_SHARE_LOG_TAIL, radius)
         inside = law.mass[: radius + 1]
-        error = 2.0 * float(law.log_error[radius]) + 16.0 * 2.0**-53
+        error = 2.0 * float(law.log_error[radius]) + 16.0 * ROUNDOFF
     masses: Floats = np.minimum.accumulate(inside / (2.0 * math.fsum(inside) - inside[0]))
     return masses, error

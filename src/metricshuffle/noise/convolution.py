@@ -16,7 +16,9 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise._tilting import Floats, Folded, Tilt, U, checked_error, log_beyond, steepest, support, tilt_towards, window
+from metricshuffle.noise._tilting import Folded, Tilt, checked_error, log_beyond, steepest, support, tilt_towards, window
+from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.numerics.types import Floats
 
 MOST_CELLS = 20_000_000
 FEW_CELLS = 16_384  # up to here: direct convolution (50 ms)
@@ -40,7 +42,7 @@ class Group:
     start: int
     masses: Floats
     symmetric: bool = False
-    relative_error: float = U
+    relative_error: float = ROUNDOFF
 
     def __post_init__(self) -> None:
         masses = np.array(self.masses, dtype=np.float64)
@@ -95,13 +97,13 @@ class CertifiedRange:
         Numerics: positive parts are summed one by one (no log-concavity is assumed), rounded up.
         Reference: this package; see sum_law.
         """
-        slack = self.log_error + 4.0 * U * (np.abs(np.where(np.isfinite(self.log_mass), self.log_mass, 0.0)) + epsilon + 4.0)
+        slack = self.log_error + 4.0 * ROUNDOFF * (np.abs(np.where(np.isfinite(self.log_mass), self.log_mass, 0.0)) + epsilon + 4.0)
         below = np.full(len(self.log_mass), -math.inf)
         if abs(shift) < len(below):
             below[max(shift, 0) : len(below) + min(shift, 0)] = (self.log_mass - slack)[max(-shift, 0) : len(below) - max(shift, 0)]
         with np.errstate(over="ignore"):
             parts = np.maximum(0.0, np.exp(self.log_mass + slack) - np.exp(epsilon + below))
-        return min(1.0, float(np.sum(parts)) * (1.0 + 64.0 * U) + self.outside)
+        return min(1.0, raised(float(np.sum(parts)), 64) + self.outside)
 
 
 def _folded(groups: Sequence[Group]) -> tuple[list[Folded], int]:
@@ -212,7 +214,7 @@ def _stitched(groups: list[Folded], first: int, last: int) -> tuple[Floats, Floa
         where = slice(filled - first, end - first + 1)
         log_values = np.log(np.where(good, values, 1.0))
         log_mass[where] = np.where(good, log_values + weight, -math.inf)
-        rounding = shift_error + 4.0 * U * (np.abs(weight) + np.abs(log_values) + abs(tilt.s) * np.abs(points - centre))
+        rounding = shift_error + 4.0 * ROUNDOFF * (np.abs(weight) + np.abs(log_values) + abs(tilt.s) * np.abs(points - centre))
         log_error[where] = np.where(good, np.log1p(wrong / np.where(good, values - wrong, 1.0)) + rounding, 0.0)
         ceiling = np.minimum(np.where(np.isfinite(values), np.maximum(values, 0.0) + wrong, 1.0), 1.0)
         holes += float(np.sum(np.where(good, 0.0, np.minimum(ceiling * np.exp(np.minimum(weight + shift_error, 700.0)), 1.0))))
@@ -260,15 +262,15 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
         base[-group.steps[group.down > 0.0] - group.lowest] = group.down[group.down > 0.0]
         heaviest = 1.0 - math.fsum(base)
         base[-group.lowest] = heaviest
-        base_error = checked_error(max(group.relative_error, (group.relative_error + 2.0 * U) / heaviest))
+        base_error = checked_error(max(group.relative_error, (group.relative_error + 2.0 * ROUNDOFF) / heaviest))
         left = group.copies
         while left:
             if left & 1:
-                error += base_error + (min(len(law), len(base)) + 2) * U
+                error += base_error + (min(len(law), len(base)) + 2) * ROUNDOFF
                 law = np.convolve(law, base)
             left >>= 1
             if left:
-                base_error = 2.0 * base_error + (len(base) + 2) * U
+                base_error = 2.0 * base_error + (len(base) + 2) * ROUNDOFF
                 base = np.convolve(base, base)
     points = np.arange(low, high + 1)
     inside = (points >= lowest) & (points < lowest + len(law))
@@ -276,7 +278,7 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
     mass[inside] = law[points[inside] - lowest]
     good = mass > UNDERFLOW
     log_mass = np.where(good, np.log(np.where(good, mass, 1.0)), -math.inf)
-    log_error = np.where(good, 1.01 * error + 4.0 * U * np.abs(np.where(good, log_mass, 0.0)) + 4.0 * U, 0.0)
+    log_error = np.where(good, 1.01 * error + 4.0 * ROUNDOFF * np.abs(np.where(good, log_mass, 0.0)) + 4.0 * ROUNDOFF, 0.0)
     missing = math.fsum(law[: max(low - lowest, 0)]) + math.fsum(law[max(high + 1 - lowest, 0) :])
     # impossible points are not holes: only what the support holds can have underflowed
     lost = 2.0 * UNDERFLOW * int(np.count_nonzero(inside & ~good)) + (0.0 if low <= lowest and lowest + len(law) - 1 <= high else SMALLEST)

@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, Integers, rational_rate, sample_geometric
+from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, rational_rate, sample_geometric
+from metricshuffle.numerics.types import Floats, Integers64, Mask, Words
 from metricshuffle.randomness import Randomness
-
-Floats = NDArray[np.float64]
 
 CELLS_PER_SCALE = 2**10
 FARTHEST = 2**51
@@ -33,8 +32,8 @@ FARTHEST = 2**51
 class Ratios:
     """The exact numbers numerators[n] / (denominators[n] 2^power), as whole numbers: means over users of different sizes."""
 
-    numerators: Integers
-    denominators: Integers
+    numerators: Integers64
+    denominators: Integers64
     power: int = 0
 
     def __post_init__(self) -> None:
@@ -53,7 +52,7 @@ class Ratios:
 
 
 Values = ArrayLike | Sequence[Fraction] | Ratios
-Split = tuple[Integers, NDArray[np.float64], NDArray[np.bool_], Callable[[int], Fraction]]
+Split = tuple[Integers64, Floats, Mask, Callable[[int], Fraction]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class GridLaplace:
         return float(2 * self.scale**2 + self.cell**2 / 12)
 
     @theorem("metricshuffle", "a Laplace sum rounded down, exactly")
-    def sample(self, values: Values, randomness: Randomness) -> Integers:
+    def sample(self, values: Values, randomness: Randomness) -> Integers64:
         """The cells floor((q + Laplace(scale)) / cell), independent for each q in `values`.
 
         Statement: let q = cell (i + f), 0 <= f < 1, and L the noise in cells, |L| exponential with `rate`, its sign fair. L > 0: the
@@ -117,7 +116,7 @@ class GridLaplace:
         cells[negative] = -cells[negative] - 1
         return cells
 
-    def centres(self, cells: Integers) -> Floats:
+    def centres(self, cells: Integers64) -> Floats:
         """What is released: the middle of each cell."""
         if self._power is None:
             return np.array([float((2 * int(cell) + 1) * self.cell / 2) for cell in cells.ravel()]).reshape(cells.shape)
@@ -185,9 +184,7 @@ class GridLaplace:
         _check_reach(whole < FARTHEST, values.numerators)
         return whole, rest / below, values.numerators < 0, lambda n: Fraction(int(rest[n]), int(below[n]))
 
-    def _coins(
-        self, way: Floats, words: NDArray[np.uint64], exactly: Callable[[int], Fraction], randomness: Randomness
-    ) -> NDArray[np.bool_]:
+    def _coins(self, way: Floats, words: Words, exactly: Callable[[int], Fraction], randomness: Randomness) -> Mask:
         """Bernoulli(exp(-rate way)) by the upper 53 bits of each word; `way` is good to 2^-51, `exactly` tells it."""
         exponent = float(self.rate) * way
         # way is off by less than 2^-51, the product by half an ulp, exp by less than 100 ulp: together less than `off` relative
@@ -212,7 +209,7 @@ def in_cells(values: NDArray[np.generic], cell: Fraction) -> list[Fraction]:
         raise DomainError("values must be finite numbers or Fractions.") from None
 
 
-def _check_reach(fits: NDArray[np.bool_], values: NDArray[np.generic]) -> None:
+def _check_reach(fits: Mask, values: NDArray[np.generic]) -> None:
     if not fits.all():
         first = int(np.argmin(fits))
         raise DomainError(f"value {first} is {values[first]!s}, which is not a number within 2^51 cells of 0; use coarser cells.")

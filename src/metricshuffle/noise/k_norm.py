@@ -20,12 +20,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, DomainError, InputError, NotCertified
 from metricshuffle.noise.grid_laplace import in_cells
-from metricshuffle.noise.sampling import Integers
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomness import Randomness
 
 Vector = list[Decimal]
@@ -137,7 +137,7 @@ class VectorNoise(ABC):
         error = 80.0 * (count + 1) * 2.0**-150 * width * ratio + 2.0**-300  # in cells
         return ((6 * count + 6) * RARE + 2.0 * count * error * (1.0 + 0.5 * axis / ratio)) * (1.0 + 1e-9)
 
-    def sample(self, values: ArrayLike | Sequence[Fraction], randomness: Randomness) -> Integers:
+    def sample(self, values: ArrayLike | Sequence[Fraction], randomness: Randomness) -> Integers64:
         """The cells of one noisy vector: floor((q_j + scale z_j)/cell) for every coordinate j."""
         exact = self._checked(values)
         if not self.variation <= 2.0**-100 * self.dimension:
@@ -148,7 +148,7 @@ class VectorNoise(ABC):
             sums = [Decimal(q.numerator) / Decimal(q.denominator) + ratio * z for q, z in zip(exact, noise, strict=True)]
             return np.array([int(total.to_integral_value(ROUND_FLOOR)) for total in sums], dtype=np.int64)
 
-    def centres(self, cells: Integers) -> NDArray[np.float64]:
+    def centres(self, cells: Integers64) -> Floats:
         """What is released: the middle of each cell, to the nearest double."""
         return np.array([float((2 * int(cell) + 1) * self.cell / 2) for cell in cells])
 

@@ -12,11 +12,9 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError, NotCertified
-
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.types import Floats
 
 # Above this many cells a law is refused: two gigabytes and seconds per answer.
 LARGEST_RADIUS = 20_000_000
@@ -24,7 +22,6 @@ LARGEST_RADIUS = 20_000_000
 # 2 * LARGEST_RADIUS of them together, as less than this outside of it.
 SMALLEST_LOG_MASS = -700.0
 UNDERFLOW = 1e-290
-UNIT_ROUNDOFF = 2.0**-53
 
 
 def too_many_cells(radius: float, remedy: str) -> NotCertified:

@@ -16,7 +16,9 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.law import LARGEST_RADIUS, UNIT_ROUNDOFF, Floats, SymmetricLaw, too_many_cells
+from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw, too_many_cells
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
 # Beyond this e^-rate is no longer a normal double (and the noise is 0 except once in 1e304 draws).
 LARGEST_RATE = 700.0
@@ -160,7 +162,7 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
     # 1 = f(0) (1 + 2 sum f(m)/f(0)) + tail, so the error of log f(0) is the mass-weighted error of the ratios,
     # and that of `total` and of subtracting its logarithm.
     weighted = 2.0 * float(np.sum(relative * np.expm1(log_error))) / total  # not np.dot, whose threads stall a busy machine
-    scale_error = 1.01 * weighted + (16.0 + 4.0 * math.log(total)) * UNIT_ROUNDOFF - math.log1p(-min(outside, 0.5))
+    scale_error = 1.01 * weighted + (16.0 + 4.0 * math.log(total)) * ROUNDOFF - math.log1p(-min(outside, 0.5))
     if not scale_error < 0.1:
         raise NotCertified(
             f"Polya noise with shape {float(shape):g} and rate {rate:g} is known only to a relative error of {scale_error:.1e}; "

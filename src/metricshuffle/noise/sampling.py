@@ -20,13 +20,11 @@ from fractions import Fraction
 from numbers import Rational
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.randomness import BUFFER_WORDS, Randomness, Words, checked_count
-
-Integers = NDArray[np.int64]
+from metricshuffle.numerics.types import Integers64, Words
+from metricshuffle.randomness import BUFFER_WORDS, Randomness, checked_count
 
 SIGNIFICANT_BITS = 30
 SMALLEST_RATE, LARGEST_RATE = Fraction(1, 2**32), Fraction(2**10)
@@ -71,8 +69,8 @@ def _checked_shape(shape: Fraction) -> Fraction:
 
 
 def _filled(
-    kernel: Callable[[Words, Integers, Integers], int], count: int, randomness: Randomness, *, buffer_words: int | None = None
-) -> Integers:
+    kernel: Callable[[Words, Integers64, Integers64], int], count: int, randomness: Randomness, *, buffer_words: int | None = None
+) -> Integers64:
     """Run a kernel over the word stream until `count` draws are made.
 
     Unbiased: `kernel` returns where its interrupted step began; the words from there on are kept and read
@@ -99,7 +97,7 @@ def _fraction_words(value: Fraction) -> tuple[np.uint64, np.uint64]:
 
 
 @theorem("Canonne20", "Algorithm 2 (geometric part)")
-def sample_geometric(rate: Fraction, count: int, randomness: Randomness) -> Integers:
+def sample_geometric(rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of K >= 0 with P(K = k) = (1-p) p^k, p = exp(-rate).
 
     Statement: U uniform on 0..t-1 accepted with probability e^(-U/t), V geometric with ratio 1/e;
@@ -114,7 +112,7 @@ def sample_geometric(rate: Fraction, count: int, randomness: Randomness) -> Inte
 
 
 @theorem("Canonne20", "Algorithm 2")
-def sample_discrete_laplace(rate: Fraction, count: int, randomness: Randomness) -> Integers:
+def sample_discrete_laplace(rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of Z with P(Z = z) = (1-p)/(1+p) p^|z|, p = exp(-rate).
 
     Statement: a fair sign and a geometric magnitude, drawn again when it is "minus zero".
@@ -127,7 +125,7 @@ def sample_discrete_laplace(rate: Fraction, count: int, randomness: Randomness) 
 
 
 @theorem("metricshuffle", "exact negative binomial by rejection")
-def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers:
+def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of NB(r, p): P(A = k) = C(r+k-1, k) (1-p)^r p^k, with r = shape and p = exp(-rate).
 
     Statement: for r <= 1, a geometric k accepted with probability prod_{j=1..k} (j-1+r)/j, else started afresh, is NB(r, p):
@@ -150,7 +148,7 @@ def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, random
         part, parts = _fraction_words(rest)
         quotient, remainder = (np.uint64(number) for number in divmod(rest.numerator << 64, rest.denominator))
 
-        def fill(words: Words, out: Integers, state: Integers) -> int:
+        def fill(words: Words, out: Integers64, state: Integers64) -> int:
             return int(kernels.fill_negative_binomial(words, above, under, part, parts, quotient, remainder, out, state))
 
         total += _filled(fill, size, randomness)
@@ -158,7 +156,7 @@ def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, random
 
 
 @theorem("Goryczka17", "Polya shares of discrete Laplace noise")
-def sample_polya(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers:
+def sample_polya(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of A - B with A, B independent NB(shape, exp(-rate)); shape 1 is discrete Laplace, shape 1/n one of n shares of it.
 
     Statement: floor(shape) discrete Laplace draws plus the difference of two NB(shape - floor(shape)) draws; shapes add.
@@ -175,8 +173,8 @@ def sample_polya(shape: Fraction, rate: Fraction, count: int, randomness: Random
 
 
 def _row_sums(
-    sampler: Callable[[Fraction, int, Randomness], Integers], rate: Fraction, rows: int, count: int, randomness: Randomness
-) -> Integers:
+    sampler: Callable[[Fraction, int, Randomness], Integers64], rate: Fraction, rows: int, count: int, randomness: Randomness
+) -> Integers64:
     """`count` sums of `rows` independent draws, a bounded number of draws in memory."""
     total = np.zeros(count, dtype=np.int64)
     together = max(1, 2**16 // max(1, count))

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.randomness import BUFFER_WORDS, Randomness, Words, checked_count
+from metricshuffle.numerics.types import Integers32, Integers64, Words
+from metricshuffle.randomness import BUFFER_WORDS, Randomness, checked_count
 
 TOTAL = 2**64
 LARGEST_RADIUS = 2**20
@@ -123,7 +124,7 @@ class Table:
         return np.array(list(accumulate(ordered)), dtype=np.uint64)
 
     @cached_property
-    def _look_up(self) -> tuple[Words, NDArray[np.int32], NDArray[np.int32], int]:
+    def _look_up(self) -> tuple[Words, Integers32, Integers32, int]:
         """(thresholds, guide, first, radius): per cell of top bits the draw, or AMBIGUOUS and where to begin counting."""
         from metricshuffle.noise import _table_kernels as kernels
 
@@ -135,7 +136,7 @@ class Table:
         guide = np.where(first == last, first - self.radius, kernels.AMBIGUOUS).astype(np.int32)
         return self._thresholds, guide, first, self.radius
 
-    def draw(self, count: int, randomness: Randomness, *, constant_time: bool = False) -> NDArray[np.int64]:
+    def draw(self, count: int, randomness: Randomness, *, constant_time: bool = False) -> Integers64:
         """`count` independent draws; constant_time compares each word with every threshold (slower, no timing leak)."""
         out = np.empty(checked_count(count), dtype=np.int64)
         self.draw_into(out, randomness, constant_time=constant_time)
@@ -153,7 +154,7 @@ class Table:
             else:
                 kernels.draw(words, *self._look_up, out[part])
 
-    def add_noise_to(self, values: NDArray[np.int64], randomness: Randomness) -> None:
+    def add_noise_to(self, values: Integers64, randomness: Randomness) -> None:
         """Add a draw to every entry of a one-dimensional int64 array, in place."""
         from metricshuffle.noise import _table_kernels as kernels
 

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.calibration import largest_rate
 from metricshuffle.noise.polya import Polya
-from metricshuffle.papers.enhancing_metric_privacy import geo_shuffle_epsilon
+from metricshuffle.papers.enhancing_metric_privacy.formulas import geo_shuffle_epsilon
 from metricshuffle.planning import Plan
 from metricshuffle.planning.setting import Setting
+from metricshuffle.privacy.calibration import largest_rate
 from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL
 
 USERS = (10, 32, 100, 316, 1_000, 10_000, 100_000)
@@ -96,7 +96,7 @@ def error_curves(plan: Plan, users: Sequence[int] = USERS) -> list[ErrorCurve]:
         }
         for name, law in laws.items():
             errors[name].append(law.law(UTILITY_LOG_TAIL).mean_absolute() * scale)
-    return [ErrorCurve(name, tuple(users), tuple(found)) for name, found in errors.items()]
+    return [ErrorCurve(name, tuple(users), tuple(values)) for name, values in errors.items()]
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def frontier(plan: Plan, points: int = 10) -> list[FrontierPoint]:
     """Utility if the shuffler is honest against privacy if it is not, for total shapes from 1 to the honest people."""
     setting = Setting(plan.query, plan.target, plan.users, plan.honest, granularity=plan.granularity)
     scale = plan.query.error_scale(plan.users, plan.granularity)
-    found = []
+    family = []
     for shape in sorted({round(value) for value in np.geomspace(1, plan.honest, points)}):
         rate = noise_rate(setting, shape)
         share = Fraction(shape, plan.honest)
         error = Polya(share * plan.users, rate).law(UTILITY_LOG_TAIL).mean_absolute() * scale
         report = AdditiveNoise(Polya(share, rate))
-        found.append(FrontierPoint(shape, rate, error, report.pure(plan.target.distance / setting.step), report.pure(1)))
-    return found
+        family.append(FrontierPoint(shape, rate, error, report.pure(plan.target.distance / setting.step), report.pure(1)))
+    return family
 
 
 def noise_rate(setting: Setting, shape: int) -> float:

@@ -4,154 +4,174 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 
 from metricshuffle.citations import PAPERS
-from metricshuffle.cli.reproduce import shown
-from metricshuffle.pages.charts.marks import svg
-from metricshuffle.pages.html import details, figure, opening
-from metricshuffle.pages.style import STYLE
+from metricshuffle.pages.charts.marks import drawing
+from metricshuffle.pages.elements import Figure
+from metricshuffle.pages.rendering import rendered
 from metricshuffle.papers.reproduction import NOT_AT_HAND, RULE, Item, Reproduction, Row, Settings
 
-HEAD = ("", "published", "as published formula", "ours", "ratio", "verdict", "why")
-MEANINGS = (
-    ("reproduced", "the paper's own method gives the printed number"),
-    ("not reproduced", "it gives another one"),
-    ("impossible", "no mechanism with the promised privacy can have it; the bound is beside it"),
-    ("true", "a published formula that holds"),
-    ("loose", "holds, and promises less than is true"),
-    ("false", "a published formula that does not hold; the counterexample is beside it"),
-    ("ours", "nothing was printed to compare with"),
-)
-_STYLE = """
-.counts { display: grid; grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); gap: 12px; padding: 0; margin: 22px 0 0;
-  list-style: none; }
-.counts li { border: 1px solid var(--line); background: var(--card); border-radius: 10px; padding: 12px 16px; font-size: 13px;
-  line-height: 1.4; color: var(--muted); }
-.counts b { display: block; font-size: 26px; line-height: 1.2; color: var(--ink); font-variant-numeric: tabular-nums; }
-.verdict { display: inline-block; white-space: nowrap; font-size: 12px; font-weight: 600; border-radius: 5px; padding: 1px 7px;
-  color: var(--muted); background: var(--page); }
-.verdict.good { color: var(--good); background: var(--tint-good); } .verdict.bad { color: var(--warn); background: var(--tint-warn); }
-nav h3 { margin: 18px 0 4px; } nav ol { margin-top: 0; } nav .verdict { font-size: 11px; }
-.paper { margin: 46px 0 0; } .paper p { color: var(--muted); font-size: 15px; }
-.where { font: 13px/1.4 ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace; color: var(--muted); margin: 0 0 12px; }
-td.why { font-size: 13px; color: var(--muted); min-width: 13em; }
-table.found th.n { white-space: normal; } table.found td, table.found th { padding-right: 10px; }
-td.name { min-width: 9em; } small.error { display: block; color: var(--muted); font-size: 12px; }
-.promise p:last-child { margin: 0; }
-@media (max-width: 720px) {
-  table.found thead { display: none; }
-  table.found, table.found tbody, table.found tr, table.found td { display: block; width: 100%; }
-  table.found tr { border-bottom: 1px solid var(--line); padding: 10px 0; }
-  table.found td, table.found td.n { border: 0; padding: 1px 0; text-align: left; white-space: normal; min-width: 0; }
-  table.found td.name { font-weight: 600; } table.found td:empty { display: none; }
-  table.found td.n::before { content: attr(data-is) ": "; color: var(--muted); } small.error { display: inline; }
+MEANINGS = {
+    "reproduced": "the paper's own method gives the printed number",
+    "not reproduced": "it gives another one",
+    "impossible": "no mechanism with the promised privacy can have it; the bound is beside it",
+    "true": "a published formula that holds",
+    "loose": "holds, and promises less than is true",
+    "false": "a published formula that does not hold; the counterexample is beside it",
+    "ours": "nothing was printed to compare with",
 }
-"""
+GOOD, BAD = ("reproduced", "true"), ("impossible", "false", "not reproduced")
+"""The worst comes first."""
+NUMBERS = ("published", "as published formula", "ours", "ratio")
+# More rows than that have nothing to be compared with, and are folded away.
+FEW = 8
 
 
-def page(items: Sequence[Item], found: Mapping[str, Reproduction], failed: Mapping[str, str], settings: Settings) -> str:
+@dataclass(frozen=True)
+class ShownVerdict:
+    words: str
+
+    @property
+    def kind(self) -> str:
+        return "good" if self.words in GOOD else "bad" if self.words in BAD else ""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many rows have a verdict, and what it says."""
+
+    rows: int
+    verdict: ShownVerdict
+    meaning: str
+
+
+@dataclass(frozen=True)
+class ShownNumber:
+    column: str
+    text: str
+    standard_error: str = ""
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    label: str
+    numbers: tuple[ShownNumber, ...]
+    verdict: ShownVerdict
+    note: str
+
+
+@dataclass(frozen=True)
+class HeadCell:
+    name: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of the published numbers beside ours; columns that would be empty are left out."""
+
+    head: tuple[HeadCell, ...]
+    rows: tuple[ShownRow, ...]
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An item with what was found, or why nothing was."""
+
+    name: str
+    label: str
+    title: str
+    missing_because: str = ""
+    words: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    judged: Comparison | None = None
+    ours: Comparison | None = None
+    worst: ShownVerdict | None = None
+
+    @property
+    def fold_ours(self) -> bool:
+        return self.ours is not None and len(self.ours.rows) > FEW
+
+
+@dataclass(frozen=True)
+class ShownPaper:
+    name: str
+    reference: str
+    not_at_hand: str
+    items: tuple[ShownItem, ...]
+
+
+def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], failed: Mapping[str, str], settings: Settings) -> str:
     """The whole page; items that failed or were not reached say so in their place."""
-    papers = list(dict.fromkeys(item.paper for item in items))
-    counts: Counter[str] = Counter(row.verdict for one in found.values() for row in one.rows)
-    cards = "".join(
-        f"<li><b>{counts[verdict]:,}</b>{_verdict(verdict)} {escape(meaning)}</li>" for verdict, meaning in MEANINGS if counts[verdict]
-    )
+    rows_with: Counter[str] = Counter(row.verdict for reproduction in reproductions.values() for row in reproduction.rows)
     how = "fewer runs and sizes (--quick)" if settings.quick else "all runs and sizes"
-    runs = "" if settings.runs is None else f", {settings.runs:,} runs a simulation"
-    parts = [
-        f'<div class="paper"><h2 id="{escape(paper)}">{escape(PAPERS[paper])}</h2><p>{escape(NOT_AT_HAND.get(paper, ""))}</p></div>\n'
-        + "".join(_section(item, found.get(item.name), failed.get(item.name)) for item in items if item.paper == paper)
-        for paper in papers
+    if settings.runs is not None:
+        how = f"{how}, {settings.runs:,} runs a simulation"
+
+    def shown_item(item: Item) -> ShownItem:
+        if item.name in reproductions:
+            return _shown_item(item, reproductions[item.name])
+        return ShownItem(item.name, item.label, item.title, missing_because=failed.get(item.name, "not reached"))
+
+    papers = [
+        ShownPaper(paper, PAPERS[paper], NOT_AT_HAND.get(paper, ""), tuple(shown_item(item) for item in items if item.paper == paper))
+        for paper in dict.fromkeys(item.paper for item in items)
     ]
-    return f"""{opening("what the papers print, and what is true", STYLE + _STYLE)}
-<header>
-<p class="brand">metricshuffle reproduce</p>
-<h1>What the papers print, and what is true</h1>
-<p class="lede">Every table and figure of {len(papers)} papers: the number they print, what their own formula gives, and what the
-accountant certifies. No number in a result column was typed by hand. Run with {escape(how)}{escape(runs)}, seed {settings.seed}.</p>
-<ul class="counts">{cards}</ul>
-{_failures(failed, len(items) - len(found) - len(failed))}
-<nav aria-label="Contents">{"".join(_contents(paper, items, found) for paper in papers)}</nav>
-</header>
-<main>
-<section id="reading"><h2>How to read it</h2><p>{escape(RULE)}</p><p>"Ratio" is ours over the published number, or over what the published
-formula gives if none is printed. Above the tables stands what was found; every item is also a JSON and a CSV file beside this
-page.</p></section>
-{"".join(parts)}
-</main>
-<footer><p>This page loads nothing and sends nothing.</p></footer>
-</body>
-</html>
-"""
-
-
-def _verdict(verdict: str) -> str:
-    kind = {"reproduced": "good", "true": "good", "not reproduced": "bad", "impossible": "bad", "false": "bad"}.get(verdict, "")
-    return f'<span class="verdict {kind}">{escape(verdict)}</span>'
-
-
-def _contents(paper: str, items: Sequence[Item], found: Mapping[str, Reproduction]) -> str:
-    lines = []
-    for item in items:
-        if item.paper == paper:
-            rows = found[item.name].rows if item.name in found else ()
-            worst = next(
-                (verdict for verdict in ("impossible", "false", "not reproduced") if any(row.verdict == verdict for row in rows)), ""
-            )
-            lines.append(f'<li><a href="#{escape(item.name)}">{escape(item.label)}</a> {_verdict(worst) if worst else ""}</li>')
-    return f'<h3><a href="#{escape(paper)}">{escape(PAPERS[paper])}</a></h3><ol>{"".join(lines)}</ol>'
-
-
-def _failures(failed: Mapping[str, str], missing: int) -> str:
-    told = "".join(f"<p><code>{escape(name)}</code> {escape(reason)}</p>" for name, reason in failed.items())
-    told += f"<p>{missing} items were not reached.</p>" if missing else ""
-    return f'<div class="promise broken"><b>Not finished</b>{told}</div>' if told else ""
-
-
-def _section(item: Item, found: Reproduction | None, reason: str | None) -> str:
-    title = (
-        f'<section id="{escape(item.name)}"><h2>{escape(item.label)}: {escape(item.title)}</h2>'
-        f'<p class="where">metricshuffle reproduce {escape(item.name)}</p>'
-    )
-    if found is None:
-        return f'{title}<div class="promise broken"><b>No result</b>{escape(reason or "not reached")}</div></section>\n'
-    words = "".join(f"<p>{escape(one)}</p>" for one in found.words)
-    charts = "".join(
-        f"<h3>{escape(chart.title)}</h3>"
-        + figure(svg(chart.specification, f"{item.name}-{index}", chart.title, chart.caption), escape(chart.caption))
-        for index, chart in enumerate(found.charts)
-    )
-    judged, ours = [row for row in found.rows if row.verdict != "ours"], [row for row in found.rows if row.verdict == "ours"]
-    tables = (_table(judged) if judged else "") + (
-        details(f"{len(ours)} numbers that have no printed counterpart", _table(ours)) if len(ours) > 8 else _table(ours) if ours else ""
-    )
-    return f"{title}{words}{charts}{tables}</section>\n"
-
-
-def _table(rows: Sequence[Row]) -> str:
-    used = [any(_numbers(row)[column][0] for row in rows) for column in range(4)]
-    head = [name for index, name in enumerate(HEAD) if index not in range(1, 5) or used[index - 1]]
-    top = "".join(f'<th scope="col"{" class=n" if name in HEAD[1:5] else ""}>{escape(name)}</th>' for name in head)
-    body = "".join(_line(row, used) for row in rows)
-    return f'<div class="scroll"><table class="found"><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>\n'
-
-
-def _numbers(row: Row) -> tuple[tuple[str, str], ...]:
-    error = "" if row.standard_error is None else f'<small class="error">± {shown(row.standard_error, digits=2)}</small>'
-    return (
-        (shown(row.published, digits=6), ""),
-        (shown(row.as_published), ""),
-        (shown(row.ours), error),
-        (shown(row.ratio, digits=3), ""),
+    return rendered(
+        "reproduction.html.jinja",
+        how=how,
+        seed=settings.seed,
+        counts=[Count(rows_with[name], ShownVerdict(name), meaning) for name, meaning in MEANINGS.items() if rows_with[name]],
+        failed=failed,
+        not_reached=len(items) - len(reproductions) - len(failed),
+        rule=RULE,
+        papers=papers,
     )
 
 
-def _line(row: Row, used: Sequence[bool]) -> str:
-    numbers = "".join(
-        f'<td class="n" data-is="{escape(name)}">{escape(number)}{extra}</td>' if number else '<td class="n"></td>'
-        for name, (number, extra), kept in zip(HEAD[1:5], _numbers(row), used, strict=True)
-        if kept
+def shown(value: float | None, *, digits: int = 4) -> str:
+    """A number for a table."""
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _shown_item(item: Item, reproduction: Reproduction) -> ShownItem:
+    verdicts = {row.verdict for row in reproduction.rows}
+    return ShownItem(
+        name=item.name,
+        label=item.label,
+        title=item.title,
+        words=reproduction.words,
+        figures=tuple(
+            Figure(drawing(chart.specification, f"{item.name}-{index}", chart.title, chart.caption), chart.caption)
+            for index, chart in enumerate(reproduction.charts)
+        ),
+        judged=_comparison([row for row in reproduction.rows if row.verdict != "ours"]),
+        ours=_comparison([row for row in reproduction.rows if row.verdict == "ours"]),
+        worst=next((ShownVerdict(verdict) for verdict in BAD if verdict in verdicts), None),
     )
-    told = f'<td>{_verdict(row.verdict)}</td><td class="why">{escape(row.note)}</td>'
-    return f'<tr><td class="name">{escape(row.label)}</td>{numbers}{told}</tr>\n'
+
+
+def _comparison(rows: Sequence[Row]) -> Comparison | None:
+    if not rows:
+        return None
+    numbers = [_numbers(row) for row in rows]
+    used = [column for column, cells in enumerate(zip(*numbers, strict=True)) if any(cell.text for cell in cells)]
+    head = (
+        HeadCell(""),
+        *(HeadCell(NUMBERS[column], numeric=True) for column in used),
+        HeadCell("verdict"),
+        HeadCell("why"),
+    )
+    body = tuple(
+        ShownRow(row.label, tuple(cells[column] for column in used), ShownVerdict(row.verdict), row.note)
+        for row, cells in zip(rows, numbers, strict=True)
+    )
+    return Comparison(head, body)
+
+
+def _numbers(row: Row) -> tuple[ShownNumber, ...]:
+    """In the order of NUMBERS."""
+    texts = (shown(row.published, digits=6), shown(row.as_published), shown(row.ours), shown(row.ratio, digits=3))
+    errors = ("", "", shown(row.standard_error, digits=2), "")
+    return tuple(ShownNumber(*cell) for cell in zip(NUMBERS, texts, errors, strict=True))

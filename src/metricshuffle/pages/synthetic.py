@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.planning.simulate import uniforms
+from metricshuffle.planning.drawing import uniforms
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Grid, Integers
 

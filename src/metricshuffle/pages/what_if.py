@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_USERS, SplitAndMix, security_bits
 from metricshuffle.errors import NotCertified
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning import Candidate, Plan
 from metricshuffle.planning.setting import Setting
-from metricshuffle.privacy.guarantee import plain
 from metricshuffle.privacy.profile import PrivacyProfile
 
 HONEST_SHARES = (0.8, 0.5)
@@ -34,25 +34,16 @@ def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Conseque
     unit = f" {query.unit}" if query.unit else ""
 
     def row(group: str, situation: str, honest: int, distance: float, planned: bool = False) -> Consequence:
-        mixed = tuple(
-            _epsilon(honest_profile(plan, one, honest), target.delta, distance / query.step(plan.granularity)) for one in candidates
-        )
-        noise = tuple(
-            _epsilon(honest_profile(plan, one, honest, mixing=False), target.delta, distance / query.step(plan.granularity))
-            for one in candidates
+        steps = distance / query.step(plan.granularity)
+        mixed, noise = (
+            tuple(_epsilon(honest_profile(plan, candidate, honest, mixing=mixing), target.delta, steps) for candidate in candidates)
+            for mixing in (True, False)
         )
         return Consequence(group, situation, mixed, noise, planned)
 
-    rows = [
-        row(
-            "As planned",
-            f"{plan.honest / plan.users:.0%} honest, a move of {plain(target.distance)}{unit}",
-            plan.honest,
-            target.distance,
-            True,
-        )
-    ]
-    alone = tuple(one.local_epsilon for one in candidates)
+    expected = f"{plan.honest / plan.users:.0%} honest, a move of {plain(target.distance)}{unit}"
+    rows = [row("As planned", expected, plan.honest, target.distance, planned=True)]
+    alone = tuple(candidate.local_epsilon for candidate in candidates)
     rows.append(Consequence("The shuffler colludes", "with the analyst: every report is seen by itself", alone, alone))
     for share in HONEST_SHARES:
         honest = math.floor(share * plan.users)
@@ -68,10 +59,10 @@ def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Conseque
     return rows
 
 
-def honest_profile(plan: Plan, one: Candidate, honest: int, *, mixing: bool = True) -> PrivacyProfile:
+def honest_profile(plan: Plan, candidate: Candidate, honest: int, *, mixing: bool = True) -> PrivacyProfile:
     """What a candidate hides, in steps, if only so many reports are honest; without `mixing`, as if shares were mixed perfectly."""
     setting = Setting(plan.query, plan.target, plan.users, honest, plan.rounds, granularity=plan.granularity)
-    protocol = one.mechanism
+    protocol = candidate.mechanism
     axis = min(protocol.randomizers, key=lambda randomizer: randomizer.span)
     profile = setting.total_profile(axis.summed_profile(honest))
     if not mixing or protocol.modulus is None or protocol.transport != "shuffler":

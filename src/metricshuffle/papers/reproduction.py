@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -121,22 +122,32 @@ NOT_AT_HAND: dict[str, str] = {
 
 @cache
 def items() -> dict[str, Item]:
-    """Every item by name: paper by paper, in the order of the module names."""
-    import metricshuffle.papers.items as home
+    """Every item by name, in the order of the names: the ITEMS of every module in the `items` folder of every paper."""
+    import metricshuffle.papers as home
 
-    found = [import_module(f"{home.__name__}.{module.name}").ITEM for module in iter_modules(home.__path__)]
-    return {item.name: item for item in found}
+    found: list[Item] = []
+    for paper in iter_modules(home.__path__, f"{home.__name__}."):
+        if paper.ispkg:
+            folder = import_module(f"{paper.name}.items")
+            for module in iter_modules(folder.__path__, f"{folder.__name__}."):
+                found += import_module(module.name).ITEMS
+    return {item.name: item for item in sorted(found, key=_place)}
+
+
+def _place(item: Item) -> tuple[str | int, ...]:
+    """Where an item stands in a list: a number in its name counts as a number, so that Figure 9 comes before Figure 13."""
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", item.name))
 
 
 @cache
 def _values(paper: str) -> dict[str, Any]:
-    text = resources.files("metricshuffle.papers").joinpath("values", f"{paper}.json").read_text(encoding="utf-8")
+    text = resources.files("metricshuffle.papers").joinpath(paper, "values.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def published_value(paper: str, table: str, row: str) -> float:
-    """A number as printed: `values/<paper>.json` maps the table's label to its rows; the only place where it is typed."""
+    """A number as printed: values.json in the folder `paper` maps a table's label to its rows; the only place where it is typed."""
     return float(_values(paper)[table][row])
 
 

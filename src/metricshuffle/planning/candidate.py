@@ -3,103 +3,93 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
+from pydantic import Field
+
 from metricshuffle.declared import Declared, OrInfinite
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.setting import Setting
-from metricshuffle.privacy.guarantee import Guarantee, Trust, Who
-from metricshuffle.privacy.profile import PrivacyProfile
-from metricshuffle.protocols.sums import ProtocolName, SumProtocol
+from metricshuffle.planning.simulate import simulated_error
+from metricshuffle.privacy.guarantee import Guarantee, Who
+from metricshuffle.protocols.base import Account, AnyProtocol, Protocol
 
-TRUST_ORDER = {"nobody": 0, "shuffler": 1, "aggregator": 1, "curator": 2}
+TRUST_ORDER: dict[Who, int] = {"nobody": 0, "shuffler": 1, "aggregator": 1, "curator": 2}
+# One report that counts for more people than this makes an estimate fragile.
+WARNED_CONDITION = 1e3
 
 
 class Candidate(Declared):
     """A protocol that keeps the target, with the numbers that decide between protocols.
 
-    `rate` is the noise's own epsilon per step (per coarse cell if values are rounded first, per grid cell for a
-    centroid); `shape` the total shape of the honest people's noise; `expected_error` E|estimate - truth| in query
-    units; `local_epsilon` the epsilon of one report at the target's distance.
+    `expected_error` is E|estimate - truth| as the query measures it; `local_epsilon` what one report gives away at the target's
+    distance. Sums: `rate` is the noise's own epsilon per step (per coarse cell if values are rounded first, per grid cell for a
+    centroid), `shape` the total shape of the honest people's noise. Users' items: `item_rate` is that of one report, `condition`
+    how many items one report can count for in the estimate.
     """
 
-    protocol: ProtocolName
-    encoding: Literal["unary", "modular"]
-    rate: float | None
+    protocol: str
+    encoding: str | None = None
+    rate: float | None = None
     flip: float | None = None
     shape: int | None = None
-    padding: Literal["clamp", "bounded"] | None = None
+    padding: str | None = None
     radius: int | None = None
-    expected_error: float
-    standard_error: float
+    item_rate: float | None = None
+    condition: float | None = None
+    expected_error: OrInfinite
+    standard_error: float | None = None
     local_epsilon: OrInfinite
-    local_epsilon_per_unit: OrInfinite
+    local_epsilon_per_unit: OrInfinite = math.inf
     bits_per_user: int
     messages_per_user: int
     guarantee: Guarantee
     fallback: Guarantee
     baseline: bool
-    mechanism: SumProtocol
+    gain: str = ""
+    """What the shuffler buys, in words."""
+    mechanism: AnyProtocol | None = Field(default=None)
+    """The protocol itself; a saved plan keeps it for the chosen candidate only."""
 
     @property
     def trusted(self) -> Who:
         return self.guarantee.trust.trusted
 
+    @property
+    def details(self) -> dict[str, Any]:
+        """The parameters that were calibrated."""
+        names = ("rate", "flip", "shape", "padding", "radius", "item_rate", "condition")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-def candidate(
-    setting: Setting, protocol: SumProtocol, profile: PrivacyProfile | None, *, rate: float | None, flip: float | None = None,
-    shape: int | None = None, padding: Literal["clamp", "bounded"] | None = None, radius: int | None = None, delta: float | None = None,
-) -> Candidate:  # fmt: skip
-    """Put the numbers of a calibrated protocol together. `profile` None means the report alone keeps the target (pure)."""
-    target, query = setting.target, setting.query
-    trusted: Who = {"shuffler": "shuffler", "aggregator": "aggregator", "analyst": "nobody", "curator": "curator"}[protocol.transport]  # type: ignore[assignment]
-    trust = Trust(trusted=trusted, honest_reports=setting.honest if trusted in ("shuffler", "aggregator") else None)
-    local = _report_profile(setting, protocol)
-    protects: Literal["one person", "people together"] = "people together" if setting.grain == 1 else "one person"
-    if trusted == "nobody":
-        # Pure reports: epsilons of several people add, so a linear promise holds for a total distance too.
-        protects, delta = ("people together" if target.shape == "linear" else "one person"), 0.0
-    guarantee = Guarantee(
-        epsilon=target.epsilon, delta=target.delta if delta is None else delta, distance=target.distance, unit=query.unit,
-        shape=target.shape, protects=protects, trust=trust, bound="pure" if profile is None else profile.bound,
-        rounds=setting.rounds, between=query.between,
-    )  # fmt: skip
-    if trusted == "curator":
-        one = math.inf
-        per_unit = math.inf
-        local_delta = 0.0
-    else:
-        steps = setting.promise.distance
-        local_delta = 0.0 if math.isfinite(local.pure(steps)) else target.delta
-        one = local.epsilon(local_delta, steps)
-        # One unit may be less than a step, and is then a step at most; like the distance it may be off by a rounding.
-        per_unit = local.epsilon(local_delta, max(1.0 / setting.step * (1.0 + 1e-12), 1.0))
-    fallback = Guarantee(
-        epsilon=one, delta=local_delta, distance=target.distance, unit=query.unit, shape="flat", protects="one person",
-        trust=Trust(trusted="nobody"), bound="raw values seen" if trusted == "curator" else local.bound,
-        rounds=setting.rounds, between=query.between,
-    )  # fmt: skip
-    scale = query.error_scale(setting.users, setting.granularity)
+    @property
+    def warning(self) -> str:
+        """What makes the estimate fragile, in a sentence; empty if nothing does."""
+        if self.condition is None or self.condition <= WARNED_CONDITION:
+            return ""
+        return (
+            f"{self.protocol} (trusting {self.trusted}) is ill-conditioned: one report counts for up to {plain(self.condition)} items in "
+            "the estimate, so that its shares come out only as well as their standard errors say; merge near points, or allow a larger rate."
+        )
+
+
+def candidate(setting: Setting, protocol: Protocol, account: Account | None = None, **details: Any) -> Candidate:
+    """The numbers of a calibrated protocol put together; `account` is what certified it, if that is at hand."""
+    query, target, users = setting.query, setting.target, setting.users
+    guarantee = protocol.guarantee(query, target, setting.honest, setting.rounds, account)
+    # Where nobody is trusted with a user's items, the promise itself is what is left.
+    fallback = guarantee if query.items is not None and protocol.trusted == "nobody" else protocol.alone(query, target, setting.rounds)
+    expected = protocol.expected_error(query, users)
     return Candidate(
-        protocol=protocol.name, encoding=protocol.encoding, rate=rate, flip=flip, shape=shape, padding=padding, radius=radius,
-        expected_error=protocol.mean_error(setting.users) * scale,
-        standard_error=math.sqrt(float((protocol.standard_errors(setting.users) ** 2).sum())) * scale,
-        local_epsilon=one, local_epsilon_per_unit=per_unit, bits_per_user=protocol.bits_per_user,
-        messages_per_user=sum(encoding.messages_per_user for encoding in protocol.encodings),
-        guarantee=guarantee, fallback=fallback, baseline=TRUST_ORDER[trusted] > TRUST_ORDER[setting.trusted], mechanism=protocol,
-    )  # fmt: skip
-
-
-def _report_profile(setting: Setting, protocol: SumProtocol) -> PrivacyProfile:
-    """What one person's report hides if everybody else colludes, over all rounds (the worse axis stands for both).
-
-    Additive noise is the same on both axes. Counts of randomized bits have a finite pure epsilon, which is all that is
-    asked for here, and the longer axis has the larger one: more of its bits can move.
-    """
-    axis = max(protocol.randomizers, key=lambda randomizer: randomizer.span).local_profile()
-    if len(protocol.randomizers) == 1:
-        return setting.over_rounds(axis)
-    if isinstance(axis, AdditiveNoise) and math.isfinite(axis.pure(1)):
-        return setting.over_rounds(PlanarNoise(axis))
-    return PerAxis(setting.over_rounds(axis))
+        protocol=protocol.name,
+        encoding=protocol.encoding,
+        expected_error=simulated_error(query, protocol, users, setting.samples) if expected is None else expected,
+        standard_error=protocol.standard_error(query, users),
+        local_epsilon=fallback.epsilon,
+        bits_per_user=protocol.bits_per_user,
+        messages_per_user=protocol.messages_per_user,
+        guarantee=guarantee,
+        fallback=fallback,
+        baseline=TRUST_ORDER[protocol.trusted] > TRUST_ORDER[setting.trusted],
+        mechanism=protocol,
+        **details,
+    )

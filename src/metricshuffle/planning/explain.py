@@ -5,18 +5,30 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from metricshuffle.privacy.guarantee import plain, promised
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
+from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.user_items import UserQuery
 
 if TYPE_CHECKING:
     from metricshuffle.planning.candidate import Candidate
     from metricshuffle.planning.plan import Plan
 
 COLUMNS = ("", "protocol", "encoding", "trusts", "expected error", "epsilon if it colludes", "bits per user")
+NOT_HIDDEN = "Not hidden: that somebody took part, how many did, and anything a lying client sends to move the answer."
 
 
 def unit_of(plan: Plan) -> str:
     """The unit of the values with a space before it; empty if there is none."""
     return f" {plan.query.unit}" if plan.query.unit else ""
+
+
+def error_text(query: Query, error: float) -> str:
+    """An expected error with its unit; shares are told in percent."""
+    if isinstance(query, Histogram):
+        return f"{plain(100.0 * error)} %"
+    return f"{plain(error)} {query.error_unit}".rstrip()
 
 
 def target_text(plan: Plan) -> str:
@@ -26,74 +38,119 @@ def target_text(plan: Plan) -> str:
     return f"epsilon {promised(target.epsilon)} {growth} {plain(target.distance)}{unit_of(plan)}, delta {target.delta:g}"
 
 
+def heading(plan: Plan) -> str:
+    """What is asked of whom."""
+    rounds = "" if plan.rounds == 1 else f", {plan.rounds} rounds"
+    return f"{plan.query}, {plan.users:,} users ({plan.honest:,} honest){rounds}"
+
+
 def rows(plan: Plan) -> list[tuple[str, ...]]:
     """The candidates as text cells, in the order of COLUMNS."""
-    unit = unit_of(plan)
     table: list[tuple[str, ...]] = []
-    for index, one in enumerate(plan.candidates):
-        mark = "->" if index == plan.chosen else ("(baseline)" if one.baseline else "")
-        table.append((
-            mark, name_of(one), one.encoding, one.trusted, f"{plain(one.expected_error)}{unit}",
-            "raw values" if one.trusted == "curator" else promised(one.local_epsilon), f"{one.bits_per_user:,}",
-        ))  # fmt: skip
+    for index, offer in enumerate(plan.candidates):
+        mark = "->" if index == plan.chosen else ("(baseline)" if offer.baseline else "")
+        table.append(
+            (
+                mark,
+                name_of(offer),
+                offer.encoding or "",
+                offer.trusted,
+                error_text(plan.query, offer.expected_error),
+                "raw values" if offer.trusted == "curator" else promised(offer.local_epsilon),
+                f"{offer.bits_per_user:,}",
+            )
+        )
     return table
 
 
-def name_of(one: Candidate) -> str:
+def name_of(offer: Candidate) -> str:
     """The protocol, with its total shape where that tells two of them apart."""
-    return f"{one.protocol} (shape {one.shape:,})" if one.protocol == "polya-shuffle" and one.shape not in (None, 1) else one.protocol
+    return (
+        f"{offer.protocol} (shape {offer.shape:,})"
+        if offer.protocol == "polya-shuffle" and offer.shape not in (None, 1)
+        else offer.protocol
+    )
 
 
 def why_chosen(plan: Plan) -> str:
     """One sentence on the choice."""
-    one = plan.choice
-    least = min(other.expected_error for other in plan.candidates if not other.baseline)
-    near = "the least expected error" if one.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
-    if one.expected_error > least * 1.001:
+    choice = plan.choice
+    least = min(offer.expected_error for offer in plan.candidates if not offer.baseline)
+    near = "the least expected error" if choice.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
+    if choice.expected_error > least * 1.001:
         near = "the least expected error within the limits on bits and local epsilon"
-    trust = {"nobody": "nobody", "shuffler": "the shuffler", "curator": "the curator"}[plan.trusted]
-    return f"Chosen: {name_of(one)} ({one.encoding}), {near} among the protocols that trust no more than {trust}."
+    trust = "nobody" if plan.trusted == "nobody" else f"the {plan.trusted}"
+    encoding = f" ({choice.encoding})" if choice.encoding else ""
+    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that trust no more than {trust}."
+
+
+def guarantee_lines(plan: Plan) -> list[str]:
+    """Both promises."""
+    trusted = plan.choice.trusted
+    if trusted == "nobody":
+        return [str(plan.guarantee)]
+    return [f"If the {trusted} is honest: {plan.guarantee}", f"If it is not: {plan.if_shuffler_colludes}"]
+
+
+def warnings(plan: Plan) -> list[str]:
+    """What makes an estimate fragile, or a promise smaller than it looks."""
+    lines = [offer.warning for offer in plan.candidates if offer.warning]
+    if isinstance(plan.query, UserQuery):
+        nearest, distance, unit = plan.query.people.nearest, plan.target.distance, unit_of(plan)
+        if distance < nearest * (1.0 - 1e-12):
+            lines.append(
+                f"different points are at least {plain(nearest)}{unit} apart, so that a move of {plain(distance)}{unit} is one of "
+                f"{plain(100.0 * distance / nearest)} % of a user's items at most; who holds few items has no change that small."
+            )
+    return [f"Warning: {line}" for line in lines]
 
 
 def explanation(plan: Plan) -> list[str]:
     """Sentences on what is hidden and what is not, with numbers from the guarantee and the domain."""
-    target, unit, one = plan.target, unit_of(plan), plan.choice
-    diameter = plan.query.diameter
-    lines = []
-    if target.shape == "linear":
-        half = target.distance / 2
+    target, unit, choice = plan.target, unit_of(plan), plan.choice
+    lines = [_hidden(plan)]
+    if isinstance(plan.query, UserQuery):
+        lines.append(full_replacement_sentence(plan.guarantee, plan.query.diameter))
+    elif plan.query.diameter > target.distance * 1.001:
         lines.append(
-            f"A change of {plain(half)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
-            f"one of {plain(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
-            f"shift by more than a factor {promised(math.exp(target.epsilon))}, up to a failure probability of {target.delta:g}."
+            f"A change of {plain(plan.query.diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden."
         )
-    else:
-        lines.append(
-            f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
-            f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), up to a failure probability of {target.delta:g}."
+    if choice.trusted == "curator":
+        lines.append("The curator sees every raw value; if the curator is dishonest nothing is hidden.")
+    elif choice.trusted != "nobody":
+        left = (
+            f"hidden at epsilon {promised(choice.local_epsilon)} only"
+            if math.isfinite(choice.local_epsilon)
+            else "NOT hidden at this delta"
         )
-    if diameter > target.distance * 1.001:
-        lines.append(f"A change of {plain(diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden.")
-    if one.trusted != "nobody":
-        if one.trusted == "curator":
-            lines.append("The curator sees every raw value; if the curator is dishonest nothing is hidden.")
-        else:
-            left = (
-                f"hidden at epsilon {promised(one.local_epsilon)} only" if math.isfinite(one.local_epsilon) else "NOT hidden at this delta"
-            )
-            seen = "one report" if plan.rounds == 1 else f"one person's {plan.rounds} reports"
-            lines.append(f"If the {one.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in {seen} is {left}.")
-    if one.trusted in ("shuffler", "aggregator"):
+        seen = "one report" if plan.rounds == 1 else f"one person's {plan.rounds} reports"
+        lines.append(f"If the {choice.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in {seen} is {left}.")
+    if choice.trusted in ("shuffler", "aggregator"):
         lines.append(
             f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "
             f"and a batch of fewer than {plan.minimum:,} reports is refused."
         )
+    lines += [choice.gain] if choice.gain else []
     if plan.query.between == "cells":
         lines.append("Distances are between grid cells: two places less than a cell apart can fall into neighbouring cells.")
-    if one.guarantee.protects == "one person" and plan.query.grain(plan.granularity) != 1:
+    if choice.guarantee.protects == "one person" and plan.protocol.grain != 1:
         lines.append("Values are rounded at random first, so the promise is about one person moving, not several together.")
-    lines.append("Not hidden: that somebody took part, how many did, and anything a lying client sends to move the answer.")
-    return lines
+    return [*lines, *plan.query.remarks(), NOT_HIDDEN]
+
+
+def _hidden(plan: Plan) -> str:
+    target, unit = plan.target, unit_of(plan)
+    odds = f"up to a failure probability of {target.delta:g}"
+    if target.shape == "linear":
+        return (
+            f"A change of {plain(target.distance / 2)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
+            f"one of {plain(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
+            f"shift by more than a factor {promised(math.exp(target.epsilon))}, {odds}."
+        )
+    return (
+        f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
+        f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), {odds}."
+    )
 
 
 def plan_text(plan: Plan) -> str:
@@ -101,11 +158,9 @@ def plan_text(plan: Plan) -> str:
     table = [COLUMNS, *rows(plan)]
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    lines.insert(0, f"{plan.query.kind} over {plan.query.domain}, {plan.users:,} users ({plan.honest:,} honest), {target_text(plan)}")
-    lines += ["", why_chosen(plan)]
-    if plan.choice.trusted == "nobody":
-        lines.append(str(plan.choice.guarantee))
-    else:
-        lines += [f"If the {plan.choice.trusted} is honest: {plan.choice.guarantee}", f"If it is not: {plan.choice.fallback}"]
-    lines += [f"Not offered: {one.protocol} ({one.encoding}): {one.reason}" for one in plan.not_offered]
-    return "\n".join(lines)
+    lines.insert(0, f"{heading(plan)}, {target_text(plan)}")
+    lines += ["", why_chosen(plan), *guarantee_lines(plan)]
+    if isinstance(plan.query, UserQuery):
+        lines.append(full_replacement_sentence(plan.guarantee, plan.query.diameter))
+    lines += [f"Not offered: {row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason}" for row in plan.not_offered]
+    return "\n".join([*lines, *warnings(plan)])

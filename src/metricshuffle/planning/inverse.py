@@ -8,14 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.planning.candidates import all_candidates
-from metricshuffle.planning.plan import Plan, allowed, checked_setting, planned
-from metricshuffle.planning.setting import EncodingChoice, Setting
-from metricshuffle.privacy.guarantee import plain
+from metricshuffle.planning.offers import NotMade, made
+from metricshuffle.planning.offers.sums import NAMES, SumSetting
+from metricshuffle.planning.plan import Plan, allowed, planned
+from metricshuffle.planning.setting import EncodingChoice, Setting, checked_setting
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.queries import Query
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.sums import SummedQuery
 
 # The epsilon that is returned exceeds the smallest one by at most this (relative).
 TOLERANCE = 1e-3
@@ -37,6 +39,8 @@ def plan_for_error(
     if not (isinstance(error, int | float) and 0.0 < error < math.inf):
         raise InputError(f"error must be a finite number > 0, in units of the query, got {error!r}.")
     setting = checked_setting(query, Target(1.0, delta, distance, shape), users, honest, **choices)
+    if isinstance(query, SummedQuery):
+        SumSetting(setting, query).check()
     narrow, epsilon = _least_noise(setting), _guess(setting, error)
     best: Plan | None = None
     for _ in range(MOST_CHANGES):
@@ -57,7 +61,9 @@ def plan_for_error(
 
 
 def _least_noise(setting: Setting) -> Setting:
-    """What is nearly always chosen: noise of total shape 1, or the local protocol if nobody is trusted."""
+    """What is nearly always chosen for sums: noise of total shape 1, or the local protocol if nobody is trusted."""
+    if not isinstance(setting.query, SummedQuery) or (setting.protocols is not None and not set(setting.protocols) & NAMES):
+        return setting
     if setting.trusted == "nobody":
         return replace(setting, protocols=("geometric-local",))
     encoding: EncodingChoice = "unary" if setting.encoding == "unary" else "modular"
@@ -68,13 +74,17 @@ def _only(setting: Setting, choice: Candidate) -> Setting:
     """The setting in which nothing but that candidate is calibrated."""
     # Under a cap on local epsilon the shape itself depends on epsilon.
     shapes = (choice.shape,) if choice.shape is not None and setting.max_local_epsilon is None else None
-    return replace(setting, protocols=(choice.protocol,), encoding=choice.encoding, shapes=shapes)
+    encoding: EncodingChoice = "unary" if choice.encoding == "unary" else "modular" if choice.encoding == "modular" else setting.encoding
+    return replace(setting, protocols=(choice.protocol,), encoding=encoding, shapes=shapes)
 
 
 def _guess(setting: Setting, error: float) -> float:
     """The epsilon at which noise of total shape 1 has that error: E|Z| = 1/sinh(rate) cells."""
-    cells = error / (setting.query.error_scale(setting.users, setting.granularity) * setting.grain)
-    epsilon = math.asinh(1.0 / cells) * setting.promise.distance / setting.grain * setting.rounds * math.sqrt(setting.axes)
+    if not isinstance(setting.query, SummedQuery):
+        return 1.0
+    at = SumSetting(setting, setting.query)
+    cells = error / (at.query.error_scale(setting.users, at.step) * at.grain)
+    epsilon = math.asinh(1.0 / cells) * at.target.distance / at.grain * at.rounds * math.sqrt(at.axes)
     return min(max(epsilon, SMALLEST), LARGEST)
 
 
@@ -86,8 +96,8 @@ def _smallest_epsilon(setting: Setting, error: float, start: float, progress: Ca
         if progress is not None:
             progress(f"epsilon {plain(epsilon)}")
         at = setting.at_epsilon(epsilon)
-        usable = allowed(at, [one for one in all_candidates(at) if isinstance(one, Candidate)])
-        return min((one.expected_error for _, one in usable), default=math.inf)
+        usable = allowed(at, [offer for offer in made(at) if not isinstance(offer, NotMade)])
+        return min((offer.expected_error for _, offer in usable), default=math.inf)
 
     epsilon, passing, failing = start, math.inf, 0.0
     for _ in range(60):

@@ -1,27 +1,34 @@
-"""Target -> Plan. The saved plan IS the task: client, shuffler and analyst read the same file."""
+"""Target -> Plan: candidates side by side, and the task of the chosen one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, get_args, overload
+from typing import Any, ClassVar, Literal, Self
 
-from metricshuffle.declared import Declared, Real
-from metricshuffle.errors import BatchTooSmall, InputError, PlanError
+from pydantic import model_validator
+
+from metricshuffle.declared import Declared, Real, Stored
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.files import read_text, write_text
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
-from metricshuffle.planning.candidates import all_candidates
-from metricshuffle.planning.release import Release
-from metricshuffle.planning.saved import ChosenPlan
-from metricshuffle.planning.setting import EncodingChoice, Setting, ShareTransport, Trusted
-from metricshuffle.planning.user_plan import UserPlan, plan_users
-from metricshuffle.privacy.guarantee import plain
-from metricshuffle.privacy.target import Target, checked_users, honest_count
-from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.queries import AnyQuery, Query
-from metricshuffle.protocols.sums import ProtocolName
-from metricshuffle.protocols.user_queries import UserQuery
+from metricshuffle.planning.first_version import first_version
+from metricshuffle.planning.offers import NotMade, made
+from metricshuffle.planning.setting import EncodingChoice, Honest, Padding, Setting, ShareTransport, checked_setting
+from metricshuffle.privacy.guarantee import Guarantee, Who
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Protocol, Reports
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.randomness import Randomness
+from metricshuffle.wire.release import Release
+from metricshuffle.wire.shuffle import Ledger
+from metricshuffle.wire.task import Task, content_digest
 
-PLAN_FORMAT = "metricshuffle-plan/1"
+PLAN_FORMAT = "metricshuffle-plan/2"
 # Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.
 EQUAL_ERRORS = 1e-3
 
@@ -30,70 +37,163 @@ class NotOffered(Declared):
     """A protocol that does not apply here, and why."""
 
     protocol: str
-    encoding: str
+    encoding: str | None
     reason: str
 
 
-class Plan(ChosenPlan[Candidate]):
-    """A calibrated choice of protocol, with everything the three roles need."""
+class Plan(Stored):
+    """A calibrated choice of protocol: every candidate that was compared, and the task that the three roles need."""
 
-    known_as: ClassVar[str] = PLAN_FORMAT
-    format: Literal["metricshuffle-plan/1"] = "metricshuffle-plan/1"
-    query: AnyQuery
+    stored_as: ClassVar[str] = "a plan"
+    format: Literal["metricshuffle-plan/2"] = PLAN_FORMAT
     target: Target
-    users: int
-    honest: int
-    rounds: int = 1
     granularity: Real = 1.0
-    trusted: Trusted
+    samples: int | None = None
+    trusted: Who
+    chosen: int
+    candidates: tuple[Candidate, ...]
     not_offered: tuple[NotOffered, ...] = ()
+    task: Task
+
+    @model_validator(mode="after")
+    def _chosen_exists(self) -> Self:
+        if not 0 <= self.chosen < len(self.candidates):
+            raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
+        return self
+
+    @property
+    def choice(self) -> Candidate:
+        """The chosen candidate."""
+        return self.candidates[self.chosen]
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol of the chosen candidate."""
+        return self.task.protocol
+
+    @property
+    def query(self) -> Query:
+        return self.task.query
+
+    @property
+    def users(self) -> int:
+        return self.task.users
+
+    @property
+    def honest(self) -> int:
+        return self.task.honest
+
+    @property
+    def rounds(self) -> int:
+        return self.task.rounds
+
+    @property
+    def digest(self) -> str:
+        """That of the task: what reports and tallies are bound to."""
+        return self.task.digest
 
     @property
     def minimum(self) -> int:
         """The smallest batch the guarantee covers."""
-        return self.honest if self.choice.trusted in ("shuffler", "aggregator") else 1
+        return self.task.minimum
 
-    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False) -> Reports:
-        """Clients: one report per value. Values outside the domain are refused unless `clamp`."""
-        source = Randomness.system() if randomness is None else randomness
-        steps = self.query.steps(values, self.granularity, clamp=clamp)
-        return Reports(self.digest, self.choice.mechanism.records(steps, source), source.unsafe_seeded)
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.task.guarantee
 
-    def shuffle(self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None) -> Shuffled:
-        """Shuffler (aggregator, curator): what the analyst may see; refuses a batch below the plan's minimum.
+    @property
+    def if_shuffler_colludes(self) -> Guarantee:
+        return self.task.if_shuffler_colludes
 
-        Reports may come in parts; counts and sums are added up as they come, so memory stays bounded for those.
-        """
-        if not isinstance(reports, Reports | Iterable):
-            raise InputError(f"shuffle needs Reports, got {type(reports).__name__}.")
-        source = Randomness.system() if randomness is None else randomness
-        shuffled = self.choice.mechanism.shuffled(self.digest, [reports] if isinstance(reports, Reports) else reports, source)
-        self.check_batch(shuffled.reports)
-        return shuffled
+    # The roles, as the task has them
 
-    def check_batch(self, reports: int) -> None:
-        """Raise unless the guarantee and the encoding cover a batch of that size."""
-        if reports < self.minimum:
-            raise BatchTooSmall(
-                f"the batch has {reports:,} reports, but the guarantee counts on at least {self.minimum:,} honest ones; "
-                f"wait for more reports, or plan again counting on {reports:,} honest ones and let people randomize again."
-            )
-        if reports > self.users and self.choice.mechanism.modulus is not None:
-            raise PlanError(f"the batch has {reports:,} reports, but this plan's modulus has room for {self.users:,}; plan again.")
+    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Reports:
+        """Clients: one report a person. Values outside the domain are refused unless `clamp`."""
+        return self.task.randomize(values, randomness, clamp=clamp, round=round)
+
+    def shuffle(
+        self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None, *, ledger: Ledger | None = None
+    ) -> Shuffled:
+        """Shuffler (aggregator): what the analyst may see; refuses a batch below the minimum, and reports that come twice."""
+        return self.task.shuffle(reports, randomness, ledger=ledger)
 
     def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False) -> Release:
         """Analyst: the answer with its interval and both guarantees."""
-        if not isinstance(shuffled, Shuffled):
-            raise InputError(f"estimate needs what shuffle() returned, got {type(shuffled).__name__}; reports must be shuffled first.")
-        if shuffled.plan != self.digest:
-            raise PlanError("this batch was shuffled for another plan (the digests differ).")
-        self.check_batch(shuffled.reports)
-        return Release.of(self.query, self.granularity, self.choice, shuffled, raw_values_seen=raw_values_seen)
+        expected = self.choice.expected_error if isinstance(shuffled, Shuffled) and shuffled.people == self.users else None
+        return self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected)
 
-    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False) -> Release:
-        """All three roles on one machine; the release says that raw values were seen there."""
-        reports = self.randomize(values, randomness, clamp=clamp)
-        return self.estimate(self.shuffle(reports, randomness), raw_values_seen=True)
+    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Release:
+        """All roles on one machine; the release says that raw values were seen there."""
+        tally = self.task.counted([values], randomness, clamp=clamp, round=round)
+        return self.estimate(self.task.publish(tally, randomness), raw_values_seen=True)
+
+    def check_batch(self, people: int) -> None:
+        """Raise unless the guarantee and the protocol cover a batch of so many people."""
+        self.task.check_batch(people)
+
+    # Files
+
+    def to_json(self) -> str:
+        """What was asked, all candidates, and the task; only the chosen candidate keeps its mechanism."""
+        return json.dumps(self._document(), indent=2)
+
+    def _document(self) -> dict[str, Any]:
+        stored = self.model_dump(mode="json")
+        for index, candidate in enumerate(stored["candidates"]):
+            if index != self.chosen or not isinstance(self.protocol, Sums):
+                del candidate["mechanism"]
+        task = json.loads(self.task.to_json())
+        document = {
+            "format": PLAN_FORMAT,
+            "query": task["query"],
+            "target": stored["target"],
+            "users": self.users,
+            "honest": self.honest,
+            "rounds": self.rounds,
+            **{name: stored[name] for name in ("granularity", "samples", "trusted", "chosen", "candidates", "not_offered")},
+            "digest": self.digest,
+            "task": task,
+        }
+        return {**document, "checksum": content_digest(document)}
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Undo `to_json`; a damaged or edited text is refused in words. Version 1 of sums is read too."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as wrong:
+            raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        named = data.get("format") if isinstance(data, dict) else None
+        if named == "metricshuffle-plan/1":
+            return cls(**first_version(data))
+        if named != PLAN_FORMAT:
+            old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
+            hint = "; it was made by an earlier version, so plan again" if old else ""
+            raise PlanError(f"this is not a plan: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
+        content = {name: value for name, value in data.items() if name != "checksum"}
+        if data.get("checksum") != content_digest(content):
+            raise PlanError("its checksum does not match its content: the file was edited or damaged; make the plan again.")
+        fields = {name: value for name, value in content.items() if name in cls.model_fields}
+        plan = super().from_json(json.dumps(fields))
+        choice = plan.choice.model_copy(update={"mechanism": plan.task.protocol})
+        kept = tuple(choice if index == plan.chosen else other for index, other in enumerate(plan.candidates))
+        return plan.model_copy(update={"candidates": kept})
+
+    def save(self, path: str, task: str | None = None) -> None:
+        """Write the plan, and the task that travels to another file if one is named."""
+        write_text(path, self.to_json() + "\n")
+        if task is not None:
+            self.task.save(task)
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        return cls.from_json(read_text(path))
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.query}, {self.target}, {self.users:,} users, {self.honest:,} honest:\n"
+            f"     {self.choice.protocol} of {len(self.candidates)} candidates, {self.query.measure} {plain(self.choice.expected_error)})"
+        )
 
     def __str__(self) -> str:
         from metricshuffle.planning.explain import plan_text
@@ -101,106 +201,111 @@ class Plan(ChosenPlan[Candidate]):
         return plan_text(self)
 
 
-@overload
 def plan(
-    query: Query, target: Target, users: int, honest: int | float | str | None = None, *, rounds: int = 1,
-    encoding: EncodingChoice = "auto", padding: Literal["clamp", "bounded"] = "clamp", granularity: float = 1.0,
-    transport: ShareTransport = "shuffler", trusted: Trusted = "shuffler", max_local_epsilon: float | None = None,
-    max_bits: int | None = None, protocols: Sequence[str] | None = None, progress: Callable[[str], None] | None = None,
-) -> Plan: ...  # fmt: skip
-@overload
-def plan(
-    query: UserQuery, target: Target, users: int, honest: int | float | str | None = None, *,
-    trusted: Literal["nobody", "shuffler", "curator"] = "shuffler", samples: int | None = None, methods: Sequence[str] | None = None,
-) -> UserPlan: ...  # fmt: skip
-def plan(query: Any, target: Target, users: int, honest: int | float | str | None = None, **choices: Any) -> Plan | UserPlan:
-    """Calibrate every applicable protocol (or only `protocols`); choose the least expected error for the trust that is allowed.
+    query: Query,
+    target: Target,
+    users: int,
+    honest: Honest = None,
+    *,
+    rounds: int = 1,
+    trusted: Who = "shuffler",
+    encoding: EncodingChoice = "auto",
+    padding: Padding = "clamp",
+    granularity: float | None = None,
+    samples: int | None = None,
+    transport: ShareTransport = "shuffler",
+    max_local_epsilon: float | None = None,
+    max_bits: int | None = None,
+    protocols: Sequence[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Plan:
+    """Calibrate every protocol that fits the query (or only `protocols`); choose the least expected error for the trust that is allowed.
 
-    Queries about users who hold many items each have ways of their own, see `plan_users`.
+    `honest`: how many reports can be counted on, a count or a fraction; `rounds`: how often the same people are asked, all covered
+    together; `trusted`: whom a protocol may rely on, "nobody", "shuffler", "aggregator" or "curator"; `max_local_epsilon` and
+    `max_bits` cap what one report gives away and how much a person sends. Sums, means and centroids: `encoding` ("unary",
+    "modular"), `padding` ("clamp", "bounded"), `granularity` (values are rounded at random to it first; real numbers need it),
+    `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where
+    users hold different numbers of items. `progress` is called with what is being calibrated.
     """
-    if isinstance(query, UserQuery):
-        return plan_users(query, target, users, honest, **choices)
-    progress, protocols = choices.pop("progress", None), choices.pop("protocols", None)
-    defaults: dict[str, Any] = {
-        "rounds": 1, "encoding": "auto", "padding": "clamp", "granularity": 1.0, "transport": "shuffler", "trusted": "shuffler",
-        "max_local_epsilon": None, "max_bits": None,
-    }  # fmt: skip
-    unknown = sorted(set(choices) - set(defaults))
-    if unknown:
-        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
-    checked = checked_setting(query, target, users, honest, protocols=None if protocols is None else tuple(protocols), **defaults | choices)
-    return planned(checked, progress)
+    setting = checked_setting(
+        query,
+        target,
+        users,
+        honest,
+        rounds=rounds,
+        trusted=trusted,
+        encoding=encoding,
+        padding=padding,
+        granularity=granularity,
+        samples=samples,
+        transport=transport,
+        max_local_epsilon=max_local_epsilon,
+        max_bits=max_bits,
+        protocols=protocols if protocols is None or isinstance(protocols, str) else tuple(protocols),  # type: ignore[arg-type]
+    )
+    return planned(setting, progress)
 
 
 def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> Plan:
     """The plan for a checked setting."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     missing: list[NotOffered] = []
-    for outcome in all_candidates(setting, progress):
-        if isinstance(outcome, Candidate):
-            found.append(outcome)
+    for outcome in made(setting, progress):
+        if isinstance(outcome, NotMade):
+            row = NotOffered(protocol=outcome.protocol, encoding=outcome.encoding, reason=outcome.reason)
+            missing += [row] if row not in missing else []
         else:
-            missing.append(NotOffered(protocol=outcome[0], encoding=outcome[1], reason=outcome[2]))
-    found.sort(key=lambda one: (one.baseline, one.expected_error))
-    chosen = choose(setting, found, missing)
+            candidates.append(outcome)
+    candidates.sort(key=lambda offer: (offer.baseline, offer.expected_error))
+    chosen = choose(setting, candidates, missing)
+    choice = candidates[chosen]
+    if choice.mechanism is None:
+        raise PlanError("the chosen candidate has no mechanism; please report this as a bug.")
+    task = Task(
+        query=setting.query,
+        protocol=choice.mechanism,
+        users=setting.users,
+        honest=setting.honest,
+        rounds=setting.rounds,
+        guarantee=choice.guarantee,
+        if_shuffler_colludes=choice.fallback,
+    )
     return Plan(
-        query=setting.query, target=setting.target, users=setting.users, honest=setting.honest, rounds=setting.rounds,
-        granularity=setting.granularity, trusted=setting.trusted, chosen=chosen, candidates=tuple(found), not_offered=tuple(missing),
-    )  # fmt: skip
+        target=setting.target,
+        granularity=setting.granularity,
+        samples=setting.samples,
+        trusted=setting.trusted,
+        chosen=chosen,
+        candidates=tuple(candidates),
+        not_offered=tuple(missing),
+        task=task,
+    )
 
 
-def checked_setting(query: Query, target: Target, users: int, honest: int | float | str | None, **choices: Any) -> Setting:
-    """A setting whose parts fit together, or a sentence."""
-    users = checked_users(users)
-    if not isinstance(query, Query):
-        hint = "; use plan_histogram" if type(query).__name__ == "Histogram" else ""
-        raise InputError(f"query must be a Sum, Mean or Centroid, got {type(query).__name__}{hint}.")
-    diameter = query.diameter
-    if target.distance > diameter * (1.0 + 1e-12):
-        raise InputError(
-            f"distance {plain(target.distance)} is beyond the diameter of {query.domain}, {plain(diameter)}; "
-            f"no two values are that far apart, so use at most {plain(diameter)}."
-        )
-    rounds = choices.get("rounds", 1)
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
-    setting = Setting(query, target, users, honest_count(honest, users), **choices)
-    if setting.promise.distance < 1.0 - 1e-12:
-        raise InputError(
-            f"distance {plain(target.distance)} is less than one step ({f'{plain(setting.step)} {query.unit}'.strip()}); "
-            f"values closer than a step are the same value, so nothing would be promised."
-        )
-    unknown = set(setting.protocols or ()) - set(get_args(ProtocolName))
-    if unknown:
-        raise InputError(f"there is no protocol {sorted(unknown)[0]!r}; choose among {', '.join(get_args(ProtocolName))}.")
-    if setting.max_bits is not None and setting.max_bits < 1:
-        raise InputError(f"max_bits must be >= 1, got {setting.max_bits}.")
-    if setting.max_local_epsilon is not None and not setting.max_local_epsilon > 0:
-        raise InputError(f"max_local_epsilon must be > 0, got {setting.max_local_epsilon}.")
-    return setting
-
-
-def allowed(setting: Setting, found: list[Candidate]) -> list[tuple[int, Candidate]]:
+def allowed(setting: Setting, candidates: list[Candidate]) -> list[tuple[int, Candidate]]:
     """The candidates that may be chosen, with their indices: no more trust, bits or local epsilon than allowed."""
+    cap, bits = setting.max_local_epsilon, setting.max_bits
     return [
-        (index, one) for index, one in enumerate(found)
-        if not one.baseline
-        and (setting.max_local_epsilon is None or one.local_epsilon <= setting.max_local_epsilon)
-        and (setting.max_bits is None or one.bits_per_user <= setting.max_bits)
-    ]  # fmt: skip
+        (index, offer)
+        for index, offer in enumerate(candidates)
+        if not offer.baseline and (cap is None or offer.local_epsilon <= cap) and (bits is None or offer.bits_per_user <= bits)
+    ]
 
 
-def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) -> int:
+def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffered]) -> int:
     """Index of the candidate with the least expected error among those allowed (among equals least trust, then fewest bits)."""
-    usable = allowed(setting, found)
+    usable = allowed(setting, candidates)
     if not usable:
-        reasons = "; ".join(f"{one.protocol} ({one.encoding}): {one.reason}" for one in missing[:3])
+        reasons = "; ".join(
+            f"{row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason.rstrip('.')}" for row in missing[:3]
+        )
         caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
         caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
         why = f"under {' and '.join(caps)}" if caps else "here"
-        raise InputError(f"no protocol keeps this target {why}. {reasons}".strip())
-    least = min(one.expected_error for _, one in usable)
-    near = [(index, one) for index, one in usable if one.expected_error <= least * (1.0 + EQUAL_ERRORS)]
+        raise InputError(f"no protocol keeps this target {why}. {f'{reasons}.' if reasons else ''}".strip())
+    least = min(offer.expected_error for _, offer in usable)
+    near = [(index, offer) for index, offer in usable if offer.expected_error <= least * (1.0 + EQUAL_ERRORS)]
     index, best = min(near, key=lambda pair: (TRUST_ORDER[pair[1].trusted], pair[1].bits_per_user, pair[1].expected_error))
     unlimited = setting.max_local_epsilon is None and setting.max_bits is None and setting.protocols is None
     # With delta = 0 the pure protocols are all there is: that is an answer and not a lack of people.
@@ -211,13 +316,13 @@ def choose(setting: Setting, found: list[Candidate], missing: list[NotOffered]) 
 
 def _too_few(setting: Setting, local: Candidate) -> str:
     """Nobody to hide among: say so, and what more people would do."""
-    unit = f" {setting.query.unit}" if setting.query.unit else ""
-    forecasts = []
+    query, protocol = setting.query, local.mechanism
+    unit, forecasts = f" {query.unit}" if query.unit else "", []
     for users in (10, 100, 1000):
-        if users > setting.honest:
-            scale = setting.query.error_scale(users, setting.granularity)
+        if users > setting.honest and isinstance(protocol, Sums) and isinstance(query, SummedQuery):
+            scale = query.error_scale(users, protocol.step)
             # Polya shares add up to the noise of a single local report.
-            together, alone = (plain(local.mechanism.mean_error(reports) * scale) for reports in (1, users))
+            together, alone = (plain(protocol.mean_error(reports) * scale) for reports in (1, users))
             forecasts.append(f"{users:,} users: {together}{unit} shuffled against {alone}{unit} alone")
     return (
         f"{setting.honest:,} honest {'user is' if setting.honest == 1 else 'users are'} too few for any amplification: no shuffled "

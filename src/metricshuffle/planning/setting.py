@@ -1,25 +1,21 @@
-"""Everything a plan is made for, in one frozen value that every candidate is calibrated against."""
+"""Everything a plan is made from: a query, a target, the people, and what may be chosen."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
-from metricshuffle.accounting.sums.calibration import Promise, PureUpTo
-from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
-from metricshuffle.noise.polya import Polya
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, last_certified
-from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.queries import Query
-from metricshuffle.randomizers.additive import AdditiveRandomizer, Padding
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.target import Target, checked_users, honest_count
+from metricshuffle.queries.base import Query
 
 EncodingChoice = Literal["unary", "modular", "auto"]
-Trusted = Literal["nobody", "shuffler", "curator"]
 ShareTransport = Literal["shuffler", "aggregator"]
+Padding = Literal["clamp", "bounded"]
+Honest = int | float | str | None
+MOST_SAMPLES = 10**6
 
 
 @dataclass(frozen=True)
@@ -31,11 +27,12 @@ class Setting:
     users: int
     honest: int
     rounds: int = 1
+    trusted: Who = "shuffler"
     encoding: EncodingChoice = "auto"
-    padding: Literal["clamp", "bounded"] = "clamp"
+    padding: Padding = "clamp"
     granularity: float = 1.0
+    samples: int | None = None
     transport: ShareTransport = "shuffler"
-    trusted: Trusted = "shuffler"
     max_local_epsilon: float | None = None
     max_bits: int | None = None
     protocols: tuple[str, ...] | None = None
@@ -43,93 +40,95 @@ class Setting:
     shapes: tuple[int, ...] | None = None
     """Only these total shapes of shuffled noise are calibrated (a few between 1 and honest if None)."""
 
-    @property
-    def grain(self) -> int:
-        return self.query.grain(self.granularity)
-
-    @property
-    def step(self) -> float:
-        return self.query.step(self.granularity)
-
-    @property
-    def axes(self) -> int:
-        return self.query.axes
-
-    @property
-    def promise(self) -> Promise:
-        """The target in steps; a distance that is a whole number of steps up to rounding (0.3 units of 0.1) counts as that many."""
-        steps = self.target.distance if self.step == 1.0 else self.target.distance / self.step * (1.0 + 1e-12)
-        return Promise(self.target.epsilon, self.target.delta, steps, self.target.shape)
-
     def at_epsilon(self, epsilon: float) -> Setting:
         return replace(self, target=Target(epsilon, self.target.delta, self.target.distance, self.target.shape))
 
-    def randomizers(self, shape: int | float | object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
-        """The same noise on every axis."""
-        return tuple(
-            AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=self.grain)
-            for span in self.query.spans(self.granularity)
+    def wants(self, protocol: str) -> bool:
+        """Whether a protocol of that name may be a candidate."""
+        return self.protocols is None or protocol in self.protocols
+
+
+# What an option is where nobody chose it: then it is no matter whether it makes sense for the query.
+DEFAULTS: dict[str, object] = {"encoding": "auto", "padding": "clamp", "granularity": None, "samples": None, "transport": "shuffler"}
+
+
+def checked_setting(
+    query: Query,
+    target: Target,
+    users: int,
+    honest: Honest = None,
+    *,
+    rounds: int = 1,
+    trusted: Who = "shuffler",
+    encoding: EncodingChoice = "auto",
+    padding: Padding = "clamp",
+    granularity: float | None = None,
+    samples: int | None = None,
+    transport: ShareTransport = "shuffler",
+    max_local_epsilon: float | None = None,
+    max_bits: int | None = None,
+    protocols: tuple[str, ...] | None = None,
+) -> Setting:
+    """A setting whose parts fit together, or a sentence."""
+    users = checked_users(users)
+    if not isinstance(query, Query) or not isinstance(target, Target):
+        raise InputError(
+            "a plan needs a query (Sum, Mean, Centroid, Histogram, UserHistogram or UserLinearQuery) and a Target, got "
+            f"{type(query).__name__} and {type(target).__name__}."
         )
+    chosen = {"encoding": encoding, "padding": padding, "granularity": granularity, "samples": samples, "transport": transport}
+    for name, value in chosen.items():
+        if name not in query.options and value != DEFAULTS[name]:
+            raise InputError(f"{name} makes no sense for a {query.kind}; leave it out.")
+    _among("encoding", encoding, get_args(EncodingChoice))
+    _among("padding", padding, get_args(Padding))
+    _among("transport", transport, get_args(ShareTransport))
+    _among("trusted", trusted, get_args(Who))
+    if trusted == "aggregator" and "transport" in query.options:
+        transport = "aggregator"
+    query.check_distance(target.distance)
+    _whole("rounds", rounds)
+    if samples is not None:
+        _whole("samples", samples)
+        if query.items != "any" or samples > MOST_SAMPLES:
+            raise InputError(f"samples must be a whole number from 1 to 1e6, for users with any number of items, got {samples!r}.")
+    if max_bits is not None and max_bits < 1:
+        raise InputError(f"max_bits must be >= 1, got {max_bits}.")
+    if max_local_epsilon is not None and not 0.0 < max_local_epsilon < float("inf"):
+        raise InputError(f"max_local_epsilon must be a finite number > 0, got {max_local_epsilon!r}.")
+    if isinstance(protocols, str):
+        raise InputError(f"protocols must be a list of names, such as [{protocols!r}].")
+    return Setting(
+        query,
+        target,
+        users,
+        honest_count(honest, users),
+        rounds=rounds,
+        trusted=trusted,
+        encoding=encoding,
+        padding=padding,
+        granularity=1.0 if granularity is None else granularity,
+        samples=samples,
+        transport=transport,
+        max_local_epsilon=max_local_epsilon,
+        max_bits=max_bits,
+        protocols=None if protocols is None else tuple(protocols),
+    )
 
-    def over_rounds(self, profile: PrivacyProfile) -> PrivacyProfile:
-        return profile if self.rounds == 1 else composed(profile, self.rounds)
 
-    def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
-        """What a profile of one axis makes of the whole query, over all rounds.
+def _among(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InputError(f"{name} must be one of {', '.join(words)}, got {value!r}.")
 
-        Two axes are accounted jointly where the noise is known to be log-concave, and one at a time otherwise or over
-        several rounds.
-        """
-        if self.axes == 1:
-            return self.over_rounds(axis)
-        if self.rounds == 1 and isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False):
-            return PlanarNoise(axis)
-        return PerAxis(self.over_rounds(axis))
 
-    def noise_profile(self, noise: Polya) -> PrivacyProfile:
-        """The whole query's profile for exact noise of that total law on each axis."""
-        axis: PrivacyProfile = AdditiveNoise(noise)
-        return self.total_profile(axis if self.grain == 1 else Quantised(axis, self.grain))
+def _whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name} must be a whole number >= 1, got {value!r}.")
 
-    def pure_rate(self) -> float:
-        """Largest rate of pure noise (shape >= 1 in total) that keeps the target with delta = 0, rounded down.
 
-        Statement: one axis, linear: epsilon/distance per step (or its coarse slope, if values are rounded first); two axes:
-        divided by sqrt(2), the largest (i+j)/|(i,j)|. flat: epsilon over the largest number of steps within the distance.
-        Rounds add up, so each gets epsilon/rounds.
-        """
-        promise = self.promise
-        epsilon = promise.epsilon / self.rounds
-        if promise.shape == "linear":
-            slope = epsilon / promise.distance * (1.0 - 1e-15)
-            if self.axes == 2 and promise.distance >= math.sqrt(2.0):
-                slope /= math.sqrt(2.0)
-            return slope if self.grain == 1 else coarse_slope(slope, self.grain)
-        if self.grain == 1:
-            return epsilon / self._flat_cost(1.0) * (1.0 - 1e-15)
-        smallest = epsilon / (math.floor(promise.distance) // self.grain + 1)
-        largest = max(2.0 * smallest, coarse_slope(epsilon, self.grain))
-        return last_certified(lambda rate: self._flat_cost(rate) <= epsilon, largest, smallest * (1.0 - 1e-12))
-
-    def _flat_cost(self, rate: float) -> float:
-        """Epsilon of one round of pure noise for the largest move within the distance."""
-        distance = self.promise.distance
-        if self.axes == 1:
-            axis = AdditiveNoise(Polya(Fraction(1), rate))
-            return (axis if self.grain == 1 else Quantised(axis, self.grain)).pure(distance)
-        across = max(i + j for i, j in outermost(distance)) if distance <= JOINT_RADIUS else math.ceil(math.sqrt(2.0) * distance)
-        return rate * across
-
-    def pure_profile(self, rate: float) -> PrivacyProfile:
-        """The whole query's profile for noise of total shape >= 1, up to the target's distance (checked at once).
-
-        Statement: delta = 0 at epsilon = slope * distance, slope = rate on one axis, sqrt(2) rate on two (|i| + |j| <= sqrt(2)
-        |(i, j)|), log(1 + (e^rate - 1)/Q) if values are rounded to Q steps first ((1 + x)^r >= 1 + r x), times the rounds.
-        If the target is flat: the epsilon of the largest move, for every move within the distance.
-        """
-        if self.target.shape == "flat":
-            return PureUpTo(self.rounds * self._flat_cost(rate) * (1.0 + 1e-15), self.promise.distance)
-        slope = rate if self.grain == 1 else math.log1p(math.expm1(rate) / self.grain)
-        if self.axes == 2 and self.promise.distance >= math.sqrt(2.0):
-            slope *= math.sqrt(2.0)
-        return PureProfile(self.rounds * slope * (1.0 + 1e-15))
+def step_sentence(query: Query, distance: float, step: float) -> str:
+    """What is wrong with a distance below one step."""
+    return (
+        f"distance {plain(distance)} is less than one step ({f'{plain(step)} {query.unit}'.strip()}); "
+        f"values closer than a step are the same value, so nothing would be promised."
+    )

@@ -1,30 +1,53 @@
 """How a plan behaves over many releases, without making a single report.
 
 The error of an additive protocol is its summed noise, whatever the data; so a run for a billion
-users costs the same as one for ten.
+users costs the same as one for ten. Shares depend on who holds what: evenly spread people, unless others are given.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.plan import Plan
-from metricshuffle.planning.user_plan import UserPlan
-from metricshuffle.planning.user_simulation import UserSimulation, simulate_users
-from metricshuffle.randomizers.additive import AdditiveRandomizer
-from metricshuffle.randomizers.count_response import CountResponse
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.estimation.tree_projection import possible_shares
+from metricshuffle.numerics.types import Floats
+from metricshuffle.planning.crowd import Crowd, checked_shares
+from metricshuffle.planning.drawing import distance_of, randomized_counts, simulated_noise, simulated_shares, total_errors
+from metricshuffle.privacy.target import checked_users
+from metricshuffle.protocols.base import Protocol
+from metricshuffle.protocols.frequencies import Frequencies, normal_width
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.randomness import Randomness
+from metricshuffle.wire.task import Task
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.plan import Plan
+
+PLANNING_RUNS, MANY_POINTS = (24, 96), 256
+# How many items a user holds, if any number will do.
+TYPICAL_ITEMS = 100
+# Values of a range at which the variance of a WitchHat report is looked at, for people spread evenly.
+EVEN_VALUES = 65
+
+Run = tuple[float, float]
+"""The error of one simulated release, and which share of its numbers lay inside their 95 % intervals."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Errors of simulated releases, in query units (Euclidean for a centroid)."""
+    """Errors of simulated releases as the query measures them: absolute, Euclidean for a centroid, the mean over the shares of a
+    histogram, the earth mover's distance for users' items."""
 
     runs: int
     users: int
@@ -33,69 +56,144 @@ class Simulation:
     """Of the mean absolute error over the runs."""
     root_mean_square_error: float
     coverage_95: float
-    """Share of runs whose error stayed inside the 95 % interval on every axis."""
+    """Share of the released numbers inside their 95 % interval (axes of a place jointly)."""
     expected_error: float
 
 
-@overload
-def simulate(plan: Plan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None) -> Simulation: ...
-@overload
 def simulate(
-    plan: UserPlan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None, shares: Any = None,
+    plan: Plan | Task,
+    runs: int = 1000,
+    randomness: Randomness | None = None,
+    *,
+    users: int | None = None,
+    shares: Any = None,
     people: Any = None,
-) -> UserSimulation: ...  # fmt: skip
-def simulate(
-    plan: Plan | UserPlan, runs: int = 1000, randomness: Randomness | None = None, *, users: int | None = None, **crowd: Any
-) -> Simulation | UserSimulation:
-    """Draw `runs` errors of the plan's estimate. Seeded by default: a simulation, never a release."""
-    if isinstance(plan, UserPlan):
-        return simulate_users(plan, runs, randomness, users=users, **crowd)
-    if crowd:
-        raise TypeError(f"simulate() got an unexpected keyword argument {next(iter(crowd))!r} for a plan of single values")
+) -> Simulation:
+    """Draw `runs` errors of the plan's estimate. Seeded by default: a simulation, never a release.
+
+    Tables: values drawn from `shares` (evenly by default); users' items also as they are held by real `people`.
+    """
+    task = plan if isinstance(plan, Task) else plan.task
+    query, protocol = task.query, task.protocol
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
         raise InputError(f"runs must be a whole number >= 1, got {runs!r}.")
-    people = plan.users if users is None else users
-    plan.check_batch(people)
+    if (shares is not None and not query.shared) or (people is not None and not isinstance(query, UserQuery)):
+        raise InputError(f"the error of a {query.kind} does not depend on what people hold; leave shares and people out.")
+    count = checked_users(task.users if users is None else users) if people is None else len(people)
+    task.check_batch(count)
     source = Randomness.seeded(0) if randomness is None else randomness
-    mechanism = plan.choice.mechanism
-    scale = plan.query.error_scale(people, plan.granularity)
-    halves = mechanism.half_widths(people, 0.95)
-    errors = np.stack(
-        [total_errors(randomizer, mechanism.noise_draws(people), people, runs, source) for randomizer in mechanism.randomizers], axis=1
-    )
-    sizes = np.sqrt((errors**2).sum(axis=1)) * scale
+    if isinstance(protocol, Sums):
+        results = _sums(query, protocol, count, runs, source)
+    else:
+        generator = np.random.default_rng(source.words(4))
+        draw = _drawing(query, protocol, count, shares, people, generator)
+        results = np.array([next(draw) for _ in range(runs)])
+    errors, covered = results[:, 0], results[:, 1]
+    expected = protocol.expected_error(query, count)
     return Simulation(
-        runs=runs, users=people, mean_absolute_error=float(sizes.mean()),
-        standard_error=float(sizes.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf,
-        root_mean_square_error=float(np.sqrt((sizes**2).mean())),
-        coverage_95=float((np.abs(errors) <= halves + 1e-9).all(axis=1).mean()),
-        expected_error=mechanism.mean_error(people) * scale,
-    )  # fmt: skip
+        runs=runs,
+        users=count,
+        mean_absolute_error=float(errors.mean()),
+        standard_error=float(errors.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf,
+        root_mean_square_error=float(np.sqrt((errors**2).mean())),
+        coverage_95=float(covered.mean()),
+        expected_error=simulated_error(query, protocol, count) if expected is None else expected,
+    )
 
 
-def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
-    """Numbers in (0, 1) for simulations; real noise never passes through floats."""
-    return (np.asarray(randomness.words(count) >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
+def simulated_error(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> float:
+    """The expected error where no formula tells it: the mean of a few seeded runs for items spread evenly over the points."""
+    if not isinstance(query, UserQuery):
+        raise InputError(f"the expected error of a {query.kind} has a formula.")
+    generator = np.random.default_rng(0)
+    draw = _drawing(query, protocol, users, None, None, generator, samples)
+    return float(np.mean([next(draw)[0] for _ in range(PLANNING_RUNS[query.people.size <= MANY_POINTS])]))
 
 
-def total_errors(
-    randomizer: AdditiveRandomizer | CountResponse, draws: int, people: int, runs: int, randomness: Randomness
-) -> NDArray[np.float64]:
-    """`runs` simulated errors of one axis' total, in steps: `draws` shares of noise, `people` reports."""
-    if isinstance(randomizer, CountResponse):
-        # Half of the bits are ones (the variance is the same for every data set); the stream of the simulation seeds numpy's.
-        source = np.random.default_rng(randomness.words(4))
-        bits = people * randomizer.span
-        ones = bits // 2
-        seen = source.binomial(ones, 1.0 - randomizer.flip, runs) + source.binomial(bits - ones, randomizer.flip, runs)
-        return np.asarray((seen - bits * randomizer.flip) / (1.0 - 2.0 * randomizer.flip) - ones)
-    law, scale = randomizer.scaled_error_law(draws)
-    # P(|Z| > m) = 2 tail[m+1]: |Z| is the first m where that falls below a uniform number.
-    size = np.searchsorted(-law.tail[1:], -0.5 * (1.0 - uniforms(runs, randomness)), side="left").astype(np.float64)
-    sign = np.where(randomness.words(runs) & np.uint64(1), 1.0, -1.0)
-    noise = size * sign * (randomizer.granularity * scale)
-    if randomizer.granularity > 1:
-        from scipy.special import ndtri
+def _sums(query: Query, protocol: Sums, people: int, runs: int, source: Randomness) -> Floats:
+    if not isinstance(query, SummedQuery):
+        raise InputError(f"sums do not answer a {query.kind}.")
+    halves = protocol.half_widths(people, 0.95)
+    draws = protocol.noise_draws(people)
+    errors = np.stack([total_errors(randomizer, draws, people, runs, source) for randomizer in protocol.randomizers], axis=1)
+    sizes = np.sqrt((errors**2).sum(axis=1)) * query.error_scale(people, protocol.step)
+    return np.column_stack([sizes, (np.abs(errors) <= halves + 1e-9).all(axis=1)])
 
-        noise = noise + ndtri(uniforms(runs, randomness)) * math.sqrt(people * (randomizer.granularity**2 - 1) / 6.0)
-    return np.asarray(noise)
+
+def _drawing(
+    query: Query, protocol: Protocol, users: int, shares: Any, people: Any, generator: np.random.Generator, samples: int | None = None
+) -> Iterator[Run]:
+    """Simulated releases, one after the other."""
+    if isinstance(query, UserQuery):
+        items = query.people.items or (protocol.items if isinstance(protocol, Frequencies) else samples)
+        one_run = _user_run(query, protocol)
+        while True:
+            if people is not None:
+                crowd = Crowd.of(query.people, people, items or 1, generator)
+            else:
+                spread = checked_shares(shares, query.people.size)
+                own = items if query.people.items is None else None
+                crowd = Crowd.drawn(spread, users, query.people.items or TYPICAL_ITEMS, generator, own)
+            yield one_run(crowd, generator)
+    elif isinstance(protocol, Frequencies) and isinstance(query, Histogram):
+        yield from _histogram_runs(query, protocol, users, checked_shares(shares, query.cells), generator)
+    elif isinstance(protocol, Frequencies):
+        yield from _hat_runs(query, protocol, users, generator)
+    else:
+        raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
+
+
+def _user_run(query: UserQuery, protocol: Protocol) -> Callable[[Crowd, np.random.Generator], Run]:
+    """One simulated release about users' items, from a crowd."""
+    if isinstance(protocol, Frequencies):
+        inversion, items, tree = Inversion.of(protocol.randomizer), protocol.items, query.tree if isinstance(query, UserHistogram) else None
+
+        def from_items(crowd: Crowd, generator: np.random.Generator) -> Run:
+            shares = simulated_shares(inversion, crowd.sampled, generator)
+            spread = inversion.variances(crowd.truth) + (crowd.truth * (1.0 - crowd.truth) if protocol.drawn else 0.0)
+            reports = crowd.users * items
+            inside = np.abs(shares - crowd.truth) <= normal_width(0.05) * np.sqrt(reports * spread + inversion.largest_variances) / reports
+            return distance_of(query.people, possible_shares(tree, shares), crowd.truth), float(inside.mean())
+
+        return from_items
+    if not isinstance(protocol, NoisyVectors):
+        raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
+    noise, features, table = protocol.noise, protocol.features, protocol.features.coordinates(query).table
+
+    def from_vectors(crowd: Crowd, generator: np.random.Generator) -> Run:
+        draws = protocol.draws(crowd.users)
+        drawn = simulated_noise(noise, draws, generator) / crowd.users
+        error = math.sqrt(noise.variance * draws) / crowd.users
+        width = normal_width(0.05) if protocol.trusted != "curator" else 1.0 / math.sqrt(0.05)
+        if not isinstance(query, UserHistogram):
+            return float(np.abs(drawn).mean()), float((np.abs(drawn) <= width * error).mean())
+        measured, errors = features.totals(query, crowd.truth @ table + drawn, error)
+        released = features.possible(query, crowd.truth @ table + drawn)
+        if released is None:
+            raise InputError(f"{protocol.name} releases no shares.")
+        inside = np.abs(measured - crowd.truth) <= width * errors
+        return distance_of(query.people, released, crowd.truth), float(inside.mean())
+
+    return from_vectors
+
+
+def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:
+    inversion = Inversion.of(protocol.randomizer)
+    while True:
+        held = generator.multinomial(users, shares / shares.sum())
+        truth = held / users
+        unbiased = inversion.totals(randomized_counts(inversion, held, generator)) / users
+        halves = normal_width(0.05) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
+        errors = np.abs(unbiased - truth)
+        yield float(errors.mean()), float((errors <= halves).mean())
+
+
+def _hat_runs(query: Query, protocol: Frequencies, users: int, generator: np.random.Generator) -> Iterator[Run]:
+    """Totals of many reports, by the normal approximation, for values spread evenly."""
+    hat = protocol.witch_hat
+    variance = float(np.mean([hat.variance(float(value)) for value in np.linspace(-hat.half_width, hat.half_width, EVEN_VALUES)]))
+    scale = 1.0 if query.kind == "mean" else float(users)
+    half = normal_width(0.05) * math.sqrt(hat.variance(hat.half_width) / users) * scale
+    while True:
+        error = abs(float(generator.normal(0.0, math.sqrt(variance / users)))) * scale
+        yield error, float(error <= half)

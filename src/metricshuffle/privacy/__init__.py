@@ -1,6 +1,6 @@
 """Profiles (what is hidden at which distance) and guarantees (the sentence they become)."""
 
 from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust
-from metricshuffle.privacy.profile import Band, LowerProfile, PrivacyProfile, PureProfile, Shape, last_certified
+from metricshuffle.privacy.profile import Band, LowerProfile, PrivacyProfile, PureProfile, Shape
 
-__all__ = ["Band", "Guarantee", "LowerProfile", "PrivacyProfile", "Protects", "PureProfile", "Shape", "Trust", "last_certified"]
+__all__ = ["Band", "Guarantee", "LowerProfile", "PrivacyProfile", "Protects", "PureProfile", "Shape", "Trust"]

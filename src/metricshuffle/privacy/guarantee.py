@@ -9,31 +9,12 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, compu
 
 from metricshuffle.declared import OrInfinite
 from metricshuffle.errors import NotCertified
+from metricshuffle.numerics.rounding import plain, promised, rounded_up
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 Protects = Literal["one person", "people together", "one user's items"]
 Who = Literal["nobody", "shuffler", "aggregator", "curator"]
 Items = int | Literal["public", "any"]
-
-
-def plain(number: float) -> str:
-    """A number as a person writes it: four significant digits, no trailing zeros."""
-    if number == int(number) and abs(number) < 1e15:
-        return f"{int(number):,}"
-    return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:.4g}"
-
-
-def rounded_up(number: float, digits: int) -> float:
-    """The number to so many significant digits, never less than it was (to one part in a billion): for what is promised."""
-    if number == 0.0 or not math.isfinite(number):
-        return number
-    unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
-    return float(f"{math.ceil(number / unit * (1.0 - 1e-9)) * unit:.{digits}g}") if unit > 0.0 else number
-
-
-def promised(epsilon: float) -> str:
-    """An epsilon in a table or a sentence: four digits, never less than the truth."""
-    return plain(rounded_up(epsilon, 4)) if math.isfinite(epsilon) else "no promise"
 
 
 class Trust(BaseModel):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.search import first_certified, last_certified
 
 Shape = Literal["linear", "flat"]
 
@@ -21,23 +21,6 @@ Shape = Literal["linear", "flat"]
 PURE_TOLERANCE = 2e-15
 # Beyond this total epsilon a guarantee says nothing anybody could use.
 LARGEST_EPSILON = 1e6
-
-
-def last_certified(certified: Callable[[float], bool], failing: float, passing: float, *, relative: float = 1e-13) -> float:
-    """Bisect between a failing and a passing value; return the last value that passed.
-
-    `passing` must have passed already. The predicate need not be monotone in floating
-    point: whatever is returned was itself certified (or is `passing`).
-    """
-    while abs(passing - failing) > relative * max(abs(passing), abs(failing)):
-        middle = 0.5 * (passing + failing)
-        if middle in (passing, failing):
-            break
-        if certified(middle):
-            passing = middle
-        else:
-            failing = middle
-    return passing
 
 
 def checked_delta(delta: float) -> float:
@@ -91,12 +74,9 @@ class PrivacyProfile(ABC):
 
         if certified(0.0):
             return 0.0
-        failing, passing = 0.0, min(ceiling, 1.0)
-        while passing < ceiling and not certified(passing):
-            failing, passing = passing, min(2.0 * passing, ceiling)
-            if passing > LARGEST_EPSILON:
-                return ceiling
-        return last_certified(certified, failing, passing)
+        limit = min(ceiling, LARGEST_EPSILON)
+        found = first_certified(certified, 1.0, limit, step=1.0, failing=0.0)
+        return ceiling if found.passing == limit < ceiling else last_certified(certified, *found)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """True only if the promise is certified for every distance of whole steps up to `distance`.
@@ -121,6 +101,15 @@ class PrivacyProfile(ABC):
             middle = (first + last) // 2
             blocks += [(first, middle), (middle + 1, last)]
         return True
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Necessary for `covers`, and cheap: what a search for the least noise looks at until it is nearly done.
+
+        Here: the promise at its own distance and at a single step (if that is nearer), which decide in practice.
+        """
+        first = min(1.0, distance)
+        looks = {distance: epsilon, first: epsilon if shape == "flat" or first == distance else epsilon / distance}
+        return all(self.covers_at(total, delta, at) for at, total in looks.items())
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """True only if (epsilon, delta) is certified at every distance <= `distance`."""
@@ -189,3 +178,22 @@ class PureProfile(PrivacyProfile):
         if epsilon >= cost:
             return 0.0
         return min(1.0, -math.expm1(epsilon - cost) / (1.0 + math.exp(-cost)) * (1.0 + 1e-15))
+
+
+@dataclass(frozen=True)
+class PureUpTo(PrivacyProfile):
+    """`total` epsilon with delta 0 at every distance up to `distance`; beyond it nothing is said."""
+
+    total: float
+    distance: float
+    bound: str = "pure"
+
+    def pure(self, distance: float) -> float:
+        return 0.0 if checked_distance(distance) == 0.0 else self.total if distance <= self.distance else math.inf
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        """As for any pair whose log likelihood ratio is at most `total` (see PureProfile)."""
+        cost = self.pure(distance)
+        if checked_epsilon(epsilon) >= cost:
+            return 0.0
+        return 1.0 if math.isinf(cost) else PureProfile(cost).delta(epsilon, 1.0)

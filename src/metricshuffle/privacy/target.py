@@ -9,9 +9,9 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Real
-from metricshuffle.errors import InputError
-from metricshuffle.privacy.guarantee import plain
-from metricshuffle.privacy.profile import Shape
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 
 class Target(Declared):
@@ -40,6 +40,46 @@ class Target(Declared):
         if not 0.0 < self.distance < math.inf:
             raise ValueError(f"distance must be greater than 0, got {self.distance!r}")
         return self
+
+    @property
+    def slope(self) -> float:
+        """Epsilon per unit of distance: pure noise of this slope keeps the target at every distance."""
+        return self.epsilon / self.distance
+
+    def with_delta(self, delta: float) -> Self:
+        """The same with another delta: a part of it, however small."""
+        return self._changed(delta=delta)
+
+    def in_steps(self, step: float) -> Self:
+        """The same with the distance in steps of that many units.
+
+        A distance that is a whole number of steps up to rounding (0.3 units of 0.1) counts as that many.
+        """
+        return self._changed(distance=self.distance if step == 1.0 else self.distance / step * (1.0 + 1e-12))
+
+    def for_each_of(self, rounds: int) -> Self:
+        """What each of so many rounds must keep so that all together keep this one: epsilons and deltas add up (basic composition)."""
+        if rounds == 1:
+            return self
+        return self._changed(epsilon=self.epsilon / rounds * (1.0 - 2e-16), delta=self.delta / rounds * (1.0 - 2e-16))
+
+    def _changed(self, **fields: float) -> Self:
+        # Not validated again: what is asked of people (a delta of 1e-250 at least) need not hold for the parts of a calculation.
+        return self.model_copy(update=fields)
+
+    def kept_by(self, profile: PrivacyProfile) -> bool:
+        """Certified for every distance up to the stated one; what cannot be certified is not kept."""
+        try:
+            return profile.covers(self.epsilon, self.delta, self.distance, self.shape)
+        except NotCertified:
+            return False
+
+    def nearly_kept_by(self, profile: PrivacyProfile) -> bool:
+        """Necessary for `kept_by`, and cheap: steers a calibration, and never ends one."""
+        try:
+            return profile.nearly_covers(self.epsilon, self.delta, self.distance, self.shape)
+        except NotCertified:
+            return False
 
     def __str__(self) -> str:
         growth = "in proportion to the distance up to" if self.shape == "linear" else "for every move up to"

@@ -1,6 +1,9 @@
-"""values -randomize-> Reports -shuffle-> Shuffled -estimate-> Release."""
+"""How a question is answered: values -messages-> Tally -publish-> Shuffled -estimate-> Estimate."""
 
-from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.protocols.queries import Centroid, Mean, Query, Sum
+from metricshuffle.protocols.base import Account, AnyProtocol, Layout, Protocol, Reports
+from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.protocols.tally import Batch, Shuffled, Tally
+from metricshuffle.protocols.vectors import NoisyVectors
 
-__all__ = ["Centroid", "Mean", "Query", "Reports", "Shuffled", "Sum"]
+__all__ = ["Account", "AnyProtocol", "Batch", "Frequencies", "Layout", "NoisyVectors", "Protocol", "Reports", "Shuffled", "Sums", "Tally"]

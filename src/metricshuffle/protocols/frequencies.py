@@ -1,194 +1,302 @@
-"""From counts of shuffled reports to the shares of the values: inversion, projection and maximum likelihood."""
+"""Frequencies: everybody reports one value, or each of several items, through a local randomizer; only how often each report occurs is let go."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
+from metricshuffle.accounting.clones.bound import ClonesProfile
+from metricshuffle.declared import Whole
+from metricshuffle.errors import NotCertified, PlanError
+from metricshuffle.estimation.inversion import IntervalMethod, Inversion
+from metricshuffle.estimation.likelihood import likeliest
+from metricshuffle.estimation.tree_projection import possible_shares
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.privacy.guarantee import Guarantee, Trust
+from metricshuffle.privacy.profile import PrivacyProfile, Shape
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Account, Layout, Protocol
+from metricshuffle.protocols.item_accounts import ItemAccounts
+from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.queries.base import Estimate, Inputs, Query
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.numbers import NumberQuery
+from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
-from metricshuffle.randomizers.channel import LARGEST_CONDITION
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_type
+from metricshuffle.randomizers.witch_hat import WitchHat
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories
 
-Floats = NDArray[np.float64]
-IntervalMethod = Literal["normal", "bernstein"]
-
-# A total log likelihood this far (in nats) below the largest is as good as the largest.
-SHORTFALL = 0.01
-MOST_STEPS = 2_000
+# Below so many people an interval takes Chebyshev's inequality instead of the normal approximation.
+FEW_PEOPLE = 30
 
 
-def simplex_projection(values: Floats) -> Floats:
-    """The nearest point (Euclidean) whose coordinates are >= 0 and sum to one.
+def known_randomizers() -> dict[str, type[Randomizer]]:
+    """Every randomizer by its kind, somebody's own included: a kind is known once its module is imported."""
+    randomizers = import_module("metricshuffle.randomizers")
+    for name in randomizers.__all__:
+        getattr(randomizers, name)
+    return {kind: known for kind, known in Randomizer.kinds.items() if issubclass(known, Randomizer)}
 
-    Statement: it is max(values - t, 0) with the t that makes it sum to one. Numerics: t from the sorted values, O(k log k).
-    Reference: Held, Wolfe, Crowder 1974.
+
+def _known(value: object) -> object:
+    known_randomizers()
+    return Randomizer.of_kind(value)
+
+
+AnyRandomizer = Annotated[SerializeAsAny[Randomizer], BeforeValidator(_known)]
+"""A field that holds any randomizer and reads it back from JSON by its kind."""
+
+
+def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
+    """What the shuffled reports of `users` honest people hide: one law per displacement on lines and grids, else pair by pair."""
+    if isinstance(randomizer, BoundedGeometric):
+        return ShuffledGeometric((randomizer.span,), float(randomizer.exact_rate), users)
+    if isinstance(randomizer, PlanarGeometric):
+        spans = (randomizer.width - 1, randomizer.height - 1)
+        return ShuffledGeometric(spans, float(randomizer.axes[0].exact_rate), users, randomizer.cell, randomizer.metric)
+    return BlanketProfile(randomizer.blankets, users)
+
+
+def has_metric(randomizer: Randomizer) -> bool:
+    """Whether a randomizer hides near values better than far ones; the others treat all alike."""
+    return type(randomizer).distance is not Randomizer.distance
+
+
+class Frequencies(Protocol):
+    """A randomizer for one report, and what is read out of the counts: the `shares` of the values, or the `total` of numbers (WitchHat).
+
+    `items` reports a person, of each of her items, or of as many that she draws from hers with replacement (`drawn`).
     """
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or not given.size or not np.all(np.isfinite(given)):
-        raise InputError(f"a projection onto the simplex needs a list of finite numbers, got shape {given.shape}.")
-    falling = np.sort(given)[::-1]
-    thresholds = (np.cumsum(falling) - 1.0) / np.arange(1, given.size + 1)
-    last = int(np.flatnonzero(falling > thresholds)[-1])
-    found: Floats = np.maximum(given - thresholds[last], 0.0)
-    return found / math.fsum(found)
 
-
-@dataclass(frozen=True, eq=False)
-class Inversion:
-    """The law of a report and its inverse, as one matrix, or as one per axis (up, across) whose product they are."""
-
-    rows: tuple[Floats, ...]
-    debiasing: tuple[Floats, ...]
-
-    @classmethod
-    def of(cls, randomizer: Randomizer) -> Inversion:
-        """NotCertified if the histogram of the inputs cannot be told from the reports."""
-        if isinstance(randomizer, PlanarGeometric):
-            across, up = (cls.of(axis) for axis in randomizer.axes)
-            return cls((*up.rows, *across.rows), (*up.debiasing, *across.debiasing))
-        rows = np.asarray(randomizer.rows(), dtype=np.float64)
-        if isinstance(randomizer, BoundedGeometric):
-            return cls((rows,), (randomizer.debiasing()[:, 1:],))
-        targets = randomizer.targets()
-        if targets.shape == (randomizer.inputs,) * 2 and np.array_equal(targets, np.eye(randomizer.inputs)):
-            return cls((rows,), (randomizer.debiasing(),))
-        return cls((rows,), (_least_squares(rows),))
-
-    def reports_of(self, frequencies: Floats) -> Floats:
-        """The law of a report if people hold the values with these frequencies."""
-        return _applied(self.rows, frequencies)
-
-    def totals(self, counts: Floats) -> Floats:
-        """Unbiased estimates of how many people hold each value."""
-        return _applied(self.debiasing, counts)
-
-    def variances(self, frequencies: Floats) -> Floats:
-        """Variance that one report adds to the total of each value, on average over people with these frequencies."""
-        squares = _applied(tuple(part**2 for part in self.debiasing), self.reports_of(frequencies))
-        return np.maximum(squares - frequencies, 0.0)
+    kind: Literal["frequencies"] = "frequencies"
+    randomizer: AnyRandomizer
+    readout: Literal["shares", "total"] = "shares"
+    items: Whole = 1
+    drawn: bool = False
+    item_rate: float | None = None
+    """Of users' items: a report is item_rate * d private."""
 
     @property
-    def largest_variances(self) -> Floats:
-        """A bound on the variance of one report, whatever its value, for the total of each value: its mean square."""
-        return _product([(rows @ part**2).max(axis=0) for rows, part in zip(self.rows, self.debiasing, strict=True)])
+    def layout(self) -> Layout:
+        return Layout(np.dtype(smallest_type(self.randomizer.outputs)).newbyteorder("<"), self.items)
 
     @property
-    def largest_terms(self) -> Floats:
-        """A bound on |contribution of one report - what it should be|, for the total of each value."""
-        return 1.0 + _product([np.abs(part).max(axis=0) for part in self.debiasing])
+    def bits_per_user(self) -> int:
+        return self.items * max(1, (self.randomizer.outputs - 1).bit_length())
+
+    # Clients
+
+    def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
+        codes, randomizer = np.ascontiguousarray(inputs.numbers[:, 0]), self.randomizer
+        if self.drawn:
+            codes = self._drawn(codes, _sizes(inputs), randomness)
+        reports = np.asarray(randomizer.codes_of(randomizer.reports(randomizer.values_of(codes), randomness)))
+        rows = reports.astype(self.layout.type).reshape(-1, self.items)
+        # A person's reports in the order of her items would tell more than their multiset, which is what is accounted for.
+        return np.sort(rows, axis=1) if self.items > 1 else rows
+
+    def _drawn(self, codes: Integers64, sizes: Integers64, randomness: Randomness) -> Integers64:
+        """`items` of each user's, with replacement."""
+        starts = np.repeat(np.cumsum(sizes) - sizes, self.items)
+        picks = np.concatenate([randomness.uniform_residues(self.items, int(size)) for size in sizes])
+        return np.asarray(codes[starts + picks.astype(np.int64)])
+
+    # Shuffler
+
+    def counted(self, messages: NDArray[Any]) -> dict[int, list[int]]:
+        self.check_width(messages)
+        return {0: counted(messages.ravel(), self.randomizer.outputs).tolist()}
+
+    # Analyst
+
+    def estimate(self, query: Query, shuffled: Shuffled) -> Estimate:
+        counts = np.array(shuffled.numbers, dtype=np.int64)
+        reports = shuffled.people * self.items
+        if counts.shape != (self.randomizer.outputs,) or counts.min(initial=0) < 0 or int(counts.sum()) != reports:
+            raise PlanError(f"a batch of this task is {self.randomizer.outputs:,} counts that sum to {reports:,}; this one is not.")
+        if self.readout == "total":
+            return self._total(counts, shuffled.people)
+        inversion = Inversion.of(self.randomizer)
+        unbiased = inversion.totals(counts.astype(np.float64)) / reports
+        if isinstance(query, UserHistogram):
+            possible, warning = possible_shares(query.tree, unbiased), ""
+            spread = inversion.variances(possible)
+            if self.drawn:  # which of her items a user drew: at most as if all drew from the same shares
+                spread = spread + possible * (1.0 - possible)
+        else:
+            fit = likeliest(inversion.rows, counts)
+            possible, spread = fit.frequencies, inversion.variances(fit.frequencies)
+            shortfall = fit.gap * reports
+            warning = "" if shortfall <= 1.0 else _unfinished(shortfall)
+        # one more report, of the worst value, so that no cell is said to be known exactly
+        variances = reports * spread + inversion.largest_variances
+        people, items = shuffled.people, self.items
+        totals = unbiased * people
+
+        def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
+            miss = (1.0 - level) / (totals.size if simultaneous else 1)
+            if method == "normal" and people < FEW_PEOPLE:
+                halves = np.sqrt(variances / miss)
+            else:
+                halves = inversion.half_widths(variances, reports, miss, method)
+            return totals - halves / items, totals + halves / items
+
+        errors = np.sqrt(variances) / items
+        warning = " ".join(part for part in (_noisy(inversion.condition, errors / people), warning) if part)
+        return Estimate(totals, errors, people, self.step, ends, possible, warning)
+
+    def _total(self, counts: Integers64, people: int) -> Estimate:
+        """The total of the numbers in steps from the least one. A report's variance is largest at the ends of the range: that is used."""
+        hat = self.witch_hat
+        total = np.array([float(counts @ hat.debiasing()[:, 0]) / hat.step + people * hat.steps])
+        error = math.sqrt(people * hat.variance(hat.half_width)) / hat.step
+        largest = (float(np.abs(hat.debiasing()).max()) + hat.half_width) / hat.step
+
+        def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
+            if method == "normal":
+                half = normal_width(1.0 - level) * error
+            else:
+                log_miss = math.log(2.0 / (1.0 - level))
+                linear = largest * log_miss / 3.0
+                half = linear + math.sqrt(linear**2 + 2.0 * error**2 * log_miss)
+            return total - half, total + half
+
+        return Estimate(total, np.array([error]), people, self.step, ends)
 
     @property
-    def condition(self) -> float:
-        """How many people one report can count for, in absolute numbers: the condition number in the sum norm (rows sum to one)."""
-        return math.prod(float(np.abs(part).sum(axis=1).max()) for part in self.debiasing)
+    def witch_hat(self) -> WitchHat:
+        if not isinstance(self.randomizer, WitchHat):
+            raise PlanError("only a WitchHat's reports are read out as a total; the task is damaged.")
+        return self.randomizer
 
-    def half_widths(self, variances: Floats, reports: int, miss: float, method: IntervalMethod) -> Floats:
-        """Half the width of an interval for each total that misses with probability `miss`.
+    def expected_error(self, query: Query, people: int) -> float | None:
+        """Histogram: mean over the values of E|unbiased share - true share|, for people spread evenly, by the normal approximation.
 
-        normal: by the given variances of the totals, as if the error were normal. bernstein: Statement: an error of independent
-        terms of mean 0, at most M, of variances that sum to at most V, exceeds h with probability at most
-        2 exp(-h^2/(2V + 2Mh/3)), so h = ML/3 + sqrt((ML/3)^2 + 2VL) with L = log(2/miss) holds whatever people hold and
-        however few they are. Reference: Bernstein's inequality.
+        Total: E|error| if everybody holds an end of the range; elsewhere it is smaller. Users' items: by simulation only.
         """
-        if method == "normal":
-            from scipy.special import ndtri
+        if self.readout == "total":
+            return math.sqrt(2.0 / math.pi * self.witch_hat.variance(self.witch_hat.half_width) / people) * (
+                1.0 if query.kind == "mean" else people
+            )
+        if not isinstance(query, Histogram):
+            return None
+        variances = Inversion.of(self.randomizer).variances(np.full(query.cells, 1.0 / query.cells))
+        return math.sqrt(2.0 / math.pi) * float(np.mean(np.sqrt(variances / people)))
 
-            return -float(ndtri(miss / 2.0)) * np.sqrt(variances)
-        log_miss = math.log(2.0 / miss)
-        linear = self.largest_terms * log_miss / 3.0
-        return linear + np.sqrt(linear**2 + 2.0 * reports * self.largest_variances * log_miss)
+    # What it hides
 
+    def check(self, query: Query) -> None:
+        randomizer = self.randomizer
+        if isinstance(query, UserHistogram):
+            if self.items != (query.people.items or self.items) or self.drawn != (query.people.items is None):
+                raise PlanError("the reports are made for another number of items than users hold.")
+            ItemAccounts.of(self, query).check_rate()
+        elif isinstance(query, Histogram):
+            if randomizer.inputs != query.cells or self.items != 1:
+                raise PlanError(f"the randomizer has {randomizer.inputs:,} inputs for a histogram of {query.cells:,} values.")
+            if isinstance(randomizer, PlanarGeometric) and (randomizer.cell != query.step or self.step != 1.0):
+                raise PlanError("the randomizer is made for cells of another size.")
+            if isinstance(randomizer, BoundedGeometric) and self.step != query.step:
+                raise PlanError(f"the reports count steps of {self.step:g}, and the bins are {query.step:g} wide.")
+        elif isinstance(query, NumberQuery) and self.readout == "total":
+            low, high = query.ends
+            if self.witch_hat.half_width != 0.5 * (high - low) or self.step != self.witch_hat.step:
+                raise PlanError("the WitchHat is made for another range of numbers.")
+        else:
+            raise PlanError(f"counts of reports do not answer a {query.kind}; the task is damaged.")
 
-def _product(axes: list[Floats]) -> Floats:
-    found = axes[0]
-    for axis in axes[1:]:
-        found = np.asarray(np.kron(found, axis), dtype=np.float64)
-    return found
+    def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
+        each = target.for_each_of(rounds)
+        if isinstance(query, UserQuery):
+            return ItemAccounts.of(self, query).account(each, target, honest)
+        if self.readout == "total":
+            return self._hat_account(each, target, honest)
+        promise = self.promise(query, each)
+        shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
+        if self.trusted == "nobody":
+            return Account(shuffled_profile(self.randomizer, 1), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
+        profile = shuffled_profile(self.randomizer, honest)
+        return Account(profile, promise, "one person", target.delta, profile.bound, shape)
 
+    def promise(self, query: Query, target: Target) -> Target:
+        """The target as the profile of the randomizer measures it: in its own steps, or for any two values alike."""
+        if has_metric(self.randomizer):
+            return target.in_steps(self.step)
+        smallest = query.step if isinstance(query, Histogram) else 1.0
+        # What treats all values alike must keep the target at the smallest move too.
+        allowed = target.epsilon if target.shape == "flat" else target.epsilon * min(1.0, smallest / target.distance)
+        return Target(allowed, target.delta, 1.0, "flat")
 
-def _applied(matrices: tuple[Floats, ...], vector: Floats) -> Floats:
-    """vector @ kron(matrices), without making the product."""
-    if len(matrices) == 1:
-        return np.asarray(vector @ matrices[0])
-    up, across = matrices
-    return np.asarray(up.T @ vector.reshape(up.shape[0], across.shape[0]) @ across).ravel()
+    def _hat_account(self, each: Target, target: Target, honest: int) -> Account:
+        hat = self.witch_hat
+        if self.trusted == "nobody":
+            return Account(hat.local_profile(), each.with_delta(0.0), "one person", 0.0, "pure", target.shape)
+        # In steps; raised by a hair for the rounding of rate * step.
+        profile = ClonesProfile(hat.rate * hat.step * (1.0 + 1e-12), honest, hat.epsilon / (hat.rate * hat.step))
+        return Account(profile, each.in_steps(hat.step), "one person", target.delta, "clones", target.shape)
 
+    def local_epsilon(self, target: Target) -> float:
+        """What one report gives away at the target's distance (on a grid, at the moves there are within it)."""
+        if self.readout == "total":
+            return self.witch_hat.local_profile().pure(target.distance)
+        if has_metric(self.randomizer):
+            return shuffled_profile(self.randomizer, 1).pure(target.in_steps(self.step).distance)
+        return self.randomizer.local_epsilon()
 
-def _least_squares(rows: Floats) -> Floats:
-    """The inverse of a law that comes without one: that of least squares."""
-    singular = np.linalg.svd(rows, compute_uv=False)
-    condition = float(singular[0] / singular[-1]) if rows.shape[1] >= rows.shape[0] and singular[-1] > 0.0 else math.inf
-    if not condition <= LARGEST_CONDITION:
-        raise NotCertified(
-            f"the shares of the values cannot be told from these reports: the condition number is {condition:.3g} (inf: some values, or "
-            "mixtures of values, have the same law); merge such values, or ask for what the reports do tell."
+    def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:
+        if isinstance(query, UserQuery):
+            return (
+                self.guarantee(query, target, 1, rounds) if self.trusted == "nobody" else ItemAccounts.of(self, query).alone(target, rounds)
+            )
+        return Guarantee(
+            epsilon=self.local_epsilon(target) * rounds,
+            delta=0.0,
+            distance=target.distance,
+            unit=query.unit,
+            shape="flat",
+            protects="one person",
+            trust=Trust(trusted="nobody"),
+            bound=self.randomizer.local_profile().bound,
+            rounds=rounds,
+            between=query.between,
         )
-    return np.asarray(np.linalg.pinv(rows), dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class LikelihoodFit:
-    """Frequencies, and how far (per report, in nats) their log likelihood certainly is from the largest."""
-
-    frequencies: Floats
-    gap: float
-    steps: int
+def _sizes(inputs: Inputs) -> Integers64:
+    if inputs.sizes is None:
+        raise NotCertified("items are drawn from what a user holds; this query has single values.")
+    return inputs.sizes
 
 
-@theorem("metricshuffle", "certificate of maximum likelihood")
-def likeliest(
-    rows: tuple[Floats, ...], counts: NDArray[np.int64], *, shortfall: float = SHORTFALL, steps: int = MOST_STEPS
-) -> LikelihoodFit:
-    """Maximum likelihood of reports of independent people, by expectation maximisation (iterative Bayesian update), accelerated.
+def normal_width(miss: float) -> float:
+    """How many standard errors a normal error exceeds, to either side, with probability `miss`."""
+    from scipy.special import ndtri
 
-    Statement: with q = p K and g_x = sum_y f_y K_x(y)/q_y, f the shares of the reports, L(p) = sum_y f_y log q_y is concave with
-    gradient g and sum_x p_x g_x = 1, so max L - L(p) <= max_x g_x - 1 = `gap`; p is optimal iff the gap is 0 (Karush, Kuhn,
-    Tucker). A step p_x g_x never lowers L (Dempster, Laird, Rubin 1977); squared extrapolation (Varadhan, Roland 2008) is kept
-    only if it does not lower it below two such steps.
-    Conditions: every report seen is possible. Works for laws that cannot be inverted; the answer is then one of many.
-    Numerics: stops once the gap times the number of reports is at most `shortfall`, or after so many `steps`: read the gap.
-    """
-    reports = int(counts.sum())
-    if reports < 1:
-        raise InputError("there are no reports, so no frequencies are likelier than others.")
-    shares = np.asarray(counts, dtype=np.float64) / reports
-    seen = shares > 0.0
-    cells = math.prod(part.shape[0] for part in rows)
-    back = tuple(part.T for part in rows)
+    return -float(ndtri(miss / 2.0))
 
-    def law(frequencies: Floats) -> Floats:
-        found = _applied(rows, frequencies)
-        if not np.all(found[seen] > 0.0):
-            raise InputError("a report was seen that is impossible for every value; it was not made by this randomizer.")
-        return found
 
-    def gradient(reported: Floats) -> Floats:
-        return _applied(back, np.divide(shares, reported, out=np.zeros_like(shares), where=seen))
+def _noisy(condition: float, errors: Floats) -> str:
+    """What inversion does to single cells, in words."""
+    error, average = float(np.median(errors)), 1.0 / errors.size
+    if error <= average:
+        return ""
+    return (
+        f"Single values are mostly noise: the typical standard error ({plain(error)}) exceeds the average share "
+        f"({plain(average)}), because inversion lets one report count for up to {plain(round(condition, 1))} people; "
+        "add values up into larger groups."
+    )
 
-    def likelihood(reported: Floats) -> float:
-        return float(shares[seen] @ np.log(reported[seen]))
 
-    current, gap, done = np.full(cells, 1.0 / cells), math.inf, 0
-    while done < steps:
-        slope = gradient(law(current))
-        gap = max(0.0, float(slope.max()) - 1.0)
-        if gap * reports <= shortfall:
-            break
-        once = current * slope
-        twice = once * gradient(law(once))
-        first, second = once - current, twice - 2.0 * once + current
-        curve = float(np.linalg.norm(second))
-        length = -float(np.linalg.norm(first)) / curve if curve > 0.0 else -1.0
-        # A tenth of what two plain steps leave keeps every cell alive.
-        leap = np.maximum(current - 2.0 * length * first + length**2 * second, 0.1 * twice)
-        leap /= leap.sum()
-        current = leap if likelihood(law(leap)) >= likelihood(law(twice)) else twice / twice.sum()
-        done += 1
-    return LikelihoodFit(current, gap, done)
+def _unfinished(shortfall: float) -> str:
+    return f"The likeliest shares are not final: their total log likelihood may be {plain(shortfall)} below the largest."

@@ -1,36 +1,48 @@
-"""One protocol: a randomizer and an encoding on each axis, and whom it trusts."""
+"""Sums: everybody randomizes each axis, sends it in messages of equal length, and the totals are estimated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator
 
-from metricshuffle.declared import Declared
-from metricshuffle.encodings import Modular, Transport, Unary
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.accounting.sums.additive import TAIL_MARGIN
+from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, security_bits
+from metricshuffle.encodings import Modular, Unary
+from metricshuffle.errors import ConditionError, PlanError
+from metricshuffle.estimation.inversion import IntervalMethod
+from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
-from metricshuffle.protocols.base import Reports, Shuffled
-from metricshuffle.randomizers.additive import AdditiveRandomizer, rounded
+from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Account, Layout, Protocol
+from metricshuffle.protocols.sum_accounts import SumAccounts
+from metricshuffle.protocols.tally import Shuffled, Tally
+from metricshuffle.queries.base import Estimate, Inputs, Query
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL, AdditiveRandomizer, rounded
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 
-ProtocolName = Literal["geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"]
 Randomizer = Annotated[AdditiveRandomizer | CountResponse, Discriminator("kind")]
+# Sums of padded noise over up to this many cells are accounted exactly, wider ones by the chance of clamping.
+EXACT_CELLS = 10_000
 
 
-class SumProtocol(Declared):
-    """Everybody randomizes each axis, encodes it in messages of equal length, and the totals are estimated."""
+class Sums(Protocol):
+    """A randomizer and an encoding on each axis: unary counts, or residues in shares."""
 
-    name: ProtocolName
-    transport: Transport
+    kind: Literal["sums"] = "sums"
     randomizers: tuple[Randomizer, ...]
-    modulus: int | None = None
-    messages: int = 1
+    shares: int = 1
+    """Into how many residues of `modulus` a number is split; without a modulus, messages are unary."""
 
     @property
     def encoding(self) -> Literal["unary", "modular"]:
@@ -39,123 +51,253 @@ class SumProtocol(Declared):
     @property
     def encodings(self) -> tuple[Unary | Modular, ...]:
         if self.modulus is not None:
-            return (Modular(self.modulus, self.messages, self.transport),) * len(self.randomizers)
+            return (Modular(self.modulus, self.shares, self.trusted),) * len(self.randomizers)
         return tuple(Unary(randomizer.length) for randomizer in self.randomizers)
 
     @property
     def bits_per_user(self) -> int:
         return sum(encoding.bits_per_user for encoding in self.encodings)
 
-    def records(self, steps: NDArray[np.int64], randomness: Randomness) -> NDArray[Any]:
-        """Clients: one record a person (rows of `steps`); counts for unary, residues for modular."""
+    @property
+    def messages_per_user(self) -> int:
+        return sum(encoding.messages_per_user for encoding in self.encodings)
+
+    @property
+    def grain(self) -> int:
+        """How many steps are rounded to one cell of the noise."""
+        return self.randomizers[0].granularity
+
+    @property
+    def layout(self) -> Layout:
+        if self.modulus is not None:
+            return Layout(np.dtype("<u8"), self.shares * len(self.randomizers))
+        longest = max(randomizer.length for randomizer in self.randomizers)
+        return Layout(np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(self.randomizers))
+
+    def check_people(self, people: int, users: int) -> None:
+        if people > users and self.modulus is not None:
+            raise PlanError(f"the batch has {people:,} reports, but this plan's modulus has room for {users:,}; plan again.")
+
+    # Clients
+
+    def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
+        """One row a person: counts for unary, residues for modular. What reaches a curator is the value itself, in cells of the noise."""
         columns: list[NDArray[Any]] = []
         for axis, (randomizer, encoding) in enumerate(zip(self.randomizers, self.encodings, strict=True)):
-            values = np.ascontiguousarray(steps[:, axis])
-            # The curator is the one who adds noise: what reaches him is the value itself, in cells of the noise.
-            curated = self.transport == "curator"
-            reports = rounded(values, randomizer.granularity, randomness) if curated else randomizer.reports(values, randomness)
-            if isinstance(encoding, Unary):
-                columns.append(reports.reshape(-1, 1))
+            values = np.ascontiguousarray(inputs.numbers[:, axis])
+            if self.trusted == "curator":
+                reports = rounded(values, randomizer.granularity, randomness)
             else:
-                columns.append(encoding.shares(reports, randomness))
-        return np.concatenate(columns, axis=1)
+                reports = randomizer.reports(values, randomness)
+            columns.append(reports.reshape(-1, 1) if isinstance(encoding, Unary) else encoding.shares(reports, randomness))
+        return np.concatenate(columns, axis=1).astype(self.layout.type, copy=False)
 
-    def shuffled(self, plan: str, batches: Iterable[Reports], randomness: Randomness) -> Shuffled:
-        """Shuffler: forget who sent what. Counts become a number of ones, residues a sorted multiset or their sum."""
-        width = self.messages if self.modulus is not None else 1
-        sums = [0] * len(self.randomizers)
-        kept: list[list[NDArray[np.uint64]]] = [[] for _ in self.randomizers]
-        reports, unsafe_seeded = 0, randomness.unsafe_seeded
-        for batch in batches:
-            if not isinstance(batch, Reports):
-                raise InputError(f"only Reports can be shuffled, got {type(batch).__name__}.")
-            records = batch.records
-            if batch.plan != plan:
-                raise PlanError("these reports were made for another plan (the digests differ); use the plan the clients used.")
-            if records.ndim != 2 or records.shape[1] != width * len(self.randomizers):
-                numbers = width * len(self.randomizers)
-                raise PlanError(f"a record of this plan has {numbers} numbers, got an array of shape {records.shape}.")
-            reports, unsafe_seeded = reports + len(records), unsafe_seeded or batch.unsafe_seeded
-            for axis, encoding in enumerate(self.encodings):
-                mine = records[:, axis * width : (axis + 1) * width]
-                if isinstance(encoding, Unary):
-                    sums[axis] += encoding.shuffled_counts(mine[:, 0]).ones
-                elif self.transport in ("aggregator", "curator"):
-                    sums[axis] += encoding.total(mine)
-                else:
-                    kept[axis].append(mine)
-        axes: list[int | NDArray[np.uint64]] = []
+    # Shuffler
+
+    def counted(self, messages: NDArray[Any]) -> dict[int, list[int]]:
+        self.check_width(messages)
+        width, sums = self.layout.numbers // len(self.randomizers), []
         for axis, encoding in enumerate(self.encodings):
+            mine = messages[:, axis * width : (axis + 1) * width]
             if isinstance(encoding, Unary):
-                axes.append(sums[axis])
-            elif self.transport in ("aggregator", "curator"):
-                axes.append(self._published_total(axis, encoding, sums[axis], randomness))
+                sums.append(encoding.shuffled_counts(mine[:, 0]).ones)
             else:
-                together = np.concatenate(kept[axis]) if kept[axis] else np.empty((0, width), dtype=np.uint64)
-                kept[axis].clear()
-                axes.append(encoding.shuffled(together))
-        return Shuffled(plan, reports, tuple(axes), unsafe_seeded)
+                sums.append(encoding.total(mine.astype(np.uint64, copy=False)))
+        return {0: sums}
 
-    def _published_total(self, axis: int, encoding: Modular, total: int, randomness: Randomness) -> int:
-        randomizer = self.randomizers[axis]
-        if self.transport == "curator" and isinstance(randomizer, AdditiveRandomizer):
-            total += int(sample_polya(randomizer.shape, randomizer.exact_rate, 1, randomness)[0])
-        return total % encoding.modulus
+    def published(self, query: Query, tally: Tally, randomness: Randomness) -> dict[int, list[int]]:
+        totals = list(tally.numbers)
+        if self.trusted == "curator":
+            for axis, randomizer in enumerate(self.randomizers):
+                if isinstance(randomizer, AdditiveRandomizer):
+                    totals[axis] += int(sample_polya(randomizer.shape, randomizer.exact_rate, 1, randomness)[0])
+        return {0: totals if self.modulus is None else [total % self.modulus for total in totals]}
 
-    def totals(self, shuffled: Shuffled) -> NDArray[np.float64]:
-        """Analyst: an unbiased estimate of the total of the steps, per axis."""
-        estimates = []
-        for randomizer, encoding, content in zip(self.randomizers, self.encodings, shuffled.axes, strict=True):
-            if isinstance(encoding, Unary):
-                if not isinstance(content, int) or not 0 <= content <= shuffled.reports * encoding.length:
-                    raise PlanError(
-                        f"{shuffled.reports:,} reports of this plan make up to {encoding.length:,} ones each; this batch does not."
-                    )
-                estimates.append(randomizer.total_from_count(content, shuffled.reports))
-            else:
-                residue = self._residue(encoding, content, shuffled.reports)
-                top = shuffled.reports * randomizer.top
-                estimates.append(float(encoding.centred(residue, 0, top) * randomizer.granularity))
-        return np.array(estimates, dtype=np.float64)
+    # Analyst
 
-    def _residue(self, encoding: Modular, content: int | NDArray[np.uint64], reports: int) -> int:
-        """The sum modulo the modulus of what this transport lets through; what it does not is damaged or of another plan."""
-        summed = self.transport in ("aggregator", "curator")
-        if isinstance(content, int):
-            if not summed:
-                raise PlanError(f"a batch of this plan is {reports * self.messages:,} residues, got one number.")
-            return content
-        if summed or content.size != reports * self.messages:
-            wanted = "one number" if summed else f"{reports * self.messages:,} residues"
-            raise PlanError(f"a batch of {reports:,} reports of this plan is {wanted}, got {content.size:,} residues.")
-        return encoding.total(content)
+    def estimate(self, query: Query, shuffled: Shuffled) -> Estimate:
+        people, counts = shuffled.people, shuffled.numbers
+        if len(counts) != len(self.randomizers):
+            raise PlanError(f"a batch of this task has {len(self.randomizers)} sums, got {len(counts)}.")
+        totals = np.array([self._total(axis, count, people) for axis, count in enumerate(counts)])
 
-    def noise_draws(self, reports: int) -> int:
+        def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
+            # one for each axis, jointly
+            if isinstance(self.randomizers[0], CountResponse):
+                rows = self.count_intervals(tuple(counts), people, level)
+                return rows[:, 0], rows[:, 1]
+            halves = self.half_widths(people, level)
+            return totals - halves, totals + halves
+
+        return Estimate(totals, self.standard_errors(people), people, self.step, ends)
+
+    def _total(self, axis: int, count: int, people: int) -> float:
+        """An unbiased estimate of the total of the steps on an axis."""
+        randomizer, encoding = self.randomizers[axis], self.encodings[axis]
+        if isinstance(encoding, Unary):
+            if not 0 <= count <= people * encoding.length:
+                raise PlanError(f"{people:,} reports of this task make up to {encoding.length:,} ones each; this batch does not.")
+            return randomizer.total_from_count(count, people)
+        if not 0 <= count < encoding.modulus:
+            raise PlanError(f"a sum of this task lies in 0..{encoding.modulus - 1:,}; this batch does not.")
+        return float(encoding.centred(count, 0, people * randomizer.top) * randomizer.granularity)
+
+    def noise_draws(self, people: int) -> int:
         """How many shares of noise are in a total of that many reports."""
-        return 1 if self.transport == "curator" else reports
+        return 1 if self.trusted == "curator" else people
 
-    def mean_error(self, reports: int) -> float:
+    def mean_error(self, people: int) -> float:
         """E|error| of the total in steps (one axis), or E of the Euclidean error (two axes)."""
-        spreads = [randomizer.error_points(self.noise_draws(reports), reports) for randomizer in self.randomizers]
+        spreads = [randomizer.error_points(self.noise_draws(people), people) for randomizer in self.randomizers]
         if len(spreads) == 1:
             values, weights = spreads[0]
             return float(np.dot(np.abs(values), weights))
         (first, p), (second, q) = spreads
         return float(p @ np.hypot(first[:, None], second[None, :]) @ q)
 
-    def standard_errors(self, reports: int) -> NDArray[np.float64]:
-        """Standard deviation of each total, in steps."""
-        draws = self.noise_draws(reports)
-        return np.array([math.sqrt(randomizer.total_variance(draws, reports)) for randomizer in self.randomizers])
+    def expected_error(self, query: Query, people: int) -> float | None:
+        return self.mean_error(people) * _summed(query).error_scale(people, self.step)
 
-    def half_widths(self, reports: int, level: float) -> NDArray[np.float64]:
+    def standard_error(self, query: Query, people: int) -> float | None:
+        return math.sqrt(float((self.standard_errors(people) ** 2).sum())) * _summed(query).error_scale(people, self.step)
+
+    def standard_errors(self, people: int) -> Floats:
+        """Standard deviation of each total, in steps."""
+        draws = self.noise_draws(people)
+        return np.array([math.sqrt(randomizer.total_variance(draws, people)) for randomizer in self.randomizers])
+
+    def half_widths(self, people: int, level: float) -> Floats:
         """Half the width of an interval for each total, in steps; together they hold with probability >= level."""
         each = 1.0 - (1.0 - level) / len(self.randomizers)
-        draws = self.noise_draws(reports)
-        return np.array([randomizer.half_width(draws, each, reports) for randomizer in self.randomizers])
+        draws = self.noise_draws(people)
+        return np.array([randomizer.half_width(draws, each, people) for randomizer in self.randomizers])
 
-    def count_intervals(self, counts: tuple[int, ...], reports: int, level: float) -> NDArray[np.float64]:
+    def count_intervals(self, counts: tuple[int, ...], people: int, level: float) -> Floats:
         """(low, high) of each total from the observed counts of ones (randomized response only), jointly."""
         each = 1.0 - (1.0 - level) / len(self.randomizers)
         pairs = zip(self.randomizers, counts, strict=True)
-        return np.array([randomizer.interval(count, reports, each) for randomizer, count in pairs if isinstance(randomizer, CountResponse)])
+        return np.array([randomizer.interval(count, people, each) for randomizer, count in pairs if isinstance(randomizer, CountResponse)])
+
+    # What it hides
+
+    def check(self, query: Query) -> None:
+        summed = _summed(query)
+        summed.check_step(self.step)
+        spans = summed.spans(self.step)
+        if tuple(randomizer.span for randomizer in self.randomizers) != spans:
+            raise PlanError(f"values of this query take {' and '.join(map(str, spans))} steps, and its randomizers are made for others.")
+        alike = {
+            randomizer.model_copy(update={"span": 1, "table_digest": None})
+            for randomizer in self.randomizers
+            if isinstance(randomizer, AdditiveRandomizer)
+        } or {randomizer.flip for randomizer in self.randomizers if isinstance(randomizer, CountResponse)}
+        if len(alike) != 1:
+            raise PlanError("the noise differs between the axes, which no account covers.")
+        if self.trusted == "curator" and self.modulus is None:
+            raise PlanError("a curator's sum needs a modulus.")
+        if self.modulus is not None and any(
+            randomizer.padding != "none" for randomizer in self.randomizers if isinstance(randomizer, AdditiveRandomizer)
+        ):
+            raise PlanError("noise in modular messages is not padded; the protocol is damaged.")
+
+    def accounts(self, target: Target, rounds: int) -> SumAccounts:
+        return SumAccounts(target.in_steps(self.step), len(self.randomizers), self.grain, rounds)
+
+    def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
+        accounts = self.accounts(target, rounds)
+        profile, pure = self._profile(accounts, honest)
+        together = self.grain == 1
+        if self.trusted == "nobody":
+            # Pure reports: epsilons of several people add, so a linear promise holds for a total distance too.
+            together = target.shape == "linear"
+        protects: Protects = "people together" if together else "one person"
+        return Account(profile, accounts.target, protects, 0.0 if pure else target.delta, profile.bound, target.shape)
+
+    def _profile(self, accounts: SumAccounts, honest: int) -> tuple[PrivacyProfile, bool]:
+        """The profile of the honest people's total, and whether it needs no delta."""
+        randomizer = self.randomizers[0]
+        if isinstance(randomizer, CountResponse):
+            return self._response_profile(accounts, honest), False
+        noise = Polya(randomizer.shape, randomizer.rate)
+        if self.trusted in ("nobody", "curator"):
+            return self._ideal(accounts, noise)
+        total = noise.summed(honest)
+        if self.modulus is None:
+            return self._padded_profile(accounts, randomizer, total, honest), False
+        ideal, pure = self._ideal(accounts, total)
+        if self.trusted == "aggregator":
+            return ideal, pure
+        sharings = accounts.axes * accounts.rounds
+        return SplitAndMix(ideal, security_bits(honest, self.shares, self.modulus), sharings), False
+
+    def _ideal(self, accounts: SumAccounts, total: Polya) -> tuple[PrivacyProfile, bool]:
+        """Exact noise: pure where its shape is at least 1 and its rate small enough, else by its law."""
+        if total.shape >= 1 and total.rate <= accounts.pure_rate():
+            return accounts.pure_profile(total.rate), True
+        return accounts.noise_profile(total), False
+
+    def _padded_profile(self, accounts: SumAccounts, randomizer: AdditiveRandomizer, total: Polya, honest: int) -> PrivacyProfile:
+        """Padded noise: by its exact law where that is narrow, else by the chance that the padding ever shows."""
+        target = accounts.target
+        bounded, plain = randomizer.padding == "bounded", accounts.axes == accounts.rounds == accounts.grain == 1
+        if bounded or (plain and self._narrow(accounts, total)):
+            exact = accounts.total_profile(randomizer.summed_profile(honest))
+            if bounded or target.kept_by(exact):
+                return exact
+        certain = total.shape == 1 and accounts.rounds == 1
+        ideal = accounts.pure_profile(total.rate) if certain else accounts.noise_profile(total)
+        return rarely_clamped(ideal, randomizer, honest * accounts.axes * accounts.rounds)
+
+    def _narrow(self, accounts: SumAccounts, total: Polya) -> bool:
+        return narrow(total, accounts.target, accounts.grain)
+
+    def _response_profile(self, accounts: SumAccounts, honest: int) -> PrivacyProfile:
+        # Fewer bits hide less, so the shorter axis stands for both; it must be able to move as far.
+        shorter = min(self.randomizers, key=lambda randomizer: randomizer.span)
+        if accounts.axes == 2 and honest * shorter.span < accounts.target.distance:
+            bits = f"{honest * shorter.span:,}"
+            raise ConditionError(
+                "RR-Shuffle on two axes", "at least as many honest bits on the shorter axis as the distance has cells", bits
+            )
+        return accounts.total_profile(shorter.summed_profile(honest))
+
+    def report_profile(self, target: Target, rounds: int) -> PrivacyProfile:
+        """What one person's report hides, in steps."""
+        widest = max(self.randomizers, key=lambda randomizer: randomizer.span)
+        return self.accounts(target, rounds).report_profile(widest.local_profile())
+
+    def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:
+        epsilon, delta, bound = math.inf, 0.0, "raw values seen"
+        if self.trusted != "curator":
+            profile, steps = self.report_profile(target, rounds), target.in_steps(self.step).distance
+            delta = 0.0 if math.isfinite(profile.pure(steps)) else target.delta
+            epsilon, bound = profile.epsilon(delta, steps), profile.bound
+        return Guarantee(
+            epsilon=epsilon,
+            delta=delta,
+            distance=target.distance,
+            unit=query.unit,
+            shape="flat",
+            protects="one person",
+            trust=Trust(trusted="nobody"),
+            bound=bound,
+            rounds=rounds,
+            between=query.between,
+        )
+
+
+def narrow(total: Polya, target: Target, grain: int) -> bool:
+    """Whether the law of a padded sum is narrow enough to be accounted exactly."""
+    return bool(total.tail_radius(math.log(target.delta) - TAIL_MARGIN) + target.distance / grain <= EXACT_CELLS)
+
+
+def rarely_clamped(ideal: PrivacyProfile, randomizer: AdditiveRandomizer, reports: int) -> RarelyClamped:
+    """As if nothing were padded, and the chance that any of so many reports is clamped on top."""
+    beyond = Polya(Fraction(randomizer.shape), randomizer.rate).law(UTILITY_LOG_TAIL, randomizer.radius).beyond(randomizer.radius)
+    return RarelyClamped(ideal, min(1.0, reports * beyond))
+
+
+def _summed(query: Query) -> SummedQuery:
+    if not isinstance(query, SummedQuery):
+        raise PlanError(f"sums answer a sum, a mean or a centroid, and not a {query.kind}; the task is damaged.")
+    return query

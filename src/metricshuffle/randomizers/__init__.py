@@ -1,61 +1,31 @@
 """The law of one report: how it is drawn, what it hides alone, what a sum of many hides.
 
-Local randomizers for `amplify` are listed in `__all__`; each has `law`, `local_epsilon`, `blanket`, `reports` and `totals`.
+Local randomizers for `amplify` are listed in `__init__.pyi`; each has `law`, `local_epsilon`, `blanket`, `reports` and `totals`.
 """
 
+import ast
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, LaplaceOnInterval
-    from metricshuffle.randomizers.channel import Channel
-    from metricshuffle.randomizers.clustered_response import ClusteredResponse
-    from metricshuffle.randomizers.dummies import AmongDummies
-    from metricshuffle.randomizers.exponential import ExponentialMechanism, PaddedExponential
-    from metricshuffle.randomizers.hadamard import HadamardResponse
-    from metricshuffle.randomizers.key_values import PckvGrr, PrivKV
-    from metricshuffle.randomizers.local_hash import LocalHash
-    from metricshuffle.randomizers.planar_geometric import PlanarGeometric
-    from metricshuffle.randomizers.randomized_response import BinaryRandomizedResponse, KaryRandomizedResponse
-    from metricshuffle.randomizers.randomizer import Randomizer
-    from metricshuffle.randomizers.rappor import Rappor
-    from metricshuffle.randomizers.subsets import SubsetExponential, SubsetSelection
-    from metricshuffle.randomizers.vectors import Duchi, Harmony
-    from metricshuffle.randomizers.witch_hat import WitchHat
 
-__all__ = [
-    "AmongDummies", "BinaryRandomizedResponse", "BoundedGeometric", "Channel", "ClusteredResponse", "Duchi", "ExponentialMechanism",
-    "HadamardResponse", "Harmony", "KaryRandomizedResponse", "LaplaceOnInterval", "LocalHash", "PaddedExponential", "PckvGrr",
-    "PlanarGeometric", "PrivKV", "Randomizer", "Rappor", "SubsetExponential", "SubsetSelection", "WitchHat",
-]  # fmt: skip
+def _homes() -> dict[str, str]:
+    """Where every randomizer lives, as __init__.pyi lists it; modules are imported when a name is first asked for."""
+    listing = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in listing.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
-# Where a name lives; imported when first asked for.
-_HOMES = {
-    "bounded_geometric": ("BoundedGeometric", "LaplaceOnInterval"),
-    "channel": ("Channel",),
-    "clustered_response": ("ClusteredResponse",),
-    "dummies": ("AmongDummies",),
-    "exponential": ("ExponentialMechanism", "PaddedExponential"),
-    "hadamard": ("HadamardResponse",),
-    "key_values": ("PckvGrr", "PrivKV"),
-    "local_hash": ("LocalHash",),
-    "planar_geometric": ("PlanarGeometric",),
-    "randomized_response": ("BinaryRandomizedResponse", "KaryRandomizedResponse"),
-    "randomizer": ("Randomizer",),
-    "rappor": ("Rappor",),
-    "subsets": ("SubsetExponential", "SubsetSelection"),
-    "vectors": ("Duchi", "Harmony"),
-    "witch_hat": ("WitchHat",),
-}
+
+_HOMES = _homes()
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from metricshuffle.numerics.rounding import ULP
+
 ONE = np.uint64(1)
 LOW_BITS, LOW_SHIFT = 31, np.uint64(33)
-JUST_ABOVE_ONE = 1.0 + 2.0**-52
+JUST_ABOVE_ONE = 1.0 + ULP
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.errors import ConditionError
-from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer
+from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers.randomizer import Pair, Randomizer
 from metricshuffle.randomness import Randomness
 
 NAME = "A randomizer"

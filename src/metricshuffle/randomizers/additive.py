@@ -7,22 +7,21 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
-from metricshuffle.noise.law import Floats, SymmetricLaw
+from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.noise.table import Table
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
 
 Padding = Literal["none", "clamp", "bounded"]
-Integers64 = NDArray[np.int64]
 
 ExactShape = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str, return_type=str)]
 

@@ -8,19 +8,19 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive, Real, Whole
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace
+from metricshuffle.numerics.rounding import raised
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance
 from metricshuffle.randomizers.dyadic import TOTAL
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Codes, Fitted, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
-
-Integers = NDArray[np.int64]
+from metricshuffle.spaces import Domain, Integers, Interval
 
 
 def clamped_rows(span: int, rate: float) -> Floats:
@@ -61,6 +61,11 @@ class BoundedGeometric(Randomizer):
     def exact_rate(self) -> Fraction:
         return rational_rate(self.rate)
 
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """Lines of up to so many values, by the rate per value."""
+        return Fitted(lambda rate: cls(cells - 1, rate)) if isinstance(domain, Integers | Interval) else None
+
     @property
     def inputs(self) -> int:
         return self.span + 1
@@ -75,6 +80,10 @@ class BoundedGeometric(Randomizer):
 
     def distance(self, a: int, b: int) -> float:
         return float(abs(a - b))
+
+    @property
+    def diameter(self) -> float:
+        return self.distance(0, self.inputs - 1)
 
     @theorem("Ghosh12", "geometric mechanism, clamped")
     def blanket(self, a: int, b: int) -> BlanketLaw:
@@ -96,13 +105,13 @@ class BoundedGeometric(Randomizer):
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """rate * |a - b|, attained at the ends."""
         distance = self.span if a is None or b is None else abs(self._checked_input(a) - self._checked_input(b))
-        return float(self.exact_rate) * distance * (1.0 + 2.0**-52)
+        return raised(float(self.exact_rate) * distance, 2)
 
     def local_profile(self) -> PrivacyProfile:
         """rate * distance with delta = 0."""
         return PureProfile(float(self.exact_rate))
 
-    def reports(self, values: Any, randomness: Randomness) -> Integers:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         codes = coded_values(values, self.span + 1)
         return np.clip(codes + sample_discrete_laplace(self.exact_rate, len(codes), randomness), 0, self.span)
 
@@ -153,7 +162,7 @@ class BoundedGeometric(Randomizer):
         return np.concatenate([[counts @ self.line], histogram / (1.0 - p * p)])
 
 
-def rounded_places(values: Any, low: float, high: float, steps: int, randomness: Randomness) -> Integers:
+def rounded_places(values: Any, low: float, high: float, steps: int, randomness: Randomness) -> Integers64:
     """Real numbers as grid places 0..steps, rounded up with the probability of their remainder: unbiased.
 
     Positions are doubles: values at distance d are treated as at most d (1 + 1e-15) + 1e-15 (high - low) apart.
@@ -212,6 +221,10 @@ class LaplaceOnInterval(Randomizer):
     def distance(self, a: int, b: int) -> float:
         return abs(a - b) * self.step
 
+    @property
+    def diameter(self) -> float:
+        return self.distance(0, self.inputs - 1)
+
     def pairs_within(self, distance: float) -> list[Pair]:
         """Grid points up to the distance rounded up to whole steps.
 
@@ -235,7 +248,7 @@ class LaplaceOnInterval(Randomizer):
     def values_of(self, codes: Codes) -> Any:
         return self.low + np.asarray(codes) * self.step
 
-    def reports(self, values: Any, randomness: Randomness) -> Integers:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         return self.grid.reports(rounded_places(values, self.low, self.high, self.steps, randomness), randomness)
 
     def targets(self) -> Floats:

@@ -13,8 +13,9 @@ from pydantic import PlainSerializer, PlainValidator
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.types import Floats, Integers32
 from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Floats, Randomizer, coded_values, smallest_type
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, coded_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
 ROW_TOLERANCE = 1e-9
@@ -171,7 +172,7 @@ class Channel(Randomizer):
         return BlanketLaw(mass, first, second)
 
     @cached_property
-    def _look_up(self) -> tuple[Weights, NDArray[np.int32], np.uint64]:
+    def _look_up(self) -> tuple[Weights, Integers32, np.uint64]:
         """(partial sums, guide, shift): guide[x, c] partial sums of row x are <= c 2^shift."""
         sums = np.cumsum(self.weights, axis=1, dtype=np.uint64)
         bits = min(12, max(1, math.ceil(math.log2(self.outputs)) + 2))

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, rounded_log
-from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
 
 
@@ -103,7 +103,7 @@ class ClusteredResponse(Randomizer):
         self._checked_pair(a, b)
         return min(self.inner * self.epsilon * (1.0 + 4e-16), rounded_log(own / near))
 
-    def reports(self, values: Any, randomness: Randomness) -> NDArray[np.int64]:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         """One word each: own, then the near ones in order, then the far ones in order."""
         codes = coded_values(values, self.inputs).astype(np.int64)
         own, near, far = self.weights

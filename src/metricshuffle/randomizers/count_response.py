@@ -6,12 +6,11 @@ import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, count_interval
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
-from metricshuffle.noise.law import Floats
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
 
@@ -47,7 +46,7 @@ class CountResponse(Declared):
     def length(self) -> int:
         return self.span
 
-    def reports(self, values: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:
+    def reports(self, values: Integers64, randomness: Randomness) -> Integers64:
         """Bin(x, 1-flip) + Bin(span-x, flip) for every value, bit by bit, exactly."""
         from metricshuffle.noise import _sampling_kernels as kernels
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.randomizer import Floats
 from metricshuffle.randomness import Randomness, checked_count
 
 

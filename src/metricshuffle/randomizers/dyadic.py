@@ -14,19 +14,19 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Positive
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Mask, Words
 from metricshuffle.randomness import Randomness
 
 TOTAL = 2**63
 """What the integer weights of a law sum to. Not 2^64, which no 64-bit integer holds: a law may have a single output."""
 LARGEST_EPSILON = 700.0
 
-Weights = NDArray[np.uint64]
+Weights = Words
 
 
 def _at_most(epsilon: float) -> float:
@@ -52,7 +52,7 @@ def growth(epsilon: object) -> float:
     return math.exp(min(float(epsilon), 60.0)) if isinstance(epsilon, int | float) and epsilon > 0 else 1.0
 
 
-def dyadic(matrix: NDArray[np.float64]) -> Weights:
+def dyadic(matrix: Floats) -> Weights:
     """Integer weights that sum to 2^63 in every row: floor(2^63 p), at least 1 where p > 0; the largest entry takes the rest.
 
     Conditions: rows sum to 1 within 1e-9, so that no partial sum leaves 64 bits.
@@ -69,11 +69,11 @@ def rounded_log(ratio: float) -> float:
     return 0.0 if ratio == 1.0 else math.log(ratio) * (1.0 + 4e-16) + 7e-16
 
 
-def happens(threshold: int, count: int, randomness: Randomness) -> NDArray[np.bool_]:
+def happens(threshold: int, count: int, randomness: Randomness) -> Mask:
     """`count` independent events of probability threshold / 2^63, exactly."""
     if threshold >= TOTAL:
         return np.ones(count, dtype=bool)
-    hits: NDArray[np.bool_] = (randomness.words(count) >> np.uint64(1)) < np.uint64(threshold)
+    hits: Mask = (randomness.words(count) >> np.uint64(1)) < np.uint64(threshold)
     return hits
 
 

@@ -11,8 +11,8 @@ from pydantic import PlainSerializer, PlainValidator
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.randomizer import Floats
 from metricshuffle.randomizers.tabulated import Tabulated
 from metricshuffle.spaces.matrix import Matrix
 

@@ -7,15 +7,16 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64, Mask
 from metricshuffle.randomizers.dyadic import Epsilon, Levels, growth, happens
-from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Fitted, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories, Domain
 
 
 class HadamardResponse(Randomizer):
@@ -61,6 +62,12 @@ class HadamardResponse(Randomizer):
         preferred = self.order // 2
         return Levels(self.epsilon, preferred, self.outputs - preferred)
 
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """Labels, whose order does not matter, if they are not too many."""
+        few = 2 * cells * cells <= LARGEST_MATRIX // 4
+        return Fitted(lambda epsilon: cls(cells, epsilon)) if few and isinstance(domain, Categories) else None
+
     @property
     def inputs(self) -> int:
         return self.options
@@ -69,7 +76,7 @@ class HadamardResponse(Randomizer):
     def outputs(self) -> int:
         return self.blocks * self.order
 
-    def preferred(self, values: NDArray[np.int64], reports: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def preferred(self, values: Integers64, reports: Integers64) -> Mask:
         """Whether a value prefers a report, for arrays that broadcast."""
         block, row = np.divmod(values, self.order - 1)
         odd = np.bitwise_count((row + 1) & (reports % self.order)) & 1
@@ -113,7 +120,7 @@ class HadamardResponse(Randomizer):
             self._checked_pair(a, b)
         return self.levels.local_epsilon
 
-    def reports(self, values: Any, randomness: Randomness) -> NDArray[np.int64]:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         codes = coded_values(values, self.options).astype(np.int64)
         block, row = np.divmod(codes, self.order - 1)
         row += 1

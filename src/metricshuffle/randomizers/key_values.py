@@ -19,13 +19,14 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomizers.vectors import corners
 from metricshuffle.randomness import Randomness
 
-Rows = NDArray[np.float64]
+Rows = Floats
 Item = tuple[int, ...]
 
 MOST_INPUTS = 1_000
@@ -57,7 +58,7 @@ class _KeyValues(Randomizer):
         return sum(math.comb(self.keys, count) * 2**count for count in range(self.held + 1))
 
     @cached_property
-    def states(self) -> NDArray[np.int64]:
+    def states(self) -> Integers64:
         """A row per input: -1, +1, or 0 for a key that is not held. Those who hold all they may come first."""
         self._listable()
         found = []

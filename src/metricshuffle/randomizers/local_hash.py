@@ -7,18 +7,16 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, growth
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
-
-Integers = NDArray[np.int64]
 
 
 class LocalHash(Randomizer):
@@ -80,7 +78,7 @@ class LocalHash(Randomizer):
     def outputs(self) -> int:
         return self.functions * self.buckets
 
-    def hashed(self, functions: Integers, values: Integers) -> Integers:
+    def hashed(self, functions: Integers64, values: Integers64) -> Integers64:
         """f(x), for arrays that broadcast."""
         total = np.zeros(np.broadcast_shapes(functions.shape, values.shape), dtype=np.int64)
         for place in range(self.digits):
@@ -125,7 +123,7 @@ class LocalHash(Randomizer):
             self._checked_pair(a, b)
         return self.response.local_epsilon()
 
-    def reports(self, values: Any, randomness: Randomness) -> Integers:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         codes = coded_values(values, self.options).astype(np.int64)
         functions = randomness.uniform_residues(len(codes), self.functions).astype(np.int64)
         answers = self.response.reports(self.hashed(functions, codes), randomness)

@@ -11,10 +11,13 @@ import numpy as np
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.numerics.rounding import raised
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, clamped_blanket, clamped_rows
-from metricshuffle.randomizers.randomizer import Codes, Floats, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, Fitted, Randomizer
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Domain, Grid
 
 
 class PlanarGeometric(Randomizer):
@@ -47,6 +50,13 @@ class PlanarGeometric(Randomizer):
         along = self.rate * self.cell / (math.sqrt(2.0) * (1.0 + 4e-16) if self.metric == "euclidean" else 1.0)
         return BoundedGeometric(self.width - 1, along), BoundedGeometric(self.height - 1, along)
 
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """Grids, by the rate per unit."""
+        if not isinstance(domain, Grid):
+            return None
+        return Fitted(lambda rate: cls(domain.width, domain.height, rate, domain.cell), in_steps=False)
+
     @property
     def inputs(self) -> int:
         return self.width * self.height
@@ -70,6 +80,10 @@ class PlanarGeometric(Randomizer):
         apart = math.hypot if self.metric == "euclidean" else lambda x, y: abs(x) + abs(y)
         return self.cell * apart(row_a - row_b, column_a - column_b)
 
+    @property
+    def diameter(self) -> float:
+        return self.distance(0, self.inputs - 1)  # opposite corners
+
     def blanket(self, a: int, b: int) -> BlanketLaw:
         """The product of the axes' blankets: the far corner is far on both axes at once."""
         self._checked_pair(a, b)
@@ -85,9 +99,9 @@ class PlanarGeometric(Randomizer):
         """The sum over the axes."""
         across, up = self.axes
         if a is None or b is None:
-            return (across.local_epsilon() + up.local_epsilon()) * (1.0 + 2.0**-52)
+            return raised(across.local_epsilon() + up.local_epsilon(), 2)
         columns, rows = (a % self.width, b % self.width), (a // self.width, b // self.width)
-        return (across.local_epsilon(*columns) + up.local_epsilon(*rows)) * (1.0 + 2.0**-52)
+        return raised(across.local_epsilon(*columns) + up.local_epsilon(*rows), 2)
 
     def local_profile(self) -> PrivacyProfile:
         """rate * distance with delta = 0."""

@@ -14,9 +14,11 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, rounded_log
-from metricshuffle.randomizers.randomizer import Floats, Pair, Randomizer, coded_values, smallest_type
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Fitted, Pair, Randomizer, coded_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
+from metricshuffle.spaces import Domain
 
 MOST_OPTIONS = 2**24
 
@@ -39,6 +41,11 @@ class KaryRandomizedResponse(Randomizer):
             raise InputError(f"{type(self).__name__}: options must lie in 2..2^24, got {self.options}.")
         if not self.keep > self.other:
             raise InputError(f"{type(self).__name__}: epsilon = {self.epsilon!r} is too small for {self.options:,} options; raise it.")
+
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """Any values that are not too many for a matrix of all laws."""
+        return Fitted(lambda epsilon: cls(cells, epsilon)) if cells * cells <= LARGEST_MATRIX else None
 
     @property
     def inputs(self) -> int:
@@ -133,3 +140,8 @@ class BinaryRandomizedResponse(KaryRandomizedResponse):
 
     def __init__(self, epsilon: float, options: int = 2, **rest: Any) -> None:
         Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """None: two values are covered by the k-ary response."""
+        return None

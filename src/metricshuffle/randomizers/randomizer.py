@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,16 +19,32 @@ from numpy.typing import NDArray
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Kinded, shown
 from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Domain
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Codes = Integers64
 Pair = tuple[int, int]
 
 LARGEST_MATRIX = 2**24
 """Entries of the matrix of all laws; beyond it only the closed forms answer."""
 CHUNK = 2**14
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The members of a kind that fit a domain, for a histogram over it.
+
+    `member` makes one from its strength: the local epsilon of any two values, or, if the kind has a metric, the rate per unit
+    of it. `in_steps`: that metric counts cells, and not the units of the domain.
+    """
+
+    member: Callable[[float], Randomizer]
+    in_steps: bool = True
+
+    def __call__(self, strength: float) -> Randomizer:
+        return self.member(strength)
 
 
 class Randomizer(Kinded, ABC):
@@ -39,6 +55,11 @@ class Randomizer(Kinded, ABC):
     """
 
     kinds: ClassVar[dict[str, type[Kinded]]] = {}
+
+    @classmethod
+    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+        """The members whose reports tell the shares of `cells` values of a domain; None if this kind is not for that."""
+        return None
 
     @property
     @abstractmethod
@@ -85,6 +106,13 @@ class Randomizer(Kinded, ABC):
     def distance(self, a: int, b: int) -> float:
         """How far apart two inputs are; 1 for different ones unless the randomizer has a metric."""
         return float(a != b)
+
+    @property
+    def diameter(self) -> float:
+        """How far apart two inputs can be; a closed form where there are many pairs."""
+        if type(self).distance is Randomizer.distance:
+            return 1.0
+        return max((self.distance(*pair) for pair in self.pairs()), default=0.0)
 
     def pairs(self) -> Iterable[Pair]:
         """Ordered pairs of inputs such that every other pair has the same laws as one of them, up to renaming reports."""

@@ -8,17 +8,15 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.numerics.types import Bits, Floats
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens, rounded_log
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer, coded_values
 from metricshuffle.randomness import Randomness
-
-Bits = NDArray[np.uint8]
 
 
 class Rappor(Randomizer):

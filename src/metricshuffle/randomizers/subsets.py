@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.dyadic import Epsilon, Levels, growth, happens
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomness import Randomness
 
-Sets = NDArray[np.int64]
+Sets = Integers64
 
 
 def uniform_subsets(count: int, size: int, below: int, randomness: Randomness) -> Sets:

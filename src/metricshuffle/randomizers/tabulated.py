@@ -8,8 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.randomizer import Floats, Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 
 

@@ -15,8 +15,9 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, Levels, happens
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomness import Randomness
 
 Signs = NDArray[np.int8]

@@ -10,16 +10,16 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon
 from metricshuffle.randomizers.bounded_geometric import rounded_places
 from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exp_below, rounded_log
-from metricshuffle.randomizers.randomizer import Codes, Floats, Pair, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
 
@@ -118,6 +118,10 @@ class WitchHat(Randomizer):
     def distance(self, a: int, b: int) -> float:
         return abs(a - b) * self.step
 
+    @property
+    def diameter(self) -> float:
+        return self.distance(0, self.inputs - 1)
+
     def pairs_within(self, distance: float) -> list[Pair]:
         """Grid points up to the distance rounded up to whole steps (see LaplaceOnInterval)."""
         steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
@@ -148,7 +152,7 @@ class WitchHat(Randomizer):
         """min(epsilon, rate * distance) with delta = 0, for real inputs."""
         return CappedProfile(self.rate, self.epsilon)
 
-    def reports(self, values: Any, randomness: Randomness) -> NDArray[np.int64]:
+    def reports(self, values: Any, randomness: Randomness) -> Integers64:
         """Codes of grid points: code c is the point (c - steps - reach) * step."""
         places = rounded_places(values, -self.half_width, self.half_width, 2 * self.steps, randomness)
         sums = np.cumsum(np.array(self.weights[:0:-1] + self.weights, dtype=np.uint64), dtype=np.uint64)

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Whole64 = NDArray[np.int64]
+from metricshuffle.numerics.types import Floats, Integers64
 
 
 @njit(cache=True)
-def gathered_below(masses: Floats, parents: Whole64, order: Whole64) -> None:
+def gathered_below(masses: Floats, parents: Integers64, order: Integers64) -> None:
     """Turn the mass at each node (columns; one row per histogram) into that of its whole subtree; `order` has parents before children."""
     for row in range(len(masses)):
         here = masses[row]
@@ -22,7 +20,7 @@ def gathered_below(masses: Floats, parents: Whole64, order: Whole64) -> None:
 
 
 @njit(cache=True)
-def packed(pairs: Floats, low: float, span: float, bits: int) -> Whole64:
+def packed(pairs: Floats, low: float, span: float, bits: int) -> Integers64:
     """Whole numbers that sort almost as the points (column 0) do and carry the row in their last `bits` bits.
 
     numpy sorts whole numbers four times as fast as it finds the order of doubles.
@@ -35,7 +33,7 @@ def packed(pairs: Floats, low: float, span: float, bits: int) -> Whole64:
 
 
 @njit(cache=True)
-def in_order(keys: Whole64, bits: int, pairs: Floats, most_moves: int) -> tuple[Floats, Floats]:
+def in_order(keys: Integers64, bits: int, pairs: Floats, most_moves: int) -> tuple[Floats, Floats]:
     """The points and masses (columns of `pairs`) in the order of sorted `keys`, finished where points share a key.
 
     Empty if that takes more than `most_moves` moves. The two lie side by side so that each row is fetched from memory once.

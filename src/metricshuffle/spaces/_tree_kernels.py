@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Whole64 = NDArray[np.int64]
+from metricshuffle.numerics.types import Floats, Integers64
 
 
 @njit(cache=True)
-def distances_from(rows: Whole64, parents: Whole64, lengths: Floats, order: Whole64) -> Floats:
+def distances_from(rows: Integers64, parents: Integers64, lengths: Floats, order: Integers64) -> Floats:
     """Distances from each of `rows` to every point; `order` lists parents before children. Sums of lengths, no differences."""
     size = len(parents)
     found = np.empty((len(rows), size))

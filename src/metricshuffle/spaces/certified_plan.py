@@ -14,8 +14,9 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified, require
-from metricshuffle.spaces.closed_forms import EPSILON, EarthMoversDistance, shares
-from metricshuffle.spaces.rows import Floats
+from metricshuffle.numerics.rounding import ULP
+from metricshuffle.numerics.types import Floats
+from metricshuffle.spaces.closed_forms import EarthMoversDistance, shares
 
 # How far, in largest distances, the plan may cost more than what is proved to be necessary.
 LARGEST_GAP = 1e-9
@@ -54,7 +55,7 @@ def transport(costs: Any, weights_a: Any, weights_b: Any, *, _steps: int = MOST_
             f"({log['warning'] or 'no reason given'}): no distance is reported, since that of an unfinished plan is too small."
         )
     violation = float(np.abs(plan.sum(axis=1) - a).sum() + np.abs(plan.sum(axis=0) - b).sum())
-    violation += EPSILON * sum(int((plan != 0.0).sum(axis=axis).max()) for axis in (0, 1))  # what these sums lose
+    violation += ULP * sum(int((plan != 0.0).sum(axis=axis).max()) for axis in (0, 1))  # what these sums lose
     filled = np.flatnonzero(plan != 0.0)
     flows = plan.ravel()[filled]
     cost = math.inf if not (flows > 0).all() else math.fsum((flows * scaled.ravel()[filled]).tolist())
@@ -83,7 +84,7 @@ def assignment(costs: Any) -> EarthMoversDistance:
     prices, rest = np.zeros(many), scaled - paired[:, None]
     for _ in range(many):
         lower = (prices[pair][:, None] + rest).min(axis=0)
-        settled = (prices - lower).max() <= EPSILON * many
+        settled = (prices - lower).max() <= ULP * many
         prices = lower
         if settled:
             break
@@ -99,8 +100,8 @@ def certified(
     v = (costs - u[:, None]).min(axis=0)
     most = float(costs.max())
     # 64 units cover the division of a and b by their totals, and every product and sum below.
-    lower = math.fsum((u * a).tolist()) + math.fsum((v * b).tolist()) - 64 * EPSILON * float(most + np.abs(u).max() + np.abs(v).max())
-    upper = cost + most * violation + 64 * EPSILON * most
+    lower = math.fsum((u * a).tolist()) + math.fsum((v * b).tolist()) - 64 * ULP * float(most + np.abs(u).max() + np.abs(v).max())
+    upper = cost + most * violation + 64 * ULP * most
     if not upper - lower <= LARGEST_GAP * most:
         raise NotCertified(
             f"the earth mover's distance of {len(a):,} and {len(b):,} points could not be certified: the plan costs {upper / most!r} and "

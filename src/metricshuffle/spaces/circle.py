@@ -8,8 +8,9 @@ import numpy as np
 
 from metricshuffle.declared import Declared, Positive
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import Floats, finite_points, width_of
+from metricshuffle.spaces.rows import finite_points, width_of
 
 
 class Circle(Metric):

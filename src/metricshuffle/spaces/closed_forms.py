@@ -14,12 +14,13 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import ULP, lowered, raised
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.metrics import representable
-from metricshuffle.spaces.rows import Floats, finite_points
+from metricshuffle.spaces.rows import finite_points
 from metricshuffle.spaces.tree import Tree
 
-EPSILON = 2.0**-52
 SMALLEST = 2.0**-1074  # what a product that underflows is short of at most
 MOST_ADDED_PLAINLY = 4_096
 
@@ -36,10 +37,10 @@ class EarthMoversDistance:
 
     def scaled(self, factor: float) -> EarthMoversDistance:
         """The same in a metric that is `factor` times as large."""
-        upper = float(representable(np.asarray(self.distance * factor * (1 + 4 * EPSILON))))
+        upper = float(representable(np.asarray(raised(self.distance * factor, 8))))
         # one step more, for what is so small that it has few digits
         upper = math.nextafter(upper, math.inf) if self.distance > 0.0 else 0.0
-        return EarthMoversDistance(upper, max(0.0, math.nextafter(self.lower * factor * (1 - 4 * EPSILON), -math.inf)), self.how)
+        return EarthMoversDistance(upper, max(0.0, math.nextafter(lowered(self.lower * factor, 8), -math.inf)), self.how)
 
     def widened(self, slack: float) -> EarthMoversDistance:
         """The same between bounds that lie farther apart."""
@@ -52,9 +53,9 @@ def rounded_out(value: float, span: float, terms: int, moved: Floats, how: str) 
     Sums of whole numbers are exact, and the rest adds what is not negative. Other masses were divided by their total
     (64 units cover a pairwise sum of up to 2^40 terms), and their running sums cancel.
     """
-    slack = EPSILON * (terms + 8) * value
+    slack = ULP * (terms + 8) * value
     if (moved != np.floor(moved)).any():
-        slack += EPSILON * span * (64 + terms * _size(moved)) + (SMALLEST * len(moved) if span > 0.0 else 0.0)
+        slack += ULP * span * (64 + terms * _size(moved)) + (SMALLEST * len(moved) if span > 0.0 else 0.0)
     return EarthMoversDistance(value, value, how).widened(slack)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.metrics import Metric
-from metricshuffle.spaces.rows import Floats, indices
+from metricshuffle.spaces.rows import indices
 from metricshuffle.spaces.tree import Tree
 
 

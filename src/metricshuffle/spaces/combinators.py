@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Positive
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.metrics import ANYTHING, AnyMetric, Metric, representable
-from metricshuffle.spaces.rows import Floats
 
 
 class _OfOne(Metric):

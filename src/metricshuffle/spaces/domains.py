@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
 from metricshuffle.declared import LARGEST_WHOLE, Declared, Kinded, Real, Whole, shown
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.spaces.rows import Floats, Mask, Source, Whole64, as_floats, as_source, clipped, indices, refuse
+from metricshuffle.numerics.types import Floats, Integers64, Mask
+from metricshuffle.spaces.rows import Source, as_floats, as_source, clipped, indices, refuse
 
 CORRECT = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."
 
@@ -24,19 +25,19 @@ class Domain(Kinded, ABC):
     """What its points are to a metric: "numbers", "plane" or "codes"."""
 
     @abstractmethod
-    def validated(self, values: Any) -> Whole64 | Floats:
+    def validated(self, values: Any) -> Integers64 | Floats:
         """The values as an array, every one of them inside; DomainError otherwise."""
 
     @abstractmethod
-    def clamped(self, values: Any) -> Whole64 | Floats:
+    def clamped(self, values: Any) -> Integers64 | Floats:
         """Like `validated`, but values outside move to the nearest end; what is no finite number is still refused."""
 
     @abstractmethod
-    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+    def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         """Validated values as a metric sees them, in units."""
 
     @abstractmethod
-    def extremes(self) -> Whole64 | Floats:
+    def extremes(self) -> Integers64 | Floats:
         """The values among which the one farthest from any value is found, for a monotone metric."""
 
     @property
@@ -45,7 +46,7 @@ class Domain(Kinded, ABC):
         """How many values there are; None if they are a continuum."""
 
     @abstractmethod
-    def all_values(self) -> Whole64:
+    def all_values(self) -> Integers64:
         """Every value, if they can be counted."""
 
     def contains(self, value: Any) -> bool:
@@ -91,32 +92,32 @@ class Integers(Domain):
     def __str__(self) -> str:
         return f"whole numbers from {self.low:,} to {self.high:,} {self.unit}".rstrip()
 
-    def _whole_inside(self, source: Source, numbers: Floats) -> Whole64:
+    def _whole_inside(self, source: Source, numbers: Floats) -> Integers64:
         def reason(row: int) -> str:
             return "is not a whole number" if numbers[row] != np.floor(numbers[row]) else _side(numbers[row], self.low)
 
         refuse(source, ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers), str(self), reason, CORRECT)
         return numbers.astype(np.int64)
 
-    def validated(self, values: Any) -> Whole64:
+    def validated(self, values: Any) -> Integers64:
         source = as_source(values, None)
         return self._whole_inside(source, as_floats(source))
 
-    def clamped(self, values: Any) -> Whole64:
+    def clamped(self, values: Any) -> Integers64:
         source = as_source(values, None)
         return self._whole_inside(source, clipped(source, self.low, self.high))
 
-    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+    def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated
 
-    def extremes(self) -> Whole64:
+    def extremes(self) -> Integers64:
         return np.array([self.low, self.high], dtype=np.int64)
 
     @property
     def size(self) -> int | None:
         return self.high - self.low + 1
 
-    def all_values(self) -> Whole64:
+    def all_values(self) -> Integers64:
         return np.arange(self.low, self.high + 1, dtype=np.int64)
 
 
@@ -155,7 +156,7 @@ class Interval(Domain):
         source = as_source(values, None)
         return self._inside(source, clipped(source, self.low, self.high))
 
-    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+    def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated
 
     def extremes(self) -> Floats:
@@ -165,7 +166,7 @@ class Interval(Domain):
     def size(self) -> int | None:
         return None
 
-    def all_values(self) -> Whole64:
+    def all_values(self) -> Integers64:
         raise InputError("the numbers of an Interval cannot be listed; use Integers or a Grid.")
 
 
@@ -201,7 +202,7 @@ class Categories(Domain):
         listed = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
         return f"the {len(self.labels):,} categories ({listed})"
 
-    def validated(self, values: Any) -> Whole64:
+    def validated(self, values: Any) -> Integers64:
         source = as_source(values, None)
         code_of = {label: code for code, label in enumerate(self.labels)}
         codes = np.array([code_of.get(value, -1) if isinstance(value, str) else -1 for value in source], dtype=np.int64)
@@ -214,22 +215,22 @@ class Categories(Domain):
             )
         return codes
 
-    def clamped(self, values: Any) -> Whole64:
+    def clamped(self, values: Any) -> Integers64:
         raise InputError("Categories have no order, so there is no nearest label to clamp to; use validated(values).")
 
     def labels_of(self, codes: Any) -> list[str]:
         """The labels of codes."""
         return [self.labels[code] for code in indices(codes, len(self.labels), f"the codes of {self}")]
 
-    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+    def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated
 
-    def extremes(self) -> Whole64:
+    def extremes(self) -> Integers64:
         return self.all_values()
 
     @property
     def size(self) -> int | None:
         return len(self.labels)
 
-    def all_values(self) -> Whole64:
+    def all_values(self) -> Integers64:
         return np.arange(len(self.labels), dtype=np.int64)

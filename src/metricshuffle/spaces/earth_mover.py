@@ -13,16 +13,17 @@ import numpy as np
 
 from metricshuffle.declared import LARGEST_WHOLE
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import ULP
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.certified_plan import assignment, transport
 from metricshuffle.spaces.circle import Circle
-from metricshuffle.spaces.closed_forms import EPSILON, EarthMoversDistance, between_labels, in_clusters, on_circle, on_line, on_tree, shares
+from metricshuffle.spaces.closed_forms import EarthMoversDistance, between_labels, in_clusters, on_circle, on_line, on_tree, shares
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Domain
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Absolute, Discrete, Euclidean, Manhattan, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
-from metricshuffle.spaces.rows import Floats, Whole64
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 
@@ -34,7 +35,7 @@ WITH_FORMULAS = (*LINES, Circle, Clustered, Discrete, NestedSquares, Scaled, Tre
 MOST_POINTS_LISTED = 2**24
 MOST_COSTS = 2**26  # half a gigabyte
 # Dividing by the totals, subtracting, and making up for what no longer adds up: 80 units across the diameter, at most twice the reach.
-LOST_IN_SHARES = 192 * EPSILON
+LOST_IN_SHARES = 192 * ULP
 MOST_PAIRED = 256  # beyond, the network simplex is faster
 
 
@@ -141,6 +142,6 @@ def _by_plan(space: Space, moved: Floats) -> EarthMoversDistance:
     return assignment(costs[np.ix_(items_a, items_b)]).scaled(mass)
 
 
-def _costs(space: Space, sources: Whole64, sinks: Whole64) -> Floats:
+def _costs(space: Space, sources: Integers64, sinks: Integers64) -> Floats:
     values = space.domain.all_values()
     return space.metric.pairwise(space.domain.points(values[sources]), space.domain.points(values[sinks]))

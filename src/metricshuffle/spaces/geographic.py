@@ -10,7 +10,8 @@ from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import InputError, require
-from metricshuffle.spaces.rows import Floats, as_floats, as_source, refuse
+from metricshuffle.numerics.types import Floats
+from metricshuffle.spaces.rows import as_floats, as_source, refuse
 
 # The longest side of a box, in metres. Up to it, and up to 85 degrees of latitude, a distance in the plane is the
 # distance on the WGS84 ellipsoid to within DISTORTION: 5.03e-4 is the worst found over 200,000 pairs in each of nine

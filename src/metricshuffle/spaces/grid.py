@@ -10,9 +10,10 @@ from pydantic import model_validator
 
 from metricshuffle.declared import LARGEST_WHOLE, Declared, Positive, Whole, shown
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.domains import CORRECT, Domain, not_whole
 from metricshuffle.spaces.geographic import Box
-from metricshuffle.spaces.rows import Floats, Source, Whole64, as_floats, as_source, clipped, refuse
+from metricshuffle.spaces.rows import Source, as_floats, as_source, clipped, refuse
 
 METRES = {"m": 1.0, "km": 1000.0}
 
@@ -63,7 +64,7 @@ class Grid(Domain):
     def __str__(self) -> str:
         return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:g} {self.unit}".rstrip()
 
-    def _inside(self, source: Source, numbers: Floats) -> Whole64:
+    def _inside(self, source: Source, numbers: Floats) -> Integers64:
         last = (self.width - 1, self.height - 1)
 
         def reason(row: int) -> str:
@@ -74,15 +75,15 @@ class Grid(Domain):
         refuse(source, ~((numbers >= 0) & (numbers <= last)) | not_whole(numbers), str(self), reason, CORRECT)
         return numbers.astype(np.int64)
 
-    def validated(self, values: Any) -> Whole64:
+    def validated(self, values: Any) -> Integers64:
         source = as_source(values, 2)
         return self._inside(source, as_floats(source))
 
-    def clamped(self, values: Any) -> Whole64:
+    def clamped(self, values: Any) -> Integers64:
         source = as_source(values, 2)
         return self._inside(source, clipped(source, (0, 0), (self.width - 1, self.height - 1)))
 
-    def cells(self, points: Any, *, clamp: bool = False) -> Whole64:
+    def cells(self, points: Any, *, clamp: bool = False) -> Integers64:
         """The cells of (x, y) points in units, 0 <= x <= width * cell; points outside raise DomainError unless clamped.
 
         A point on an edge belongs to the cell to the right or above, on the far edge of the grid to the last cell.
@@ -95,15 +96,15 @@ class Grid(Domain):
                "Correct the rows, or pass clamp=True to move points to the nearest cell.")  # fmt: skip
         return self._snapped(numbers / self.cell)
 
-    def _snapped(self, in_cells: Floats) -> Whole64:
-        snapped: Whole64 = np.clip(np.floor(in_cells), 0, (self.width - 1, self.height - 1)).astype(np.int64)
+    def _snapped(self, in_cells: Floats) -> Integers64:
+        snapped: Integers64 = np.clip(np.floor(in_cells), 0, (self.width - 1, self.height - 1)).astype(np.int64)
         return snapped
 
     def centres(self, cells: Any) -> Floats:
         """The middles of cells as (x, y) in units."""
         return (self.validated(cells).astype(np.float64) + 0.5) * self.cell
 
-    def cells_at(self, latitudes: Any, longitudes: Any, *, clamp: bool = False) -> Whole64:
+    def cells_at(self, latitudes: Any, longitudes: Any, *, clamp: bool = False) -> Integers64:
         """The cells of places in degrees; places outside the box raise DomainError unless clamped to it."""
         box = self._map()
         # Edges are measured to within a few millimetres, by which a place on the edge may fall outside: it snaps to the edge.
@@ -112,6 +113,10 @@ class Grid(Domain):
     def places(self, cells: Any) -> tuple[Floats, Floats]:
         """The middles of cells as latitudes and longitudes in degrees; a cell in a corner may lie just outside the box."""
         return self._map().places(self.centres(cells) * METRES[self.unit])
+
+    def degrees(self, points: Any) -> tuple[Floats, Floats]:
+        """(x, y) in units from the left bottom corner, as latitudes and longitudes in degrees."""
+        return self._map().places(np.asarray(points, dtype=np.float64).reshape(-1, 2) * METRES[self.unit])
 
     def _map(self) -> Box:
         if self.box is None:
@@ -124,10 +129,10 @@ class Grid(Domain):
             )
         return self.box
 
-    def points(self, validated: Whole64 | Floats) -> Whole64 | Floats:
+    def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated.astype(np.float64) * self.cell
 
-    def extremes(self) -> Whole64:
+    def extremes(self) -> Integers64:
         right, top = self.width - 1, self.height - 1
         return np.array([(0, 0), (right, 0), (0, top), (right, top)], dtype=np.int64)
 
@@ -135,7 +140,7 @@ class Grid(Domain):
     def size(self) -> int | None:
         return self.width * self.height
 
-    def all_values(self) -> Whole64:
+    def all_values(self) -> Integers64:
         return np.stack(np.meshgrid(np.arange(self.width), np.arange(self.height)), axis=-1).reshape(-1, 2).astype(np.int64)
 
 

@@ -9,8 +9,9 @@ from pydantic import PlainSerializer, PlainValidator
 
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.metrics import Metric
-from metricshuffle.spaces.rows import Floats, as_floats, indices
+from metricshuffle.spaces.rows import as_floats, indices
 
 # A triangle may be open by this fraction of its longest side: room for rounding, not for a wrong entry.
 TRIANGLE_TOLERANCE = 1e-12

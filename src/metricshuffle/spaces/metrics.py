@@ -24,7 +24,8 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.declared import Declared, Kinded
 from metricshuffle.errors import InputError
-from metricshuffle.spaces.rows import Floats, as_source, finite_points, refuse, width_of
+from metricshuffle.numerics.types import Floats
+from metricshuffle.spaces.rows import as_source, finite_points, refuse, width_of
 
 # What the points of a space are: numbers on a line, pairs in a plane, codes of labels, or (latitude, longitude).
 ANYTHING = frozenset({"numbers", "plane", "codes", "places"})

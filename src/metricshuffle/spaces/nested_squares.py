@@ -10,10 +10,11 @@ from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.geographic import Box
 from metricshuffle.spaces.grid import METRES, Grid
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import Floats, Whole64, finite_points
+from metricshuffle.spaces.rows import finite_points
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 
@@ -55,7 +56,7 @@ class NestedSquares(Metric):
         """Of a square of 2^level x 2^level cells."""
         return self.cell * 2.0**level * math.sqrt(2.0)
 
-    def _indices(self, points: Any) -> Whole64:
+    def _indices(self, points: Any) -> Integers64:
         given = finite_points(points, 2)
         cells = np.rint(given / self.cell)
         wrong = (np.abs(cells * self.cell - given) > 1e-9 * self.cell * np.maximum(1.0, cells)) | ~((cells >= 0) & (cells < 2**self.levels))

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from metricshuffle.declared import LARGEST_WHOLE, shown
 from metricshuffle.errors import DomainError, InputError, WrongRows
+from metricshuffle.numerics.types import Floats, Integers64, Mask
 
-Floats = NDArray[np.float64]
-Whole64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Source = NDArray[Any]
 
 
@@ -141,7 +139,7 @@ def finite_points(values: Any, width: int | None) -> Floats:
     return numbers
 
 
-def indices(values: Any, size: int, inside: str) -> Whole64:
+def indices(values: Any, size: int, inside: str) -> Integers64:
     """Whole numbers from 0 to size - 1."""
     source = as_source(values, None)
     numbers = as_floats(source)

@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
 from metricshuffle.declared import Declared
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import Floats, Whole64, as_floats, as_source, indices
+from metricshuffle.spaces.rows import as_floats, as_source, indices
 
 
 def _column(values: Any) -> Floats:
@@ -57,7 +58,7 @@ class Tree(Metric):
         return self
 
     @cached_property
-    def order(self) -> Whole64:
+    def order(self) -> Integers64:
         """The points, parents before children."""
         children: list[list[int]] = [[] for _ in range(len(self.parents))]
         found: list[int] = []
@@ -75,7 +76,7 @@ class Tree(Metric):
     def size(self) -> int | None:
         return len(self.parents)
 
-    def _from(self, rows: Whole64) -> Floats:
+    def _from(self, rows: Integers64) -> Floats:
         from metricshuffle.spaces import _tree_kernels as kernels
 
         return representable(np.asarray(kernels.distances_from(rows, self.parents.astype(np.int64), np.array(self.lengths), self.order)))

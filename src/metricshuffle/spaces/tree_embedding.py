@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64, Mask
 from metricshuffle.spaces.closed_forms import below_each
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
@@ -17,7 +18,6 @@ from metricshuffle.spaces.earth_mover import LINES, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
-from metricshuffle.spaces.rows import Floats, Mask, Whole64
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 
@@ -35,7 +35,7 @@ class TreeEmbedding:
     """
 
     tree: Tree
-    nodes: Whole64
+    nodes: Integers64
 
     @classmethod
     def of(cls, space: Any) -> TreeEmbedding | None:
@@ -44,12 +44,12 @@ class TreeEmbedding:
         return _embedded(found, found.metric)
 
     @cached_property
-    def links(self) -> Whole64:
+    def links(self) -> Integers64:
         """The nodes that have a link upwards, in their order: all but the root."""
         return np.flatnonzero(self.tree.parents >= 0)
 
     @cached_property
-    def edge_of(self) -> Whole64:
+    def edge_of(self) -> Integers64:
         """Which coordinate belongs to the link from each node upwards; -1 for the root."""
         found = np.full(len(self.tree.parents), -1)
         found[self.links] = np.arange(len(self.links))
@@ -62,12 +62,12 @@ class TreeEmbedding:
         return lengths
 
     @property
-    def order(self) -> Whole64:
+    def order(self) -> Integers64:
         """The nodes, parents before children."""
         return self.tree.order
 
     @cached_property
-    def children(self) -> list[Whole64]:
+    def children(self) -> list[Integers64]:
         """The nodes right below each node."""
         parents = self.tree.parents.astype(np.int64)
         below = np.argsort(parents, kind="stable")

@@ -11,14 +11,15 @@ from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.spaces.closed_forms import EPSILON
+from metricshuffle.numerics.rounding import ULP
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Integers
 from metricshuffle.spaces.earth_mover import earth_mover, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
-from metricshuffle.spaces.rows import Floats, Whole64, indices, width_of
+from metricshuffle.spaces.rows import indices, width_of
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED, Space
 from metricshuffle.spaces.tree import Tree
 
@@ -97,7 +98,7 @@ class Users(Declared):
         found = min(float(np.min(some, where=some > 0.0, initial=np.inf)) for some in rows)
         return found if np.isfinite(found) else 0.0
 
-    def codes(self, items: Any) -> Whole64:
+    def codes(self, items: Any) -> Integers64:
         """One user's items as whole numbers 0 .. size - 1."""
         _check_several(items, "the user")
         found = self._codes(items)
@@ -118,7 +119,7 @@ class Users(Declared):
         shares: Floats = np.bincount(found, minlength=self.size) / len(found)
         return shares
 
-    def coded(self, people: Any) -> tuple[Whole64, Whole64]:
+    def coded(self, people: Any) -> tuple[Integers64, Integers64]:
         """The items of all users as codes, one user after the other, and how many each of them holds.
 
         `people` is a list with one list or array of items for each user, or one array with a row for each user.
@@ -147,7 +148,7 @@ class Users(Declared):
                     raise type(told)(f"user {user} (counting from 0): {told}") from None
             raise
 
-    def sizes(self, people: Any) -> Whole64:
+    def sizes(self, people: Any) -> Integers64:
         """How many items each user holds."""
         return self.coded(people)[1]
 
@@ -166,15 +167,15 @@ class Users(Declared):
     def distance(self, a: Any, b: Any) -> float:
         """The earth mover's distance of two users' items, in `unit`; rounded up."""
         counts = (np.bincount(self.codes(items), minlength=self.size) for items in (a, b))
-        return min(earth_mover(self.items_in, *counts).distance, self.diameter * (1 + _roundings(self.items_in.metric) * EPSILON))
+        return min(earth_mover(self.items_in, *counts).distance, self.diameter * (1 + _roundings(self.items_in.metric) * ULP))
 
-    def _codes(self, items: Any) -> Whole64:
+    def _codes(self, items: Any) -> Integers64:
         domain = self.items_in.domain
         if isinstance(domain, Integers):
             return domain.validated(items) - domain.low
         if isinstance(domain, Grid) and width_of(items) is not None:
             columns, rows = domain.validated(items).T
-            cells: Whole64 = rows * domain.width + columns
+            cells: Integers64 = rows * domain.width + columns
             return cells
         text = isinstance(domain, Categories) and isinstance(next(iter(items), None), str)
         return np.asarray(domain.validated(items)) if text else indices(items, self.size, f"the codes of {domain}")

@@ -18,6 +18,7 @@ from metricshuffle.accounting.blanket.law import BinnedLaw, BlanketLaw, Law
 from metricshuffle.accounting.blanket.search import Bracketed, normal_guess
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.search import first_certified
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 
 __all__ = [
@@ -63,7 +64,7 @@ def delta_bracket(
     is (g/(B+1)) E[(X_1 + .. + X_(B+1))_+], X i.i.d. with density w/g, and C(n-1,m-1)/m = C(n,m)/n turns the mean over B into
     (1/n) E[(G_1 + .. + G_n)_+]. What the blanket misses of K_a, K_b counts in full.
     Conditions: the reports are independent, w <= the law of each other user's report pointwise (these may differ).
-    Numerics: M0 visits all counts if they are few, M2 inverts a transform (`_blanket_kernels.contour`), further `evaluators`
+    Numerics: M0 visits all counts if they are few, M2 inverts a transform (`_contour_kernels.contour`), further `evaluators`
     may be given; the tighter ends win. Aimed at `relative`, reached up to the work allowed for; never above sum (a - e b)_+.
     Reference: Balle, Bell, Gascon, Nissim, The Privacy Blanket of the Shuffle Model, CRYPTO 2019 (for one common law).
     """
@@ -136,10 +137,16 @@ def epsilon_upper(
     for way in ways[1:]:
         if not certified(found, way):
             found = max(found, _one_way(way, users, delta, relative, evaluators, "upper"))
-    step = 0.1 * relative  # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
-    while found < ceiling and not all(certified(found, way) for way in ways):
-        found, step = min(ceiling, found * (1.0 + step) + 1e-300), 4.0 * step
-    return found
+    # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
+    return first_certified(
+        lambda epsilon: all(certified(epsilon, way) for way in ways),
+        found,
+        ceiling,
+        step=0.1 * relative,
+        growth=4.0,
+        failing=0.0,
+        least=1e-300,
+    ).passing
 
 
 def epsilon_lower(

@@ -9,12 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import LARGEST_EXPONENT, Atoms, Floats, Law
+from metricshuffle.accounting.blanket.law import LARGEST_EXPONENT, Atoms, Law
 from metricshuffle.errors import NotCertified
+from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
+from metricshuffle.numerics.types import Floats
 
 Wanted = Literal["both", "upper", "lower"]
 
-U = 2.0**-53
 WIDEST = 2.8  # smoothing in units of the range of G
 # vectors of counts: visited first if a rough or a fine answer is wanted, or only if the contour does not do
 ROUGH_STATES, FINE_STATES, MOST_STATES = 5_000, 600_000, 10_000_000
@@ -60,7 +61,7 @@ def _rest(mass: Floats) -> float:
 def _with_rest(atoms: Atoms) -> tuple[Floats, Floats, Floats]:
     """mass, value, doubt with an atom at 0 for what the blanket leaves, if it leaves anything."""
     rest = _rest(atoms.mass)
-    if rest <= 2.0 * U * (atoms.mass.size + 2):
+    if rest <= 2.0 * ROUNDOFF * (atoms.mass.size + 2):
         return atoms.mass, atoms.value, atoms.doubt
     return np.append(atoms.mass, rest), np.append(atoms.value, 0.0), np.append(atoms.doubt, 0.0)
 
@@ -98,11 +99,11 @@ def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
     q, heaviest = math.fsum(mass[others]), float(mass[pivot])
     log_pivot = math.log1p(-q) if q < 0.5 else math.log(heaviest)
     rest, kept = _rest(atoms.mass), mass.size > atoms.mass.size
-    loose = 4.0 * U / rest if kept and pivot != mass.size - 1 else 0.0
+    loose = 4.0 * ROUNDOFF / rest if kept and pivot != mass.size - 1 else 0.0
     pivotal = (log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest)
     lower, upper = kernels.enumeration(float(users), mass[others], value[others], doubt[others], *pivotal, loose, most)
     if not kept and rest > 0.0:
-        favourable = math.fsum(mass[value - 16.0 * U * doubt >= 0.0])
+        favourable = math.fsum(mass[value - 16.0 * ROUNDOFF * doubt >= 0.0])
         upper *= math.exp(users * rest / favourable) * (1.0 + 1e-12) if users * rest < 600.0 * favourable else math.inf
         lower *= max(0.0, 1.0 - 2.0 * users * rest)
     return lower, upper if most == users else upper + math.exp(-TAIL) * max(0.0, float(value.max())) * (1.0 + 1e-9)
@@ -113,19 +114,19 @@ def _single_draw(atoms: Atoms, users: int) -> float:
     drawn = float(atoms.mass.sum())
     if drawn >= 1.0 - 1e-12:
         return atoms.exposed[0]
-    value = float(atoms.mass @ np.maximum(0.0, atoms.value - 16.0 * U * atoms.doubt))
+    value = float(atoms.mass @ np.maximum(0.0, atoms.value - 16.0 * ROUNDOFF * atoms.doubt))
     slack = 1e-15 * (atoms.mass.size + 16) * (1.0 + users * drawn / (1.0 - drawn))
     return (value * math.exp((users - 1) * math.log1p(-drawn) - slack) + atoms.exposed[0]) * (1.0 - 1e-15 * (atoms.mass.size + 16))
 
 
 def contoured(atoms: Atoms, users: int, relative: float) -> tuple[float, float, float]:
     """M2 (lower, upper, width): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
-    from metricshuffle.accounting.blanket import _kernels as kernels
+    from metricshuffle.accounting.blanket._contour_kernels import contour
 
     lower, upper, width = 0.0, math.inf, WIDEST
     limit = max(2_000, NODE_BUDGET // atoms.mass.size)
     for _ in range(8):
-        low, high, nodes = kernels.contour(float(users), atoms.mass, atoms.value, atoms.doubt, width, limit)
+        low, high, nodes = contour(float(users), atoms.mass, atoms.value, atoms.doubt, width, limit)
         lower, upper = (low if low > lower else lower), (high if high < upper else upper)
         if nodes >= limit or not upper < math.inf:
             break
@@ -170,9 +171,9 @@ class Evaluation:
             else:
                 continue
             if most + high < upper:
-                upper, winner = (most + high) * (1.0 + 4.0 * U), method
+                upper, winner = raised(most + high, 4), method
             if least + low > lower:
-                lower = (least + low) * (1.0 - 4.0 * U)
+                lower = lowered(least + low, 4)
             # what is left after an enumeration is rounding, unless the tail it cut off matters: no other method would help
             if upper - lower <= max(relative, ROUNDED if method == "enumeration" else 0.0) * upper:
                 return lower, upper, winner

@@ -14,15 +14,15 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.bound import checked_users, delta_bracket, epsilon_upper
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.search import first_certified
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PURE_TOLERANCE, PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
-Floats = NDArray[np.float64]
 Steps = tuple[int, ...]
 
 MOST_LEVELS = 256
@@ -182,10 +182,12 @@ class ShuffledGeometric(PrivacyProfile):
         if delta == 0.0 or ceiling == 0.0:
             return ceiling
         laws = [law for steps in outer for law in displacement_laws(self.spans, self.rate, steps, steps)]
-        found, step = max(epsilon_upper(law, self.users, delta) for law in laws), 1e-6
-        while found < ceiling and not self.covers(found, delta, distance, "flat"):
-            found, step = found * (1.0 + step) + 1e-12, 8.0 * step
-        return min(ceiling, found)
+        start = max(epsilon_upper(law, self.users, delta) for law in laws)
+
+        def certified(epsilon: float) -> bool:
+            return self.covers(epsilon, delta, distance, "flat")
+
+        return first_certified(certified, start, ceiling, step=1e-6, growth=8.0, failing=0.0, least=1e-12).passing
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         return self.covers(epsilon, delta, distance, "flat")

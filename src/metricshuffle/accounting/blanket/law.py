@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.numerics.types import Floats
 
-Floats = NDArray[np.float64]
-
-U = 2.0**-53
 THINNEST = 1e-200  # a blanket may be lowered: masses below this are set to zero, so that G stays a float
 TOLERANCE = 1e-9  # for sums of probabilities; what is left is scaled away
 LARGEST_EXPONENT = 700.0  # e^epsilon is a float up to here; delta falls in epsilon, so the value here bounds what is beyond
@@ -47,7 +46,7 @@ def _checked_laws(mass: Floats, a: Floats, b: Floats) -> tuple[Floats, ...]:
     total = math.fsum(mass)
     if not total <= 1.0 + TOLERANCE:
         raise InputError(f"the blanket is part of a law, so its masses sum to at most one, got {total!r}.")
-    enough = 8.0 * U * mass.size  # (a law that is right to its last digits stays as it is)
+    enough = 8.0 * ROUNDOFF * mass.size  # (a law that is right to its last digits stays as it is)
     scaled = [column if abs(math.fsum(column) - 1.0) <= enough else column / math.fsum(column) for column in (a, b)]
     return mass if total <= 1.0 + enough else mass / total, *scaled
 
@@ -135,7 +134,7 @@ class BlanketLaw:
         """
         if not (log_ratio >= 0.0 and 0.0 < r0 <= 1.0 and 0.0 < r1 <= 1.0):
             raise InputError(f"a clone pair needs log_ratio >= 0 and r0, r1 in (0, 1], got {log_ratio!r}, {r0!r}, {r1!r}.")
-        if not r0 + r1 <= 1.0 + 4.0 * U:
+        if not r0 + r1 <= 1.0 + 4.0 * ROUNDOFF:
             raise ConditionError("The clone pair", "r0 + r1 <= 1", f"{r0 + r1!r}")
         inverse = math.exp(-log_ratio) if log_ratio <= LARGEST_EXPONENT else 0.0  # beyond, p is raised to inf: always allowed
         high, low, gap = 1.0 / (1.0 + inverse), inverse / (1.0 + inverse), math.tanh(0.5 * log_ratio)
@@ -155,9 +154,9 @@ class BlanketLaw:
         """
         if not (0.0 < log_ratio < math.inf and beta > 0.0):
             raise InputError(f"the three-symbol pair needs a finite log_ratio > 0 and beta > 0, got {log_ratio!r} and {beta!r}.")
-        if not beta <= math.tanh(0.5 * log_ratio) * (1.0 + 8.0 * U):
+        if not beta <= raised(math.tanh(0.5 * log_ratio), 8):
             raise ConditionError("The three-symbol pair", "beta <= (p-1)/(p+1)", f"beta = {beta!r} with log p = {log_ratio!r}")
-        if not q >= 1.0 + beta - 8.0 * U:
+        if not q >= 1.0 + beta - 8.0 * ROUNDOFF:
             raise ConditionError("The three-symbol pair", "q >= 1 + beta", f"q = {q!r} with beta = {beta!r}")
         # p beyond e^700 is raised to inf, which is always allowed
         high, low = beta / -math.expm1(-log_ratio), beta / math.expm1(log_ratio) if log_ratio <= LARGEST_EXPONENT else 0.0
@@ -193,8 +192,8 @@ class BlanketLaw:
         if np.any((self.b == 0.0) & (self.a > 0.0)):
             return math.inf
         held = self.b > 0.0
-        most = float(np.max((self.excess[held] + 16.0 * U * self.rounding[held]) / self.b[held]))
-        return max(0.0, math.log1p(most)) * (1.0 + 16.0 * U)
+        most = float(np.max((self.excess[held] + 16.0 * ROUNDOFF * self.rounding[held]) / self.b[held]))
+        return raised(max(0.0, math.log1p(most)), 16)
 
     @cached_property
     def _covered(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -211,9 +210,9 @@ class BlanketLaw:
         if mass.size == self.mass.size:
             return Atoms(mass, value, doubt, local)
         bare = self.mass == 0.0
-        gap, slack = self.excess[bare] - growth * self.b[bare], 8.0 * U * (self.rounding[bare] + growth * self.b[bare])
+        gap, slack = self.excess[bare] - growth * self.b[bare], 8.0 * ROUNDOFF * (self.rounding[bare] + growth * self.b[bare])
         low, high = (math.fsum(np.maximum(0.0, gap + sign * slack)) for sign in (-1.0, 1.0))
-        return Atoms(mass, value, doubt, (local + high) * (1.0 + 2.0 * U), (low, high))
+        return Atoms(mass, value, doubt, raised(local + high, 2), (low, high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +262,7 @@ class BinnedLaw:
         if np.any((ends[:, 1] == 0.0) & (ends[:, 0] > 0.0)):
             return math.inf
         ends = ends[ends[:, 1] > 0.0]
-        return max(0.0, math.log(float(np.max(ends[:, 0] / ends[:, 1]))) + 16.0 * U) * (1.0 + 16.0 * U)
+        return raised(max(0.0, math.log(float(np.max(ends[:, 0] / ends[:, 1]))) + 16.0 * ROUNDOFF), 16)
 
     def atoms(self, epsilon: float, *, above: bool = True) -> Atoms:
         """G at this epsilon, rounded outward (above) or inward in convex order."""
@@ -275,7 +274,7 @@ class BinnedLaw:
             return Atoms(self.mass, mean, doubt, kernels.local_delta(self.mass, mean, doubt))
         first, second = self.left[:, 0] - e * self.left[:, 1], self.right[:, 0] - e * self.right[:, 1]
         ends = np.maximum(self.left[:, 0] + e * self.left[:, 1], self.right[:, 0] + e * self.right[:, 1])
-        slack = 64.0 * U * np.maximum(ends, doubt)
+        slack = 64.0 * ROUNDOFF * np.maximum(ends, doubt)
         outside = np.maximum(np.minimum(first, second) - mean, mean - np.maximum(first, second)) - slack
         if not np.all(outside <= 0.0):
             raise InputError(

@@ -6,15 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.numerics.types import Floats
 
 if TYPE_CHECKING:
     from metricshuffle.accounting.clones.bound import ClonePair
 
-Floats = NDArray[np.float64]
 
-U = 2.0**-53
 EVERY_COUNT = 4096  # up to this many clone counts each is summed
 SUMMED = 32768  # up to this many, block masses are sums
 WORTH_A_BLOCK = 32.0  # one block costs as much as this many counts in a row; so up to 1e5 users every count is summed
@@ -94,7 +92,7 @@ class CloneCounts:
         if not self.upwards:
             return float(inside)
         right = self.right * kernels.one_count(self.last, *direction)[1] if self.right > 0.0 else 0.0
-        return float((inside + self.left * gain + right) * (1.0 + 16.0 * U))
+        return float(raised(inside + self.left * gain + right, 16))
 
     def guess(self, delta: float) -> float:
         """Where a normal approximation puts epsilon; only a start for the search."""
@@ -111,7 +109,7 @@ class CloneCounts:
 def _clone_law(pair: ClonePair, users: int, upwards: bool) -> tuple[float, float, float]:
     """n-1, r0+r1 and its complement; r0+r1 is rounded so that both clone masses err to the safe side."""
     total = (math.exp(-pair.log_q0) + math.exp(-pair.log_q1)) / (1.0 + math.exp(-pair.log_p))
-    slack = 8.0 * U * (4.0 + abs(pair.log_q0 - pair.log_q1))
+    slack = 8.0 * ROUNDOFF * (4.0 + abs(pair.log_q0 - pair.log_q1))
     high = min(1.0, total * (1.0 - slack) if upwards else total * (1.0 + slack))
     if high < 1e-290:  # fewer than 1e-274 clones: as good as none
         return 0.0, 0.5, 0.5
@@ -128,7 +126,7 @@ def _directions(pair: ClonePair, epsilon: float) -> list[tuple[float, float, flo
     gain = short / (1.0 + math.exp(-pair.log_p))
     odds = math.exp(-epsilon) * short / -math.expm1(-pair.log_p - epsilon)
     apart = pair.log_q0 - pair.log_q1
-    doubt = 16.0 * U * (4.0 + abs(apart))
+    doubt = 16.0 * ROUNDOFF * (4.0 + abs(apart))
     found = []
     for turn in (apart,) if apart == 0.0 else (apart, -apart):
         # r1/r0 = q0/q1 = e^turn

@@ -12,11 +12,10 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from metricshuffle.accounting.clones._tail_kernels import U, log_pmf, tail_fraction, upper_tail
-
-Floats = NDArray[np.float64]
+from metricshuffle.accounting.clones._tail_kernels import log_pmf, tail_fraction, upper_tail
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
 SEGMENT = 64  # clone counts between two anchors: keeps the error of the recurrences at a few hundred ulp
 
@@ -45,7 +44,7 @@ def _anchor(c: float, k: float, gain: float, growth: float, rho: float, sigma: f
     rough = 1e-15 * max(1.0, gain / (growth * (1.0 + math.sqrt(c * rho * sigma))))
     least, most = tail_fraction(k, c, rho, sigma, min(rough, 1e-3))
     top = (c - k + 1.0) * rho
-    return log, error, top / most * (1.0 - 4.0 * U), top / least * (1.0 + 4.0 * U)
+    return log, error, top / most * (1.0 - 4.0 * ROUNDOFF), top / least * (1.0 + 4.0 * ROUNDOFF)
 
 
 @njit(cache=True)
@@ -56,9 +55,9 @@ def one_count(c: float, gain: float, growth: float, odds: float, rho: float, sig
     scale = math.exp(log)
     if scale == 0.0:
         return 0.0, 1e-300
-    most = gain * (1.0 + doubt) - (growth * (1.0 - 4.0 * U)) * tail_least
-    least = gain * (1.0 - doubt) - (growth * (1.0 + 4.0 * U)) * tail_most
-    return positive(least) * scale * (1.0 - error - 4.0 * U), positive(most) * scale * (1.0 + error + 4.0 * U) + 1e-300
+    most = gain * (1.0 + doubt) - (growth * (1.0 - 4.0 * ROUNDOFF)) * tail_least
+    least = gain * (1.0 - doubt) - (growth * (1.0 + 4.0 * ROUNDOFF)) * tail_most
+    return positive(least) * scale * (1.0 - error - 4.0 * ROUNDOFF), positive(most) * scale * (1.0 + error + 4.0 * ROUNDOFF) + 1e-300
 
 
 @njit(cache=True)
@@ -78,14 +77,14 @@ def every_count(
         k = _threshold(c, odds)
         log, error, tail_least, tail_most = _anchor(c, k, gain, growth, rho, sigma)
         weight_log, weight_error = log_pmf(c, count, high, low)
-        p, p_error, weight = 1.0, 4.0 * U, 1.0
-        tail, tail_error = 0.5 * (tail_least + tail_most), 0.5 * (tail_most - tail_least) + U * tail_most
+        p, p_error, weight = 1.0, 4.0 * ROUNDOFF, 1.0
+        tail, tail_error = 0.5 * (tail_least + tail_most), 0.5 * (tail_most - tail_least) + ROUNDOFF * tail_most
         least, most = 0.0, 0.0
         steps = 0
         while True:
             value = gain * p
             cost = growth * tail
-            wrong = value * (p_error + doubt) + growth * tail_error + 4.0 * U * cost
+            wrong = value * (p_error + doubt) + growth * tail_error + 4.0 * ROUNDOFF * cost
             most += weight * positive(value - cost + wrong)
             least += weight * positive(value - cost - wrong)
             steps += 1
@@ -96,27 +95,27 @@ def every_count(
             if k > c:  # all c + 1 of the first kind: the tail is empty
                 p /= rho
                 k -= 1.0
-                p_error += 2.0 * U
+                p_error += 2.0 * ROUNDOFF
                 tail, tail_error = 0.0, 0.0
             else:
                 p *= (c - k + 1.0) / (c * sigma)
-                p_error += 5.0 * U
+                p_error += 5.0 * ROUNDOFF
                 tail -= rho * p
-                tail_error += rho * p * p_error + 2.0 * U * (tail + rho * p)
+                tail_error += rho * p * p_error + 2.0 * ROUNDOFF * (tail + rho * p)
             c -= 1.0
             while k > next_k:
                 tail += p
-                tail_error += p * p_error + 2.0 * U * tail
+                tail_error += p * p_error + 2.0 * ROUNDOFF * tail
                 p *= (k - 1.0) * sigma / ((c - k + 2.0) * rho)
-                p_error += 5.0 * U
+                p_error += 5.0 * ROUNDOFF
                 k -= 1.0
             tail = max(tail, 0.0)
         c -= 1.0
         scale = math.exp(log + weight_log)
-        error += weight_error + 8.0 * SEGMENT * U
+        error += weight_error + 8.0 * SEGMENT * ROUNDOFF
         most_total += most * scale * (1.0 + error) + 1e-300
         least_total += least * scale * (1.0 - error)
-    rounding = (last - first + 8.0) * U
+    rounding = (last - first + 8.0) * ROUNDOFF
     return least_total * (1.0 - rounding), most_total * (1.0 + rounding)
 
 
@@ -142,11 +141,11 @@ def summed_blocks(count: float, high: float, low: float, first: float, last: flo
                 c += 1.0
                 steps += 1.0
             total *= math.exp(log)
-            most[blocks] += total * (1.0 + error + 512.0 * U)
-            least[blocks] += total * (1.0 - error - 512.0 * U)
+            most[blocks] += total * (1.0 + error + 512.0 * ROUNDOFF)
+            least[blocks] += total * (1.0 - error - 512.0 * ROUNDOFF)
         blocks += 1
     ends[blocks] = last + 1.0
-    rounding = (width + 8.0) * U
+    rounding = (width + 8.0) * ROUNDOFF
     return ends[: blocks + 1], least[:blocks] * (1.0 - rounding), most[:blocks] * (1.0 + rounding) + 1e-300
 
 
@@ -180,10 +179,10 @@ def wide_blocks(count: float, high: float, low: float, first: float, last: float
             above, above_most = new, new_most
     for j in range(blocks):
         if ends[j] <= mean < ends[j + 1]:
-            least[j], most[j] = 1.0 - below_most - above_most - 4.0 * U, 1.0 - below - above + 4.0 * U
+            least[j], most[j] = 1.0 - below_most - above_most - 4.0 * ROUNDOFF, 1.0 - below - above + 4.0 * ROUNDOFF
     for j in range(blocks):
-        least[j] = max(least[j] * (1.0 - 4.0 * U), 0.0)
-        most[j] = positive(most[j] * (1.0 + 4.0 * U)) + 1e-300
+        least[j] = max(least[j] * (1.0 - 4.0 * ROUNDOFF), 0.0)
+        most[j] = positive(most[j] * (1.0 + 4.0 * ROUNDOFF)) + 1e-300
     return ends, least, most
 
 
@@ -199,5 +198,5 @@ def every_block(
             c = ends[j] if upwards else ends[j + 1] - 1.0
             least, most = one_count(c, gain, growth, odds, rho, sigma, doubt)
             total += masses[j] * (most if upwards else least)
-    rounding = (len(masses) + 8) * U
+    rounding = (len(masses) + 8) * ROUNDOFF
     return total * (1.0 + rounding) if upwards else total * (1.0 - rounding)

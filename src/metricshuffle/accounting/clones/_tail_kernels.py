@@ -13,11 +13,9 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.rounding import ROUNDOFF
 
-U = 2.0**-53
 MOST_TERMS = 4000  # of a continued fraction; what is left open widens the bracket
 LOG_TWO_PI = math.log(2.0 * math.pi)
 # log n! - Stirling's formula, n = 0..15
@@ -70,9 +68,9 @@ def _deviance(x: float, mean: float, gap: float) -> tuple[float, float]:
             if new == total:
                 break
             total = new
-        return total, 32.0 * U * abs(total)
+        return total, 32.0 * ROUNDOFF * abs(total)
     log = math.log(x / mean)
-    return x * log - gap, 8.0 * U * (x * abs(log) + abs(gap) + x)
+    return x * log - gap, 8.0 * ROUNDOFF * (x * abs(log) + abs(gap) + x)
 
 
 @njit(cache=True)
@@ -87,7 +85,7 @@ def log_pmf(k: float, count: float, high: float, low: float) -> tuple[float, flo
         if mine == 0.0:
             return -math.inf, 0.0
         value = count * (math.log(mine) if mine <= other else math.log1p(-other))
-        return value, 8.0 * U * abs(value) + 2.0 * U
+        return value, 8.0 * ROUNDOFF * abs(value) + 2.0 * ROUNDOFF
     if high == 0.0 or low == 0.0:
         return -math.inf, 0.0
     gap = _excess(k, count, high, low)
@@ -95,7 +93,7 @@ def log_pmf(k: float, count: float, high: float, low: float) -> tuple[float, flo
     two, two_error = _deviance(count - k, count * low, -gap)
     value = _stirling(count) - _stirling(k) - _stirling(count - k) - one - two
     value -= 0.5 * (LOG_TWO_PI + math.log(k) + math.log((count - k) / count))
-    return value, one_error + two_error + 4.0 * U * abs(value) + 64.0 * U
+    return value, one_error + two_error + 4.0 * ROUNDOFF * abs(value) + 64.0 * ROUNDOFF
 
 
 @njit(cache=True)
@@ -132,13 +130,13 @@ def tail_fraction(k: float, count: float, high: float, low: float, relative: flo
             if c < b:
                 most = next_a / lower
                 least = 0.0 if n == last else next_a / upper
-                error = 16.0 * U + (most / (b_n + most)) * (error + 16.0 * U)
+                error = 16.0 * ROUNDOFF + (most / (b_n + most)) * (error + 16.0 * ROUNDOFF)
                 lower, upper = b_n + least, b_n + most
             else:
-                lower, upper, error = b_n, b_n, 16.0 * U
+                lower, upper, error = b_n, b_n, 16.0 * ROUNDOFF
             n -= 1.0
         if not open_end or not upper - lower > relative * lower or last >= MOST_TERMS:
-            return lower * (1.0 - error - 4.0 * U), upper * (1.0 + error + 4.0 * U)
+            return lower * (1.0 - error - 4.0 * ROUNDOFF), upper * (1.0 + error + 4.0 * ROUNDOFF)
         terms *= 2.0
     return math.nan, math.nan
 
@@ -153,7 +151,7 @@ def upper_tail(k: float, count: float, high: float, low: float) -> tuple[float, 
     log, error = log_pmf(k - 1.0, count, high, low)
     least, most = tail_fraction(k, count, high, low, 1e-9)
     mass = math.exp(log) * (count - k + 1.0) * high
-    error += 8.0 * U
+    error += 8.0 * ROUNDOFF
     return mass / most * (1.0 - error), min(1.0, mass / least * (1.0 + error) + 1e-300)
 
 
@@ -171,7 +169,7 @@ def log_upper_tail(k: float, count: float, high: float, low: float) -> float:
 
 @njit(cache=True)
 def _first_beyond(count: float, high: float, low: float, log_tail: float) -> float:
-    """The smallest k found above the mean with P(Bin(count, high) >= k) <= e^log_tail."""
+    """The smallest k found above the mean with P(Bin(count, high) >= k) <= e^log_tail. (Compiled, hence a search of its own.)"""
     failing = float(math.floor(count * high))
     passing = count + 1.0
     step = 1.0 + math.floor(math.sqrt(-2.0 * log_tail * count * high * low))

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from metricshuffle.accounting.clones._counts import CloneCounts
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import raised
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.spaces.space import Space
 
 MOST_USERS = 2**52  # integers above are not all exact as floats
 RELATIVE = 1e-9  # bracket of a search
 ROUGH = 1e-6  # where blocks cost more than that anyway
-U = 2.0**-53
 LARGEST_EXPONENT = 700.0  # delta falls in epsilon: beyond, the value there is used
 
 
@@ -72,28 +72,17 @@ def delta_upper(pair: ClonePair, users: int, epsilon: float) -> float:
         C ~ Bin(n-1, r0+r1), A ~ Bin(C, r0/(r0+r1)), B ~ Bernoulli(p/(p+1)),
     and the same with P and Q exchanged. The result is the larger of the two. Attained if q0/q1 is in [1/p, p].
 
-    Proof: (i) w = max(K_a/q0, K_b/q1) is a common sub-density of the others; g = int w. Show the adversary who did not draw
-    from w, and what they drew: this only helps, and the residual laws (K_i - w)/(1-g) are revealed with their owners, so they
-    may all differ. B ~ Bin(n-1, g) others are left, and the divergence is E_B[(g/(B+1)) E(X_1+..+X_(B+1))_+] with
-    X = (K_a(Y) - e K_b(Y))/w(Y), Y ~ w/g. As C(n-1, m-1)/m = C(n, m)/n, this is (1/n) E(X_1+..+X_n)_+, X_i independent with
-    sub-density w and X_i = 0 otherwise (Balle, Bell, Gascon, Nissim 2019); user 1 is one of the n summands.
-    (ii) Write (K_a(y), K_b(y)) = l0 (p, 1) + l1 (1, p), l0, l1 >= 0; int l0 = int l1 = 1/(p+1). The pair above has mass
-    m0 = l0 p/q0 at v0 = q0 (1 - e/p) and m1 = l1 p/q1 at v1 = q1 (1/p - e) instead. First moments agree,
-    (p-e) l0 + (1-pe) l1 = K_a - e K_b; total masses are r0 and r1. For e < p: v1 < 0 < v0, and x = (K_a - e K_b)/w lies in
-    [v1, v0] (w >= K_a/q0 and K_b >= K_a/p give x <= v0; w >= K_b/q1 and K_a >= K_b/p give x >= v1). Where w(y) <= m0 + m1,
-    w d_x + (m0+m1-w) d_0 lives on [v1, v0], so it is below m0 d_v0 + m1 d_v1 in convex order; where w(y) > m0 + m1, w d_x is
-    below m0 d_v0 + m1 d_v1 + (w-m0-m1) d_0 by Jensen (same mass, same mean). Integrated, the weight at 0 on the right is
-    1 - r0 - r1 >= 0 in both cases, so X is below X_pair in convex order, which is kept by independent sums, and (.)_+ is
-    convex. For e >= p both sides are 0. QED
-    Corollary: raising p, q0 or q1 keeps the hypotheses, so rounding them up is always allowed; more clones are
-    post-processing, so delta falls in n, r0 and r1.
+    Proof: docs/proofs/clone-pair.md. In short: the others' reports that come from a common sub-density w of all laws hide user 1, and the
+    divergence is (1/n) E(X_1+..+X_n)_+, X = (K_a - e K_b)/w under w; the pair above moves every X to the two extreme values that K_a, K_b
+    and w allow, with the same mean, so it is larger in convex order. Raising p, q0 or q1 keeps the hypotheses, so rounding them up is
+    always allowed; more clones are post-processing, so delta falls in n, r0 and r1.
 
     Conditions: as stated; a D-private K has p = e^D(a,b), q0 = e^reach(a), q1 = e^reach(b). 1 <= users <= 2^52.
     Numerics: delta = E h(C), h(c) = (p-e)/(p+1) P(k-1) - (e-1) S(k), P the pmf and S the upper tail of Bin(c, r0/(r0+r1)),
     k = floor(w1 (c+1)/(w0+w1)) + 1, w0 = (p-e)/r0, w1 = (pe-1)/r1. h falls in c, because one more clone is
     post-processing. Up to a few thousand counts every one is summed; beyond, blocks at their left ends. Mass left out is added,
     everything is rounded up; the excess is below 1e-9 of delta in full sums.
-    Reference: this docstring.
+    Reference: docs/proofs/clone-pair.md.
     """
     users, epsilon = checked_users(users), checked_epsilon(epsilon)
     if epsilon >= pair.log_p:
@@ -159,7 +148,8 @@ def epsilon_lower(pair: ClonePair, users: int, delta: float) -> float:
 def crossing(delta_at: Callable[[float], float], delta: float, top: float, guess: float, relative: float = RELATIVE) -> tuple[float, float]:
     """(failing, passing): delta_at(passing) <= delta was seen, or passing is `top`; delta_at(failing) > delta, or failing is 0.
 
-    Only a finite value in [0, delta] passes. log delta is nearly linear in epsilon^2, which steers; nothing rests on it.
+    Only a finite value in [0, delta] passes. log delta is nearly linear in epsilon^2, which steers; nothing rests on it. (Halving, as in
+    `numerics.search`, would take four times as many evaluations.)
     """
 
     def excess(epsilon: float) -> float:
@@ -234,7 +224,7 @@ class ClonesProfile(PrivacyProfile):
         return ClonePair(self._total(near), self._total(min(a, self.diameter)), self._total(min(b, self.diameter)))
 
     def _total(self, distance: float) -> float:
-        return self.rate * checked_distance(distance) * (1.0 + 4.0 * U)
+        return raised(self.rate * checked_distance(distance), 4)
 
     def pure(self, distance: float) -> float:
         return self._total(min(checked_distance(distance), self.diameter))

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.clones.bound import ClonePair, checked_users, epsilon_upper
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.search import last_whole
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_delta, checked_epsilon
-
-Floats = NDArray[np.float64]
 
 ROUNDING = 1e-13
 LOG_TWO = math.log(2.0)
@@ -66,12 +65,11 @@ def quantile_clones(log_ratio: float, users: int, delta: float) -> float:
 
     high = min(1.0, 2.0 * math.exp(-log_ratio) * (1.0 - ROUNDING))
     count, low = float(users - 1), 1.0 - high
-    passing, failing = 0.0, math.floor(count * high) + 1.0
-    while failing - passing > 1.0:
-        middle = math.floor(0.5 * (passing + failing))
-        below = kernels.upper_tail(count - middle + 1.0, count, low, high)[1]
-        passing, failing = (middle, failing) if below <= 0.5 * delta else (passing, middle)
-    return passing
+
+    def certified(clones: int) -> bool:
+        return bool(kernels.upper_tail(count - clones + 1.0, count, low, high)[1] <= 0.5 * delta)
+
+    return float(last_whole(certified, math.floor(count * high) + 1, 0))
 
 
 @theorem("WitchHat", "Theorem 1 (Equation 1)")

@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import NotCertified, require
-
-Floats = npt.NDArray[np.float64]
+from metricshuffle.numerics.rounding import ULP, raised
+from metricshuffle.numerics.types import Floats
 
 # Outward rounding of every mass; a dozen roundings of 1.1e-16 each are what it has to cover.
 SLACK = 1e-13
 # Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
 DROPPED = 1e-13
-UNIT = float(np.finfo(np.float64).eps)
 # Added to every delta: a product that underflows is positive all the same (0 would say that the rounds are pure).
 UNDERFLOW = 1e-320
 
@@ -76,29 +74,12 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     epsilon >= 0. With g(x) = (infinite mass) + sum of mass * (1 - x e^-loss)_+ for the
     measure returned, h(x) <= g(x) for every x > 0 and both directions.
 
-    Proof. h is convex and decreasing with h(0) = 1, and h_PQ(x) = 1 - x + x h_QP(1/x)
-    (the duality). Let x_i = e^(i step), u_i the least curve value at 0, step, ..., i step (h is
-    decreasing, so u_i >= h(x_i) though the curve may not be decreasing). Points x_i >= 1
-    suffice: the duality maps the line a + b x to (1 + b) + (a - 1) x, hence convex curves to convex curves, and the lines it leaves alone
-    are those through (-1, 1). So the greatest convex minorant that is its own dual is, for
-    x >= 1, the lower hull of (-1, 1), (1, u_0), (x_1, u_1), ..., (x_n, u_n), and the constant
-    u_n beyond. It lies above h: its vertices do, and between two vertices (for the segment
-    from (-1, 1) to x_j: between 1/x_j and x_j) a chord lies above a convex function; beyond
-    x_n, h(x) <= h(x_n) <= u_n, which is why u_n is the mass of the infinite loss. This holds for
-    ANY choice of vertices, so a hull spoilt by rounding costs nothing but tightness.
-    The curve with slopes -B_k between its vertices belongs to the Q-masses q_k = B_(k-1) - B_k
-    at loss ln x_k, P-masses x_k q_k, and by duality P-mass q_k at loss -ln x_k. For such
-    a measure of total mass M, g(x) = M (1 - x) + x g(1/x); so g >= h for x < 1 follows from
-    g >= h for x >= 1 and M >= 1, which the mass put on loss 0 ensures.
-
-    Numerics: i * step must be exact (`grid_step`). Slopes are kept times x_n: as they are, a small
-    delta at a loss of several hundred would underflow, and its mass would be lost. (Masses at
-    -ln x_k may underflow: loss 0 takes what is missing, which raises g.) A float difference is correct to half an
-    ulp, so each B_k is correct to a few ulps RELATIVE to itself; it is raised by SLACK and made
-    decreasing by raising, and raising any B_k raises g. Masses are again relatively exact, and
-    raised. (The library's own routine subtracts deltas near 1 and divides by the step, which
-    leaves about 1e-16/step of absolute error on each mass; and it accepts curves that are not
-    convex, for which the masses sum to more than 1 without a word. Hence the check below.)
+    Proof: docs/proofs/loss-distribution.md. In short: the curve returned is, for x >= 1, the lower convex hull of (-1, 1) and the
+    sampled points (x_i, u_i), u_i the least curve value up to x_i, and the constant u_n beyond; a chord lies above the convex h, for
+    ANY choice of vertices; what holds for x >= 1 in both directions holds for x < 1 by the duality h_PQ(x) = 1 - x + x h_QP(1/x).
+    Numerics: i * step must be exact (`grid_step`). Slopes are kept times x_n, so that none underflows; they are correct to a few ulps
+    RELATIVE to themselves, raised by SLACK and made decreasing by raising, which raises the curve. Masses likewise. (The library's
+    own routine loses 1e-16/step of absolute accuracy, and accepts curves that are not convex. Hence the check below.)
     Reference: Doroshenko et al. 2022, Algorithm 1 (`create_pmf_pessimistic_connect_dots` there).
     """
     sampled = np.array([curve(i * step) for i in range(points + 1)], dtype=np.float64)
@@ -129,7 +110,7 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     masses[points + at] = lower * np.exp((at - points) * step)
     masses[points] = 0.0
     infinite = u[-1]
-    masses[points] = max(0.0, 1.0 - math.fsum(masses) - infinite) + 4.0 * UNIT
+    masses[points] = max(0.0, 1.0 - math.fsum(masses) - infinite) + 4.0 * ULP
     law = LossDistribution(step, masses, infinite)
     if not 1.0 <= law.total <= 1.0 + 1e-9:
         raise NotCertified(f"the loss distribution of a round has total mass {law.total!r} instead of 1; please report this as a bug.")
@@ -166,7 +147,7 @@ class TotalLoss:
         certain = any(law.infinite >= 1.0 for law, _ in parts)
         none = -math.inf if certain else math.fsum(rounds * math.log1p(-law.infinite) for law, rounds in parts)
         # With total masses M_k >= 1: prod M_k - prod (M_k - infinite_k) <= prod M_k (1 - prod (1 - infinite_k)).
-        excess = math.fsum(rounds * (law.total - 1.0 + UNIT) for law, rounds in parts)
+        excess = math.fsum(rounds * (law.total - 1.0 + ULP) for law, rounds in parts)
         self.infinite = -math.expm1(none) * math.exp(excess) * (1.0 + 1e-12)
         self._tilts: list[_Tilted] = []
 
@@ -200,9 +181,9 @@ class TotalLoss:
             first += lower - rounds * (len(law.masses) // 2)
             norms += (rounds + 3) * float(np.linalg.norm(vector))
             log_scale += rounds * moment
-            relative += 8.0 * UNIT * rounds * (theta * law.reach + abs(moment) + 20.0)
+            relative += 8.0 * ULP * rounds * (theta * law.reach + abs(moment) + 20.0)
         total = reduce(fftconvolve, powers)
-        noise = 64.0 * UNIT * math.log2(len(total) + 2) * norms
+        noise = 64.0 * ULP * math.log2(len(total) + 2) * norms
         return _Tilted(theta, first, total, noise, 2.0 * DROPPED * len(self.parts), log_scale, relative)
 
     def _chosen_tilt(self, epsilon: float) -> _Tilted:
@@ -244,10 +225,10 @@ class TotalLoss:
             return min(1.0, self.infinite)
         tilt = self._chosen_tilt(epsilon)
         start = max(0, math.floor(epsilon / self.step) - 1 - tilt.first)
-        losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * (self.step * (1.0 + 2.0 * UNIT))
+        losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * raised(self.step, 4)
         gaps = np.maximum(losses - epsilon, 0.0)
         weights = -np.expm1(-gaps) * np.exp(-tilt.theta * gaps)
         inside = float(weights @ tilt.law[start:]) + float(np.linalg.norm(weights)) * tilt.noise + tilt.dropped
-        relative = tilt.relative + UNIT * len(weights) + 8.0 * UNIT * (abs(tilt.log_scale) + tilt.theta * epsilon)
+        relative = tilt.relative + ULP * len(weights) + 8.0 * ULP * (abs(tilt.log_scale) + tilt.theta * epsilon)
         finite = math.exp(min(tilt.log_scale - tilt.theta * epsilon, 700.0)) * max(inside, 0.0) * (1.0 + relative)
         return min(1.0, self.infinite + finite + UNDERFLOW)

@@ -9,9 +9,9 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import ROUNDOFF, raised
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_distance, checked_epsilon
 
-U = 2.0**-53
 MOST_ROUNDS = 10_000_000
 LARGEST_COST = 700.0  # of one round: e^cost is a float
 _UNDERFLOW = 1e-300  # what masses below the smallest float can add up to
@@ -39,7 +39,7 @@ class ComposedResponses(PrivacyProfile):
         return math.nextafter(self.rate * checked_distance(distance), math.inf) if distance else 0.0
 
     def pure(self, distance: float) -> float:
-        return self.rounds * self._cost(distance) * (1.0 + 2.0 * U)
+        return raised(self.rounds * self._cost(distance), 2)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """A linear promise, over all real distances, only where no delta is needed; a flat one as its delta says."""
@@ -69,7 +69,7 @@ class ComposedResponses(PrivacyProfile):
             down = np.cumprod(below / (m - below + 1.0) / odds)
         mass = np.concatenate([down[::-1], [1.0], up])
         loss = (2.0 * np.arange(m + 1.0) - m) * cost
-        short = epsilon - loss - 8.0 * U * (epsilon + m * cost)
+        short = epsilon - loss - 8.0 * ROUNDOFF * (epsilon + m * cost)
         gained = np.where(short < 0.0, -np.expm1(np.minimum(short, 0.0)), 0.0)
-        answer = float(mass @ gained) / float(mass.sum()) * (1.0 + 64.0 * U * (m + 1)) + _UNDERFLOW
+        answer = float(mass @ gained) / float(mass.sum()) * (1.0 + 64.0 * ROUNDOFF * (m + 1)) + _UNDERFLOW
         return min(1.0, answer)

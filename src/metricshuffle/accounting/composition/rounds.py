@@ -11,7 +11,8 @@ from metricshuffle.accounting.sums.additive import Clamped
 from metricshuffle.accounting.sums.padded import RarelyClamped
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
 from metricshuffle.errors import InputError, require
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon, last_certified
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon
 
 # A round without a finite pure epsilon is cut where what is left of its delta, over all
 # rounds, is this much; the rest counts as infinite loss. Smaller deltas come from the basic bound.

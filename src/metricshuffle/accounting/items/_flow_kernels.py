@@ -12,11 +12,10 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
-U = 2.0**-53
 MARGIN = 1e-11  # relative error of a steepness: 16 U for each line passed, of which there are at most 4096
 SMALLEST = 1e-300  # what is smaller is not told apart: it is added where it might matter
 FINE = 1e-10  # the supremum is bracketed to this fraction of itself
@@ -60,7 +59,7 @@ def envelope(intercepts: Floats, slopes: Floats) -> tuple[Floats, Floats, Floats
 def path(intercepts: Floats, slopes: Floats, breaks: Floats, a: float, time: float) -> tuple[float, float, int, int]:
     """Where the flow is after `time` (at least), log of its derivative in a, and the first and the last line on the way."""
     last = len(slopes) - 1
-    time *= 1.0 + 16.0 * U * (last + 8.0)
+    time *= 1.0 + 16.0 * ROUNDOFF * (last + 8.0)
     i = int(min(max(int(np.searchsorted(breaks, a, "right")) - 1, 0), last))
     first, steepness = i, 0.0
     while True:
@@ -69,11 +68,11 @@ def path(intercepts: Floats, slopes: Floats, breaks: Floats, a: float, time: flo
         if speed <= 0.0:  # at rest: a line through 0, from 0
             return a, steepness + slope * time, first, i
         if slope <= 0.0:
-            return (a + speed * time) * (1.0 + 4.0 * U) + SMALLEST, steepness, first, i
+            return (a + speed * time) * (1.0 + 4.0 * ROUNDOFF) + SMALLEST, steepness, first, i
         needed = math.log1p(slope * (breaks[i + 1] - a) / speed) / slope if i < last else math.inf
         if not needed < time:
             grown = max(time, math.expm1(slope * time) / slope)  # first the quotient, which does not underflow
-            return (a + speed * grown) * (1.0 + 8.0 * U) + SMALLEST, steepness + slope * time, first, i
+            return (a + speed * grown) * (1.0 + 8.0 * ROUNDOFF) + SMALLEST, steepness + slope * time, first, i
         time -= needed
         steepness += slope * needed
         a = breaks[i + 1]
@@ -87,7 +86,7 @@ def _bound(a: float, end: float, steepness: float, epsilon: float, low: float, h
     wrong = MARGIN * steepness
     left = -math.expm1(min(steepness - wrong - epsilon, 0.0)) * e * (a - low) if a > low else 0.0
     right = math.expm1(max(steepness + wrong - epsilon, 0.0)) * e * (high - a) if a < high else 0.0
-    return end - e * a * (1.0 - (8.0 + epsilon) * U) + max(left, right) * (1.0 + 1e-9)
+    return end - e * a * (1.0 - (8.0 + epsilon) * ROUNDOFF) + max(left, right) * (1.0 + 1e-9)
 
 
 @njit(cache=True)

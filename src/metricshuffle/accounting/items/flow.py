@@ -13,15 +13,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_epsilon
 
-Floats = NDArray[np.float64]
-
-U = 2.0**-53
 LARGEST_EXPONENT = 500.0  # delta falls in epsilon: beyond, the value here is used
 MOST_LINES = 4096
 MOST_TANGENTS = 400
@@ -137,7 +136,7 @@ class Clock:
 
     def time(self, at: float) -> float:
         """The time for the mean distance `at`, rounded up."""
-        return self.tangent(at)[0] * (1.0 + 32.0 * U)
+        return raised(self.tangent(at)[0], 32)
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ def certificate(
     seen: dict[float, tuple[float, float, float, float]] = {}
 
     def checked(at: float, time: float) -> bool:
-        epsilon = rate * at * (1.0 - 4.0 * U)
+        epsilon = lowered(rate * at, 4)
         found = delta_at(time, epsilon)
         seen[at] = (at, time, epsilon, found)
         return found <= delta
@@ -218,5 +217,5 @@ def _exchange(clock: Clock, low: float, high: float) -> tuple[float, float]:
     at = low + ((second - first) - flat * (high - low)) / gap if gap > 0.0 else math.nan
     if not low < at < high:
         at = 0.5 * (low + high)
-    slack = 32.0 * U * (second + steep * (high - low))
+    slack = 32.0 * ROUNDOFF * (second + steep * (high - low))
     return at, max(first + steep * (at - low), second - flat * (high - at)) + slack

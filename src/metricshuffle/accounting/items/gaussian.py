@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon, last_certified
+from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.numerics.search import farthest_certified, first_certified, last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
-U = 2.0**-53
 SPECIAL = 1e-14  # relative error allowed to erfcx and erfc, ten times what they were measured at
 NEARLY_NOTHING = 1e-300  # added to every delta: what underflowed
 ROOT_HALF = math.sqrt(0.5)
@@ -35,17 +36,17 @@ def gaussian_delta(epsilon: float, shift: float) -> float:
 
     ratio = epsilon / shift
     x, y = ratio - 0.5 * shift, ratio + 0.5 * shift
-    off = 4.0 * U * (1.0 + y)
+    off = 4.0 * ROUNDOFF * (1.0 + y)
     if math.isinf(ratio) or x - off > 40.0:
         return NEARLY_NOTHING
     if not y < FAR_OUT:
         return 1.0
     slack = SPECIAL + 2.0 * off
     height = 0.5 * math.exp(-0.5 * x * x)
-    tilt = 1.0 + 2.0 * (off * (abs(x) + 1.0) + 4.0 * U * x * x)
+    tilt = 1.0 + 2.0 * (off * (abs(x) + 1.0) + 4.0 * ROUNDOFF * x * x)
     second = height * float(erfcx(y * ROOT_HALF)) * (1.0 - slack) / tilt
     first = height * tilt * float(erfcx(x * ROOT_HALF)) if x > 0.0 else 0.5 * float(erfc(x * ROOT_HALF))
-    return min(1.0, max(first * (1.0 + slack) - second, 0.0) * (1.0 + 4.0 * U) + NEARLY_NOTHING)
+    return min(1.0, raised(max(first * (1.0 + slack) - second, 0.0), 4) + NEARLY_NOTHING)
 
 
 @theorem("metricshuffle", "analytic Gaussian at the diameter")
@@ -64,16 +65,14 @@ def gaussian_sigma(rate: float, delta: float, diameter: float = 1.0) -> float:
     def certified(sigma: float) -> bool:
         return MetricGaussian(sigma).covers(rate * diameter, delta, diameter)
 
-    failing, passing = 0.0, diameter
-    if certified(passing):
-        while certified(0.5 * passing):
-            passing *= 0.5
-        failing = 0.5 * passing
-    while not certified(passing):
-        failing, passing = passing, 2.0 * passing
-        if passing > 1e100 * diameter:
-            raise NotCertified(f"no Gaussian noise could be certified for rate {rate!r} and delta {delta!r}.")
-    return last_certified(certified, failing, passing)
+    largest = 1e100 * diameter
+    if certified(diameter):
+        found = farthest_certified(certified, diameter, 0.0, step=-0.5)
+    else:
+        found = first_certified(certified, 2.0 * diameter, largest, step=1.0, failing=diameter)
+    if not found.passing < largest:
+        raise NotCertified(f"no Gaussian noise could be certified for rate {rate!r} and delta {delta!r}.")
+    return last_certified(certified, *found)
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class MetricGaussian(PrivacyProfile):
 
     def delta(self, epsilon: float, distance: float) -> float:
         """g(epsilon, distance / sigma): a query with Lipschitz constant l moves by l * distance at most, and g rises in the move."""
-        return gaussian_delta(epsilon, checked_distance(distance) / self.sigma * (1.0 + 2.0 * U))
+        return gaussian_delta(epsilon, raised(checked_distance(distance) / self.sigma, 2))
 
     @theorem("metricshuffle", "a linear Gaussian promise is hardest to keep at the largest distance")
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:

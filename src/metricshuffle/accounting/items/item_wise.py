@@ -16,11 +16,11 @@ from metricshuffle.accounting.items.flow import LARGEST_EXPONENT, Certificate, c
 from metricshuffle.accounting.items.moves import LARGEST_TOTAL, SMALLEST_DELTA, BlanketLines, CloneLines, Lines, Move, Pairs, moves_of
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.numerics.rounding import lowered, raised
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 Model = Literal["local", "central"]
 
-U = 2.0**-53
 RELATIVE = 1e-5  # bracket of a calibration
 ROUGH = 1e-3  # where every step evaluates blankets
 TYPICAL_DELTA = 1e-40
@@ -63,7 +63,7 @@ class ItemShuffle:
 
 
 def _own_rate(moves: Sequence[Move], shuffle: ItemShuffle) -> float:
-    return max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * U)
+    return raised(max(move.rate for move in moves) / shuffle.diameter, 4)
 
 
 def _checked_rate(name: str, rate: float) -> float:
@@ -107,17 +107,17 @@ class ItemWiseProfile(PrivacyProfile):
         needed = max(SMALLEST_DELTA, 1e-8 * delta * math.exp(-min(epsilon, LARGEST_EXPONENT)))
         fitting = [smallest for smallest in self._lines if smallest <= needed]
         if not fitting:
-            total = self.item_rate * self.shuffle.diameter * (1.0 + 4.0 * U)
+            total = raised(self.item_rate * self.shuffle.diameter, 4)
             self._lines[needed] = CloneLines(total, self.shuffle.shuffled, self.shuffle.items, needed)
             fitting = [needed]
         return self._lines[max(fitting)]
 
     def _scaled(self, distance: float) -> float:
-        return min(1.0, checked_distance(distance) / self.shuffle.diameter * (1.0 + 2.0 * U))
+        return min(1.0, raised(checked_distance(distance) / self.shuffle.diameter, 2))
 
     def pure(self, distance: float) -> float:
         """All moves composed: item_rate times their total length."""
-        return self.item_rate * self.shuffle.items * self.shuffle.diameter * self._scaled(distance) * (1.0 + 4.0 * U)
+        return raised(self.item_rate * self.shuffle.items * self.shuffle.diameter * self._scaled(distance), 4)
 
     @theorem("metricshuffle", "shuffled items under the earth mover's distance")
     def delta(self, epsilon: float, distance: float) -> float:
@@ -148,10 +148,10 @@ class ItemWiseProfile(PrivacyProfile):
 
     def certificate(self, rate: float, delta: float, distance: float | None = None) -> Certificate:
         """Whether epsilon = rate * w with `delta` is certified for every real distance w up to `distance` (default: the diameter)."""
-        rate, delta = _checked_rate("rate", rate) * self.shuffle.diameter * (1.0 - 4.0 * U), checked_delta(delta)
+        rate, delta = lowered(_checked_rate("rate", rate) * self.shuffle.diameter, 4), checked_delta(delta)
         reach = 1.0 if distance is None else self._scaled(distance)
         # all moves composed: hardest to keep at the largest distance, see PureProfile.covers
-        composed = PureProfile(self.item_rate * self.shuffle.items * self.shuffle.diameter * (1.0 + 8.0 * U)).delta(rate * reach, reach)
+        composed = PureProfile(raised(self.item_rate * self.shuffle.items * self.shuffle.diameter, 8)).delta(rate * reach, reach)
         if composed <= delta or delta == 0.0:
             return Certificate(composed <= delta, reach, delta, ((reach, 0.0, rate * reach, composed),), "composition")
         lines = self.lines(rate * reach, delta)
@@ -232,11 +232,15 @@ def _normal_guess(shuffle: ItemShuffle, rate: float, delta: float) -> float:
 def _search(
     check: Callable[[float], Certificate], shuffle: ItemShuffle, rate: float, delta: float, start: float, relative: float
 ) -> ItemCalibration:
-    """The last item rate that passed between one that did and one that did not."""
-    composition = min(rate / shuffle.items * (1.0 - 32.0 * U), LARGEST_TOTAL / shuffle.diameter)
+    """The last item rate that passed between one that did and one that did not.
+
+    Not the halving of `numerics.search`: one certificate takes up to seconds, and tells by how much it failed or passed, so the next
+    rate is where the line through both logarithms crosses; and the certificate itself is part of the answer.
+    """
+    composition = min(lowered(rate / shuffle.items, 32), LARGEST_TOTAL / shuffle.diameter)
     passing, best = composition, Certificate(True, 1.0, delta, (), "composition")
     low, high, failing = -math.inf, math.nan, math.inf  # log(worst/delta) at the passing and at the failing end
-    top = LARGEST_TOTAL / shuffle.diameter * (1.0 - 8.0 * U)
+    top = lowered(LARGEST_TOTAL / shuffle.diameter, 8)
     x, pace, step = min(max(start, composition * (1.0 + 2.0 * relative)), top), 1.1, 0
     while delta > 0.0 and passing < x < failing:
         found = check(x)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.types import Floats
 
-Floats = NDArray[np.float64]
 NormName = Literal["l1", "l2", "linf"]
 Norm = NormName | Callable[[Floats], Floats]
 """A named norm, or a function of rows of differences that returns one number for each row."""
@@ -97,7 +98,7 @@ def checked_lipschitz(table: ArrayLike, distances: ArrayLike | Blocks, norm: Nor
 
 def _enlarged(columns: int) -> float:
     """By what a quotient is multiplied, so that it is not too small whatever was rounded."""
-    return 1.0 + ROUNDED + 4.0 * columns * 2.0**-53
+    return 1.0 + ROUNDED + 4.0 * columns * ROUNDOFF
 
 
 def _checked_table(table: ArrayLike) -> Floats:

@@ -24,8 +24,8 @@ from metricshuffle.accounting.clones.bound import ClonePair, checked_users
 from metricshuffle.accounting.items.flow import Clock, LineFlow, Reached
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.rounding import lowered, raised
 
-U = 2.0**-53
 LARGEST_TOTAL = 600.0  # of a local epsilon
 COARSE, DECADES = 1.3, 4.0  # ratio of neighbouring slopes of the first lines, and how far they reach down
 FLATTEST = 1e-2  # lines flatter than this fraction of the steepest one passed are not worth refining
@@ -124,15 +124,10 @@ class CloneLines(Lines):
     R_l = (1+l)/2 X + (1-l)/2 Y. The reports with the item at x and at x' are post-processings of R_h and R_-h. With H the largest
     h (d = 1) and D(t) the hockey-stick divergence of R_H from R_-H at t >= 1, every move obeys, for every t >= 1,
         F(a) <= a + h (D(t) + (t-1) a)/H.
-    Proof: with p = e^(total d), U = (p A_x - A_x')/(p-1) and V = (p A_x' - A_x)/(p-1) are laws, A_x = (1+h)/2 U + (1-h)/2 V, A_x' the
-    same with -h, and (A_x + A_x')/2 = (U+V)/2. Every z has A_z >= q A_x and A_z >= q A_x', so A_z >= q (U+V)/2: each other report is
-    drawn with probability q/2 from U, q/2 from V, otherwise from the rest of its own law. Who does is independent of everything,
-    so from the two counts of U's and V's the reports can be made: pick who they belong to, draw the rest. That is the claim.
-    R_h(T) = R_-h(T) + h (X-Y)(T). If (X-Y)(T) >= 0, R_-h(T) >= R_-H(T), so a = R_-h(T) has
-    (X-Y)(T) = (R_H(T) - R_-H(T))/H <= (D(t) + (t-1) R_-H(T))/H <= (D(t) + (t-1) a)/H. If it is negative, R_h(T) <= a. QED
     So slope k = (t-1)/H, intercept D(t)/H, and the clock is h: items * tanh(total w/2) bounds the sum over a user's items, whose mean
-    distance is w, as tanh is concave. Why not more clones: for d -> 0, A_z >= q A_x is all that is known, so that 2p/((p+1) e^total),
-    the mass `clones.delta_upper` has for a single pair, (1 + h) q, holds for that pair's d but not for the smaller ones.
+    distance is w, as tanh is concave.
+    Proof: docs/proofs/item-moves.md. In short: every report contains a part q (U+V)/2, U and V the two laws that A_x and A_x' are mixtures
+    of, so the counts of U's and V's say all; and R_h - R_-h is h times the fixed difference X - Y, which D(t) bounds at h = H.
     Conditions: 0 < total <= 600; N counts only reports the adversary does not know.
     Numerics: `clones.py` with log_q = total + log(1 + H), which makes its clone mass q; rounded up throughout.
     Reference: Imola, Roy Chowdhury, Chaudhuri 2024 for shuffled items; the flow is ours.
@@ -146,25 +141,25 @@ class CloneLines(Lines):
             raise ConditionError("The item-wise accountant", f"0 < item rate * diameter <= {LARGEST_TOTAL:g}", f"{total!r}")
         self.total, self.shuffled, self.clock = float(total), checked_users(shuffled), Clock(items, rate=float(total))
         self.most_refined = 3000 if shuffled <= CHEAP else Lines.most_refined
-        self._largest = math.tanh(0.5 * self.total) * (1.0 - 4.0 * U)
-        log_q = (self.total + math.log1p(math.tanh(0.5 * self.total))) * (1.0 + 8.0 * U)
-        pair = ClonePair(self.total * (1.0 + 4.0 * U), log_q, log_q)
+        self._largest = lowered(math.tanh(0.5 * self.total), 4)
+        log_q = raised(self.total + math.log1p(math.tanh(0.5 * self.total)), 8)
+        pair = ClonePair(raised(self.total, 4), log_q, log_q)
         self._counts = CloneCounts.absolute(pair, self.shuffled, max(smallest, SMALLEST_DELTA))
         super().__init__()
 
     @cached_property
     def pure(self) -> float:
-        return math.expm1(self.total * (1.0 + 8.0 * U)) / self._largest * (1.0 + 8.0 * U)
+        return raised(math.expm1(raised(self.total, 8)) / self._largest, 8)
 
     @property
     def scale(self) -> float:
         return math.expm1(min(self.total, 90.0 / math.sqrt(1.0 + self.shuffled * math.exp(-self.total)))) / self._largest
 
     def intercept(self, slope: float) -> float:
-        epsilon = math.log1p(slope * self._largest * (1.0 - 4.0 * U)) * (1.0 - 4.0 * U)
-        alone = -math.expm1(epsilon - self.total * (1.0 + 8.0 * U)) * (1.0 + 4.0 * U)  # without the others; what is NaN is that
+        epsilon = lowered(math.log1p(lowered(slope * self._largest, 4)), 4)
+        alone = raised(-math.expm1(epsilon - raised(self.total, 8)), 4)  # without the others; what is NaN is that
         found = self._counts.delta(epsilon)
-        return (found if 0.0 <= found < alone else max(alone, 0.0)) / self._largest * (1.0 + 4.0 * U)
+        return raised((found if 0.0 <= found < alone else max(alone, 0.0)) / self._largest, 4)
 
 
 class Pairs(Protocol):
@@ -189,7 +184,7 @@ class Move:
     @property
     def rate(self) -> float:
         """What one report gives away, per unit of distance."""
-        return max(self.law.pure, self.law.reversed.pure) / self.distance * (1.0 + 4.0 * U)
+        return raised(max(self.law.pure, self.law.reversed.pure) / self.distance, 4)
 
 
 def moves_of(randomizer: Pairs, diameter: float = 1.0) -> list[Move]:
@@ -250,7 +245,7 @@ class BlanketLines(Lines):
 
     @cached_property
     def pure(self) -> float:
-        return max(math.expm1(move.rate * move.distance) / move.share for move in self.moves) * (1.0 + 32.0 * U)
+        return raised(max(math.expm1(move.rate * move.distance) / move.share for move in self.moves), 32)
 
     @property
     def scale(self) -> float:
@@ -259,10 +254,10 @@ class BlanketLines(Lines):
     def intercept(self, slope: float) -> float:
         worst = 0.0
         for move in self.moves:
-            epsilon = math.log1p(slope * move.share * (1.0 - 4.0 * U)) * (1.0 - 4.0 * U)
+            epsilon = lowered(math.log1p(lowered(slope * move.share, 4)), 4)
             found = delta_bracket(move.law, self.shuffled, epsilon, relative=self.relative).upper
             worst = max(worst, min(1.0, found) / move.share)
-        return worst * (1.0 + 4.0 * U)
+        return raised(worst, 4)
 
 
 def _spread(law: BlanketLaw) -> float:

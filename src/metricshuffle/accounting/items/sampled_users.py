@@ -11,24 +11,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.items.user_level import DiscreteUserPrivacy
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.profile import (
-    PrivacyProfile,
-    PureProfile,
-    Shape,
-    checked_delta,
-    checked_distance,
-    checked_epsilon,
-    last_certified,
-)
+from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
+from metricshuffle.numerics.search import farthest_certified, last_certified
+from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
-Floats = NDArray[np.float64]
-
-U = 2.0**-53
 MOST_SAMPLES = 10_000_000
 SMALL_FACTORIALS = 16
 FINEST = 1e-6  # of the distance: below, a linear promise is given up
@@ -51,7 +42,7 @@ def _checked_diameter(diameter: float) -> float:
 
 def _of_diameter(part: float, diameter: float) -> float:
     """part * diameter, rounded up."""
-    return diameter if part >= 1.0 else part * diameter * (1.0 + 2.0 * U)
+    return diameter if part >= 1.0 else raised(part * diameter, 2)
 
 
 def _checked_mean(mean: float) -> float:
@@ -74,8 +65,8 @@ def chernoff_tail(samples: int, mean: float, level: float) -> float:
     near = q * math.log1p((q - r) / r)
     far = (1.0 - q) * math.log1p((r - q) / (1.0 - r)) if q < 1.0 else 0.0
     exponent = s * (near + far)
-    slack = 16.0 * U * s * (abs(near) + abs(far) + q + (1.0 - q) / (1.0 - r) * U) + 4.0 * U * abs(exponent)
-    return min(1.0, math.exp(-max(exponent - slack, 0.0)) * (1.0 + 4.0 * U) + 1e-320)
+    slack = 16.0 * ROUNDOFF * s * (abs(near) + abs(far) + q + (1.0 - q) / (1.0 - r) * ROUNDOFF) + 4.0 * ROUNDOFF * abs(exponent)
+    return min(1.0, raised(math.exp(-max(exponent - slack, 0.0)), 4) + 1e-320)
 
 
 @theorem("metricshuffle", "KL radius of a sampled user")
@@ -99,9 +90,9 @@ def sampled_discrete(
     *, rate: float, delta: float, samples: int, radius: float, missed: float, diameter: float = 1.0
 ) -> DiscreteUserPrivacy:  # fmt: skip
     """Bound (a): what a (rate, delta) mechanism on s items becomes for users of any size up to `radius` apart."""
-    scaled = checked_distance(radius) / _checked_diameter(diameter) * (1.0 + 2.0 * U)
+    scaled = raised(checked_distance(radius) / _checked_diameter(diameter), 2)
     reach, lost = sampled_radius(samples, scaled, missed)
-    total = (checked_delta(delta) + lost) * (1.0 + 2.0 * U)
+    total = raised(checked_delta(delta) + lost, 2)
     if not total < 1.0:
         raise NotCertified(f"delta {delta!r} and the {missed!r} missed by sampling add up to 1 or more: the bound is vacuous.")
     return DiscreteUserPrivacy(PureProfile(rate).pure(_of_diameter(reach, diameter)), total, radius, bound="sampled, KL radius")
@@ -130,9 +121,9 @@ def _log_masses(samples: int, mean: float, first: int) -> Floats:
     near, far = j * np.log(j / (s * r)), (s - j) * (np.log1p(-j / s) - math.log1p(-r))
     rest = _stirling_rest(np.array([s]))[1][0] - _stirling_rest(j)[0] - _stirling_rest(s - j)[0]
     logs = -near - far + rest + 0.5 * (np.log(s / j) - np.log(2.0 * math.pi * (s - j)))
-    slack = 16.0 * U * (np.abs(near) + np.abs(far) + s + 10.0)
+    slack = 16.0 * ROUNDOFF * (np.abs(near) + np.abs(far) + s + 10.0)
     last = s * math.log(r)
-    return np.append(logs + slack, last + 8.0 * U * abs(last))
+    return np.append(logs + slack, last + 8.0 * ROUNDOFF * abs(last))
 
 
 @theorem("metricshuffle", "expected profile of a sampled user, pure mechanisms")
@@ -149,13 +140,13 @@ def expected_delta(epsilon: float, samples: int, mean: float, cost: float) -> fl
     epsilon, s, r = checked_epsilon(epsilon), checked_samples(samples), _checked_mean(mean)
     if not 0.0 <= cost < math.inf:
         raise InputError(f"cost must be a finite number >= 0, got {cost!r}.")
-    if r == 0.0 or cost * (1.0 + 4.0 * U) <= epsilon:
+    if r == 0.0 or raised(cost, 4) <= epsilon:
         return 0.0
     if r >= 1.0:
         return PureProfile(cost).delta(epsilon, 1.0)
-    first = max(1, math.floor(s * (epsilon / cost) * (1.0 - 8.0 * U)))
+    first = max(1, math.floor(lowered(s * (epsilon / cost), 8)))
     j = np.arange(first, s + 1, dtype=np.float64)
-    excess = np.maximum(cost * (j / s) - epsilon + 8.0 * U * (cost + epsilon), 0.0)
+    excess = np.maximum(cost * (j / s) - epsilon + 8.0 * ROUNDOFF * (cost + epsilon), 0.0)
     powers = np.minimum(_log_masses(s, r, first) + excess, 600.0)  # their sum fits into a double
     terms = np.exp(powers) * -np.expm1(-excess)
     return min(1.0, float(np.sum(terms)) / (1.0 + math.exp(-epsilon)) * (1.0 + 1e-12) + 1e-300)
@@ -186,7 +177,7 @@ class SampledProfile(PrivacyProfile):
         epsilon = checked_epsilon(epsilon)
         if checked_distance(distance) == 0.0:
             return 0.0
-        mean = min(1.0, distance / self.diameter * (1.0 + 2.0 * U))
+        mean = min(1.0, raised(distance / self.diameter, 2))
         whole = self.mechanism.delta(epsilon, self.diameter)
         if isinstance(self.mechanism, PureProfile):
             cost = self.mechanism.pure(self.diameter)
@@ -194,7 +185,7 @@ class SampledProfile(PrivacyProfile):
         return min(1.0, whole, self._split(epsilon, mean, whole))
 
     def _split(self, epsilon: float, mean: float, whole: float) -> float:
-        """(a) where the two parts are about equal, which is at most twice the best: one rises in q and the other falls.
+        """(a) where the two parts are about equal, which is at most twice the best: one rises in q and the other falls. Any q is valid.
 
         Samples farther apart than q are not a total loss: their divergence is at most `whole`, that at the diameter.
         """
@@ -203,7 +194,7 @@ class SampledProfile(PrivacyProfile):
             level = 0.5 * (low + high)
             inside = self.mechanism.delta(epsilon, _of_diameter(level, self.diameter))
             missed = chernoff_tail(self.samples, mean, level) * whole
-            best = min(best, (inside + missed) * (1.0 + 4.0 * U))
+            best = min(best, raised(inside + missed, 4))
             low, high = (level, high) if inside < missed else (low, level)
         return best
 
@@ -221,7 +212,7 @@ class SampledProfile(PrivacyProfile):
         while pending:
             low, high = pending.pop()
             seen += 1
-            if self.covers_at(epsilon * (low / distance) * (1.0 - 8.0 * U), delta, high):
+            if self.covers_at(lowered(epsilon * (low / distance), 8), delta, high):
                 continue
             if high - low < FINEST * distance or seen > MOST_INTERVALS:
                 return False
@@ -239,10 +230,6 @@ def sampled_rate(epsilon: float, delta: float, *, samples: int, radius: float, d
     def certified(rate: float) -> bool:
         return SampledProfile(PureProfile(rate), samples, diameter).covers_at(epsilon, delta, radius)
 
-    passing = epsilon / diameter * (1.0 - 8.0 * U)  # a full replacement of the sample costs no more
-    failing = 2.0 * passing
-    while certified(failing):
-        passing, failing = failing, 2.0 * failing
-        if failing > 1e6 * epsilon / diameter * samples:
-            return passing
-    return last_certified(certified, failing, passing, relative=1e-12)
+    passing = lowered(epsilon / diameter, 8)  # a full replacement of the sample costs no more
+    doublings = math.floor(math.log2(1e6 * samples))  # beyond, the rate does not matter: hardly any sample differs
+    return last_certified(certified, *farthest_certified(certified, passing, passing * 2.0**doublings, step=1.0), relative=1e-12)

@@ -16,10 +16,10 @@ from fractions import Fraction
 from metricshuffle.citations import theorem
 from metricshuffle.declared import shown
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.privacy.guarantee import Guarantee, Items, Trust, plain, promised, rounded_up
+from metricshuffle.numerics.rounding import ROUNDOFF, plain, promised, raised, rounded_up
+from metricshuffle.privacy.guarantee import Guarantee, Items, Trust
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
-U = 2.0**-53
 LARGEST_EXPONENT = 700.0
 
 
@@ -38,7 +38,7 @@ def _times(groups: int, epsilon: float) -> float:
     """groups * epsilon, infinite where there are more groups than a double can count."""
     if epsilon == 0.0 or groups == 1:
         return epsilon
-    return groups * epsilon * (1.0 + 2.0 * U) if groups < 2**1000 else math.inf
+    return raised(groups * epsilon, 2) if groups < 2**1000 else math.inf
 
 
 @theorem("Imola24", "Section 3, setting the privacy parameters")
@@ -110,13 +110,13 @@ def group_delta(epsilon: float, delta: float, groups: int) -> float:
     total = _times(groups, epsilon)
     if total <= LARGEST_EXPONENT:
         factor = math.expm1(total) / math.expm1(epsilon)
-        return min(1.0, math.nextafter(delta * factor * (1.0 + 16.0 * U * (1.0 + total)), math.inf))
+        return min(1.0, math.nextafter(delta * factor * (1.0 + 16.0 * ROUNDOFF * (1.0 + total)), math.inf))
     if math.isinf(total):
         return 1.0
     # ln of the factor, with the -1 of the numerator left out
     small = math.log(math.expm1(epsilon)) if epsilon < 1.0 else epsilon + math.log1p(-math.exp(-epsilon))
-    power = math.log(delta) + total - small + 16.0 * U * (800.0 + total)
-    return 1.0 if power >= 0.0 else min(1.0, math.exp(power) * (1.0 + 16.0 * U))
+    power = math.log(delta) + total - small + 16.0 * ROUNDOFF * (800.0 + total)
+    return 1.0 if power >= 0.0 else min(1.0, raised(math.exp(power), 16))
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class DiscreteUserPrivacy(PrivacyProfile):
         if epsilon >= cost:
             return missed
         seen = 1.0 if math.isinf(cost) else -math.expm1(epsilon - cost) / (1.0 + math.exp(-cost))
-        return min(1.0, (missed + (1.0 - missed) * seen) * (1.0 + 16.0 * U * (1.0 + min(cost, 800.0))))
+        return min(1.0, (missed + (1.0 - missed) * seen) * (1.0 + 16.0 * ROUNDOFF * (1.0 + min(cost, 800.0))))
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """A uniform promise says nothing more about shorter moves: a linear one is kept only where epsilon 0 is."""
@@ -217,7 +217,7 @@ def full_replacement(guarantee: Guarantee, diameter: float) -> tuple[float, floa
         raise InputError(f"a full replacement is about one user's items, but this guarantee protects {guarantee.protects}.")
     across = _positive("diameter", diameter)
     if across <= guarantee.distance:
-        share = 1.0 if guarantee.shape == "flat" or across == guarantee.distance else across / guarantee.distance * (1.0 + 2.0 * U)
+        share = 1.0 if guarantee.shape == "flat" or across == guarantee.distance else raised(across / guarantee.distance, 2)
         return guarantee.epsilon * share, guarantee.delta
     if guarantee.items == "public" or guarantee.items is None or guarantee.distance == 0.0:
         return math.inf, 1.0
@@ -228,7 +228,7 @@ def full_replacement(guarantee: Guarantee, diameter: float) -> tuple[float, floa
         return math.inf, 1.0
     chained = _times(steps, guarantee.epsilon)
     if guarantee.shape == "linear":
-        chained = min(chained, guarantee.epsilon * (across / guarantee.distance) * (1.0 + 4.0 * U))
+        chained = min(chained, raised(guarantee.epsilon * (across / guarantee.distance), 4))
     return chained, group_delta(guarantee.epsilon, guarantee.delta, steps)
 
 

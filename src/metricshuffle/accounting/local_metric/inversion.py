@@ -10,14 +10,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.clones._counts import CloneCounts
 from metricshuffle.accounting.clones.bound import LARGEST_EXPONENT, ClonePair, epsilon_upper
 from metricshuffle.accounting.clones.metric_amplification import LOG_TWO, ROUNDING, chernoff_clones
-from metricshuffle.privacy.profile import last_certified
-
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.search import last_certified, last_whole
+from metricshuffle.numerics.types import Floats
 
 SEARCH = 1e-9  # relative bracket of a diameter
 EACH = 64  # up to this many distances, each is inverted by its own search
@@ -147,10 +145,8 @@ class CloneInversion(Inversion):
         return last_certified(lambda v: self.passes(v, v, target), failing, target, relative=SEARCH)
 
     def solved(self, targets: Floats, diameter: float) -> Floats:
-        capped, below = len(targets), -1
-        while capped - below > 1:  # the first target for which m itself will do
-            middle = (capped + below) // 2
-            capped, below = (middle, below) if self.passes(diameter, diameter, float(targets[middle])) else (capped, middle)
+        # the first target for which m itself will do
+        capped = last_whole(lambda index: self.passes(diameter, diameter, float(targets[index])), -1, len(targets))
         found = np.full_like(targets, diameter)
         if capped:
             found[:capped] = self._below(targets[:capped], diameter)

@@ -6,12 +6,10 @@ A table D(i, j) = f(|i-j|) on 0..k is kept as the vector (f(1), .., f(k)), so th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-
-Floats = NDArray[np.float64]
+from metricshuffle.numerics.types import Floats
 
 
 def nondecreasing(values: Floats) -> Floats:

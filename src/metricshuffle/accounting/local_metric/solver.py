@@ -13,22 +13,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.accounting.clones.bound import ClonePair, checked_users, epsilon_upper
 from metricshuffle.accounting.local_metric.inversion import ACCOUNTED, ChernoffInversion, CloneInversion, Inversion, SimpleInversion
 from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_delta
 
-Floats = NDArray[np.float64]
 Algorithm = Literal["1", "3", "1N"]
 
 MOST_STEPS = 10_000
 MOST_DIAMETERS = 1000
 LARGEST_TARGET = 1e6
-U = 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class LineTarget:
     @property
     def totals(self) -> Floats:
         """D# at 1, 2, .., `steps` steps, rounded down."""
-        return np.arange(1.0, self.steps + 1.0) * (self.epsilon * (self.step / self.distance) * (1.0 - 8.0 * U))
+        return np.arange(1.0, self.steps + 1.0) * lowered(self.epsilon * (self.step / self.distance), 8)
 
 
 @dataclass(frozen=True, eq=False)

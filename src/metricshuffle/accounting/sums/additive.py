@@ -15,6 +15,7 @@ from typing import Protocol
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw
+from metricshuffle.numerics.search import first_certified
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 # The tail that is cut off (and added to delta) lies this far, in log, below the delta that is asked for.
@@ -195,10 +196,8 @@ def _mixed_slope(epsilon: float, cells: int, weight: float) -> float:
         slope -= step
         if abs(step) <= 1e-16 * slope:
             break
-    slope = max(slope, 0.0)
-    while slope > 0.0 and total(slope) > epsilon:
-        slope *= 1.0 - 1e-15
-    return slope * (1.0 - 1e-15)
+    below = first_certified(lambda s: total(s) <= epsilon, slope, 0.0, step=-1e-15, failing=math.inf)
+    return below.passing * (1.0 - 1e-15)
 
 
 @theorem("metricshuffle", "Slope of coarse noise that hides fine steps")

@@ -114,6 +114,13 @@ class PlanarNoise(PrivacyProfile):
                 return False
         return True
 
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """A linear promise at the farthest cells in each direction."""
+        if delta == 0.0 or shape == "flat" or distance > JOINT_RADIUS:
+            return super().nearly_covers(epsilon, delta, distance, shape)
+        law, slope = self.axis.law_for(delta, distance), epsilon / distance
+        return all(planar_shift_delta(law, slope * math.hypot(i, j), i, j) <= delta for i, j in outermost(distance))
+
 
 @dataclass(frozen=True)
 class PerAxis(PrivacyProfile):
@@ -148,3 +155,8 @@ class PerAxis(PrivacyProfile):
         if shape == "flat":
             return self.delta(epsilon, distance) <= delta
         return self.axis.covers(epsilon / math.sqrt(2.0) * (1.0 - 1e-15), 0.5 * delta, distance, "linear")
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        if shape == "flat":
+            return self.covers(epsilon, delta, distance, shape)
+        return self.axis.nearly_covers(epsilon / math.sqrt(2.0), 0.5 * delta, distance)

@@ -17,10 +17,12 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.noise.bit_count import Floats, bit_count_law, bit_count_range, checked_flip
+from metricshuffle.noise.bit_count import bit_count_law, bit_count_range, checked_flip
+from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
+from metricshuffle.numerics.search import last_whole
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance, checked_epsilon
 
-U = 2.0**-53
 MOST_BITS = 2**50  # integers above lose their exactness as floats
 ONE_BY_ONE = 64  # up to this distance the moved bits are added one at a time, which keeps the likelihood ratio accurate
 EVERY_DATA_SET = 256  # up to this many values of T each is evaluated exactly
@@ -57,9 +59,9 @@ class _Pair:
     def delta(self, epsilon: float) -> float:
         from metricshuffle.noise import _binomial_kernels as kernels
 
-        factor = math.exp(self.slack) * (1.0 + 16.0 * U)
+        factor = raised(math.exp(self.slack), 16)
         value = kernels.hockey_sticks(self.p, self.q, factor, math.exp(epsilon) / factor)
-        return float(value) * math.exp(self.total) * (1.0 + 16.0 * U) + self.outside
+        return raised(float(value) * math.exp(self.total), 16) + self.outside
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,13 @@ class RandomizedResponseProfile(PrivacyProfile):
     @property
     def rate(self) -> float:
         """ln((1-flip)/flip): what one bit costs at delta = 0, attained when all bits are seen equal."""
-        return math.log1p((1.0 - 2.0 * self.flip) / self.flip) * (1.0 + 8.0 * U)
+        return raised(math.log1p((1.0 - 2.0 * self.flip) / self.flip), 8)
 
     def _steps(self, distance: float) -> int:
         return min(math.floor(checked_distance(distance)), self.bits)
 
     def pure(self, distance: float) -> float:
-        return self._steps(distance) * self.rate * (1.0 + 4.0 * U)
+        return raised(self._steps(distance) * self.rate, 4)
 
     @theorem("metricshuffle", "RR-Shuffle, all data sets")
     def delta(self, epsilon: float, distance: float) -> float:
@@ -131,12 +133,12 @@ class RandomizedResponseProfile(PrivacyProfile):
         from metricshuffle.noise import _binomial_kernels as kernels
 
         steps = np.arange(first, last + 1)
-        growth = np.exp(np.minimum(rate * steps, LARGEST_EXPONENT)) * (1.0 - 16.0 * U)
+        growth = np.exp(np.minimum(rate * steps, LARGEST_EXPONENT)) * (1.0 - 16.0 * ROUNDOFF)
 
         def values(low: int, high: int) -> Floats:
             law = bit_count_law(low, self.bits - last - high, self.flip)
             found = kernels.every_distance(law.mass, self.flip, growth, first, law.local)
-            return np.asarray(found * math.exp(law.total) * (1.0 + 16.0 * U) + law.outside)
+            return np.asarray(found * math.exp(law.total) * (1.0 + 16.0 * ROUNDOFF) + law.outside)
 
         bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
         pure = PureProfile(self.rate)
@@ -166,7 +168,7 @@ class RandomizedResponseProfile(PrivacyProfile):
         law = bit_count_law(first, self.bits - steps - last, self.flip)
         p, q = kernels.moved_pair(law.mass, self.flip, steps)
         # both counts hold the same others, whose error at z and at z - d differs by d * local at most
-        return _Pair(p, q, 1.01 * steps * (law.local + 4.0 * U), law.total, law.outside)
+        return _Pair(p, q, 1.01 * steps * (law.local + 4.0 * ROUNDOFF), law.total, law.outside)
 
     def _far(self, steps: int, first: int, last: int) -> _Pair:
         zeros = self.bits - steps - last
@@ -190,10 +192,10 @@ def unpermuted_local_delta(flip: float, epsilon: float) -> float:
     Conditions: 0 < flip < 1/2. Numerics: rounded up. Reference: refutes Theorem 7.1 of Athanasiou25.
     """
     flip, epsilon = checked_flip(flip), checked_epsilon(epsilon)
-    cost = math.log1p((1.0 - 2.0 * flip) / flip) * (1.0 + 8.0 * U)
+    cost = raised(math.log1p((1.0 - 2.0 * flip) / flip), 8)
     if epsilon >= cost:
         return 0.0
-    return min(1.0, max(0.0, 1.0 - flip - math.exp(epsilon) * flip) + 8.0 * U)
+    return min(1.0, max(0.0, 1.0 - flip - math.exp(epsilon) * flip) + 8.0 * ROUNDOFF)
 
 
 @theorem("metricshuffle", "Clopper-Pearson interval of the true count")
@@ -216,18 +218,11 @@ def count_interval(count: int, bits: int, flip: float, level: float) -> tuple[in
     def kept(ones: int, side: int) -> bool:
         law = bit_count_law(ones, bits - ones, flip)
         inside = law.mass[: max(count + 1 - law.start, 0)] if side > 0 else law.mass[max(count - law.start, 0) :]
-        tail = float(np.sum(inside)) * math.exp(law.total) * (1.0 + 64.0 * U) + law.outside
-        return tail > missed * (1.0 - 4.0 * U)
+        tail = raised(float(np.sum(inside)) * math.exp(law.total), 64) + law.outside
+        return tail > lowered(missed, 4)
 
-    return _last_kept(kept, 0, bits, -1), _last_kept(kept, 0, bits, 1)
+    def outermost(inner: int, outer: int, side: int) -> int:
+        """kept(T) falls from true to false outwards; the inner end if none is kept."""
+        return outer if kept(outer, side) else last_whole(lambda ones: kept(ones, side), outer, inner)
 
-
-def _last_kept(kept: Callable[[int, int], bool], low: int, high: int, side: int) -> int:
-    """The outermost T that is kept on one side: kept(T) falls from true to false outwards; the inner end if none is."""
-    inner, outer = (low, high) if side > 0 else (high, low)
-    if kept(outer, side):
-        return outer
-    while abs(outer - inner) > 1:
-        middle = (inner + outer) // 2
-        inner, outer = (middle, outer) if kept(middle, side) else (inner, middle)
-    return inner
+    return outermost(bits, 0, -1), outermost(0, bits, 1)

@@ -32,58 +32,23 @@ EXACT_USERS = 1000
 def security_bits(users: int, messages: int, modulus: int) -> float:
     """Certified sigma >= 0: two inputs with the same sum look the same up to 2^-sigma.
 
-    Statement. Each of n users splits y_i in Z_q into M messages: M - 1 uniform residues and the
+    Statement: each of n users splits y_i in Z_q into M messages: M - 1 uniform residues and the
     difference to y_i. For any y, y' with equal sum TV(view(y), view(y')) <= 2^-sigma, where the
     view is the multiset of all nM messages; and there is a law that depends on the sum alone (the
     centre law) at distance <= 2^-(sigma + 1) from every view with that sum.
-
-    Conditions. `users` counts HONEST users whose messages ALL reach the shuffler (the shares of
+    Conditions: `users` counts HONEST users whose messages ALL reach the shuffler (the shares of
     colluders are known: subtract those users), at least 19; M >= 3; shares exactly uniform on Z_q;
     the shuffler hides who sent a message and when, hence also which messages belong together; every
     query uses fresh shares. q need not be prime. (The proof holds for every n; fewer than 19 users
     are refused by choice: so small a crowd should not rest on a shuffler.)
-
-    Proof, 1: the graph. Let g = M - 1, let p, p' be independent uniform partitions of ng labelled
-    elements into n groups of g, and C the number of components of the multigraph on the n groups
-    with an edge p(j) - p'(j) for each element j. Then sigma = -log2(E[q^(C-1)] - 1) / 2 is true:
-    (a) Uniform inputs in g shares. All ng shares V are then uniform, and given V = v the inputs are
-    X_p(v), the sums of v over the groups of a uniform p. The map v -> X_p(v) - X_p'(v) is the
-    incidence map of the graph; its image has q^(n-C) elements, so P[X_p(V) = X_p'(V)] =
-    E[q^(C-n)]. X given V lives on the q^(n-1) vectors with the sum of V, so by Cauchy-Schwarz and
-    Jensen TV((X, V), (X~, V)) <= sqrt(E[q^(C-1)] - 1) / 2 with X~ uniform on those vectors.
-    (b) Any inputs y in M shares. Show one share u_i of each user in the clear: the other g shares
-    have the uniform sum x_i = y_i - u_i, which is case (a), so (y - X, V) is that close to
-    (y - X~, V): the centre law, which depends on the sum of y alone. The view is a function of it.
-
-    Proof, 2: the bound. Write E_n = E[q^C] for n groups, E_0 = 1, E_1 = q, and call a set of k
-    groups closed if p and p' give it the same kg elements: probability 1 / C(ng, kg), and given
-    that, both sides are independent graphs of the same kind. Put r(n, k) = C(n, k) / C(ng, kg), the
-    expected number of closed k-sets. After cancelling the last factor, all for g >= 2,
-      r(n, 1) = (g! / g) / prod_{i<g} ((n-1)g + i), decreasing in n,
-      r(n, k+1) / r(n, k) = prod_{i<g} (kg + i) / ((n-k-1)g + i), increasing in k, <= 1 iff k+1 <= n-k.
-    (c) Growth: E_{k+1} <= E_k (1 + (q-1) / C((k+1)g, g)). Number the g places of each group; matching
-    the places of an element under p and p' makes a uniform permutation s of the kg places, with the
-    edges group(a) - group(s(a)). A new group enters by inserting its g places one by one, each after
-    a uniform earlier place or as a cycle of its own, which keeps s uniform. An insertion replaces an
-    edge a - b by a - new - b, so no old component falls apart, and C grows, by one, only if no new
-    place comes after an old one: probability 1 / C((k+1)g, g), whatever the old s was. So with
-    t_k = r(n, k) E_k:  t_{k+1} / t_k <= rho_k = r(n, k+1) / r(n, k) + (q-1) r(n-k, 1) / (k+1).
-    (d) E[q^(C-1)] - 1 <= E[q^(C-1); C >= 2]. Let h = ceil(n/3) and C >= 2. If the largest component has
-    more than n - h groups, it is the only such, and the rest is a closed set of j < h groups: at most
-    sum_{1<=j<h} t_j. If it has more than n/2 but at most n - h: t_j again, h <= j < n/2. If it has at most
-    n/2, some union of components has h <= k <= n/2 groups (a component of size >= n/3; else add components
-    until n/3 is reached, which stays below 2n/3, and take that union or its complement): at most
-    r(n, k) E_k E_{n-k} / q for each k. r falls towards the middle, and E_k <= q P_i for 1 <= k <= i by (c),
-    where P_i = prod_{2<=m<=i} (1 + (q-1) / C(mg, g)); with w = floor(n/2) - h + 1, the number of k,
-      E[q^(C-1)] - 1 <= sum_{1<=j<h} t_j + w r(n, h) q P_{floor(n/2)} (1 + P_{n-h}).
-    (e) The sum: t_1 = q r(n, 1), the terms j <= 64 by (c), then a geometric series with ratio
-    rho* = r(n, h) / r(n, h-1) + (q-1) r(n-h+1, 1) / 65 >= rho_j, 64 <= j < h.
-    (f) r(n, h) <= C(n, h)^(1-g) by Vandermonde, and C(n, h) >= 2^(nH(h/n)) / (n+1), H the binary
-    entropy, since h is the likeliest of the n+1 values of a Binomial(n, h/n).
-
-    Numerics. Exact integers up to a last division or logarithm; positive sums; `ROUNDING` is
-    subtracted. Where nothing can be said the answer is 0 (a total variation is at most 1). Above 10
-    bits the answer is within 0.001 + log2(q / (q-1)) / 2 bits of the exact expectation (measured, n <= 300).
+    Proof: docs/proofs/split-and-mix.md, whose steps the functions below name. In short: show one
+    share of each user in the clear; the other g = M - 1 then have uniform sums, and two independent
+    ways to deal all ng shares to the users lead to the same sums with probability E[q^(C-n)], C the
+    number of components of the graph that joins the two users a share goes to. So sigma =
+    -log2(E[q^(C-1)] - 1) / 2 is true (a, b). More than one component means that some set of users
+    gets the same shares both times; these sets are counted, small ones one by one (c to f).
+    Numerics: exact integers up to a last division or logarithm; positive sums; `ROUNDING` is
+    subtracted. Where nothing can be said the answer is 0 (a total variation is at most 1).
     Reference: the closed form of Balle, Bell, Gascon, Nissim (CCS 2020), sigma =
     ((M-2)(log2 n - log2 e) - log2 q) / 2, was never above this value where it is positive (measured;
     11 bits below at n = 10^4, M = 10, q = 2^32).

@@ -10,8 +10,22 @@ from typing import Any
 from metricshuffle.pages.charts.marks import BLUE, GREEN, INK, MUTED, PURPLE, VERMILLION, Spec
 
 __all__ = [
-    "BLUE", "DASHED", "DOTTED", "GREEN", "INK", "MUTED", "PURPLE", "SOLID", "VERMILLION", "Axis", "Curve", "Spec", "bars", "curves", "grid",
-]  # fmt: skip
+    "BLUE",
+    "DASHED",
+    "DOTTED",
+    "GREEN",
+    "INK",
+    "MUTED",
+    "PURPLE",
+    "SOLID",
+    "VERMILLION",
+    "Axis",
+    "Curve",
+    "Spec",
+    "bars",
+    "curves",
+    "grid",
+]
 
 Points = Sequence[tuple[float, float]]
 
@@ -56,20 +70,24 @@ def curves(drawn: Sequence[Curve], across: Axis, up: Axis, *, title: str = "", w
     """Lines over one pair of axes, told apart by colour and dashes."""
     shown = [
         (x, y, curve.name)
-        for curve in drawn for x, y in curve.points
+        for curve in drawn
+        for x, y in curve.points
         if math.isfinite(x) and math.isfinite(y) and (x > 0.0 or not across.logarithmic) and (y > 0.0 or not up.logarithmic)
-    ]  # fmt: skip
+    ]
     legend = {"title": None, "orient": "top", "columns": 2, "labelColor": MUTED, "labelFontSize": 12, "labelLimit": 340, "symbolSize": 300}
     names = [curve.name for curve in drawn]
     spec: Spec = {
-        "width": width, "height": height, "data": {"values": [{"x": x, "y": y, "curve": name} for x, y, name in shown]},
+        "width": width,
+        "height": height,
+        "data": {"values": [{"x": x, "y": y, "curve": name} for x, y, name in shown]},
         "mark": {"type": "line", "clip": True},
         "encoding": {
-            "x": across.encoding("x", [x for x, _, _ in shown]), "y": up.encoding("y", [y for _, y, _ in shown]),
+            "x": across.encoding("x", [x for x, _, _ in shown]),
+            "y": up.encoding("y", [y for _, y, _ in shown]),
             "color": _told_apart(names, [curve.colour for curve in drawn], legend),
             "strokeDash": _told_apart(names, [list(curve.dash) for curve in drawn], legend),
         },
-    }  # fmt: skip
+    }
     return spec | ({"title": title} if title else {})
 
 
@@ -77,20 +95,32 @@ def grid(panels: Sequence[Spec], columns: int) -> Spec:
     return {"concat": list(panels), "columns": columns}
 
 
-def bars(groups: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], colours: Sequence[str], up: str, *, title: str = "",
-         width: int = 600, height: int = 260) -> Spec:  # fmt: skip
+def bars(
+    groups: Sequence[tuple[str, Sequence[float]]],
+    names: Sequence[str],
+    colours: Sequence[str],
+    up: str,
+    *,
+    title: str = "",
+    width: int = 600,
+    height: int = 260,
+) -> Spec:
     """For every group one bar per name, side by side."""
     data = [{"group": group, "bar": name, "y": value} for group, values in groups for name, value in zip(names, values, strict=True)]
     legend = {"title": None, "orient": "top", "labelColor": MUTED, "labelFontSize": 12, "labelLimit": 340}
     return {
-        "width": width, "height": height, "title": title, "data": {"values": data}, "mark": {"type": "bar"},
+        "width": width,
+        "height": height,
+        "title": title,
+        "data": {"values": data},
+        "mark": {"type": "bar"},
         "encoding": {
             "x": {"field": "group", "type": "nominal", "sort": None, "title": None, "axis": {"labelAngle": 0}},
             "xOffset": {"field": "bar", "sort": list(names)},
             "y": {"field": "y", "type": "quantitative", "title": up, "axis": {"tickCount": 5}},
             "color": {"field": "bar", "type": "nominal", "scale": {"domain": list(names), "range": list(colours)}, "legend": legend},
         },
-    }  # fmt: skip
+    }
 
 
 def _told_apart(names: list[str], looks: Sequence[Any], legend: Spec) -> Spec:

@@ -40,7 +40,7 @@ def curves_chart(curves: Sequence[Curve], across: str, up: str, *, log_x: bool =
     layers = [line([point for point in curve.points if point[1] > 0.0 or not log_y], curve.colour, curve.dash) for curve in drawn]
     layers += [dots(curve.points, curve.colour, 26) for curve in drawn if len(curve.points) < 12]
     free = -math.inf
-    for curve in sorted((one for one in drawn if one.name), key=lambda one: -one.points[-1][1]):
+    for curve in sorted((curve for curve in drawn if curve.name), key=lambda curve: -curve.points[-1][1]):
         at = pixel(curve.points[-1][1])
         free = max(at, free + LINE_OF_TEXT)
         layers.append(note((right, curve.points[-1][1]), curve.name, curve.colour, dx=10, dy=free - at))
@@ -59,8 +59,8 @@ def curves_chart(curves: Sequence[Curve], across: str, up: str, *, log_x: bool =
 
 def dots_chart(names: Sequence[str], series: Sequence[tuple[str, str, Sequence[float | None]]], across: str) -> Spec:
     """One row a name, one dot a series (words, colour, values), on a logarithmic axis; the words are a legend in the first row."""
-    found = [value for _, _, values in series for value in values if value]
-    low, high = 0.6 * min(found), 1.6 * max(found)
+    drawn = [value for _, _, values in series for value in values if value]
+    low, high = 0.6 * min(drawn), 1.6 * max(drawn)
     layers: list[Spec] = []
     for words, colour, values in series:
         placed = [(value, float(index)) for index, value in enumerate(values) if value]
@@ -72,10 +72,11 @@ def dots_chart(names: Sequence[str], series: Sequence[tuple[str, str, Sequence[f
     base = {
         "x": x(title=across, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": "~g"}),
         "y": y(
-            title=None, scale={"domain": [-1.2, len(names) - 0.5], "nice": False, "reverse": True, "zero": False},
+            title=None,
+            scale={"domain": [-1.2, len(names) - 0.5], "nice": False, "reverse": True, "zero": False},
             axis={"values": list(range(len(names))), "labelExpr": labels, "grid": True},
         ),
-    }  # fmt: skip
+    }
     return panel("", layers, base, WIDTH, 34 * (len(names) + 1))
 
 
@@ -91,8 +92,8 @@ class Box:
 
 def boxes_chart(boxes: Sequence[Box], groups: Sequence[tuple[float, str]], up: str) -> Spec:
     """Box plots on a logarithmic axis: whiskers from the 5th to the 95th percentile, one group a crowd."""
-    found = [value for box in boxes for value in box.five if value > 0.0]
-    low, high = 0.8 * min(found), 1.25 * max(found)
+    drawn = [value for box in boxes for value in box.five if value > 0.0]
+    low, high = 0.8 * min(drawn), 1.25 * max(drawn)
     layers: list[Spec] = []
     for box in boxes:
         first, lower, middle, upper, last = (max(value, low) for value in box.five)
@@ -105,11 +106,12 @@ def boxes_chart(boxes: Sequence[Box], groups: Sequence[tuple[float, str]], up: s
     labels = "{" + ",".join(f"'{at:g}':'{name}'" for at, name in groups) + "}[format(datum.value, '~g')]"
     base = {
         "x": x(
-            title="users", scale={"domain": [groups[0][0] - 0.5, groups[-1][0] + 0.5], "nice": False},
+            title="users",
+            scale={"domain": [groups[0][0] - 0.5, groups[-1][0] + 0.5], "nice": False},
             axis={"values": [at for at, _ in groups], "labelExpr": labels, "grid": False},
         ),
         "y": y(title=up, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": "~g"}),
-    }  # fmt: skip
+    }
     return panel("", layers, base, 680, HEIGHT)
 
 

@@ -1,16 +1,17 @@
 """Pieces of Vega-Lite charts, and their drawing as SVG when the page is built, so that the page needs no script.
 
-Colours are written as plain values that the style sheet of the page replaces in dark mode (see report_style).
+Colours are written as plain values that the style sheet of the page replaces in dark mode (see templates/style.css).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from metricshuffle.errors import require
+from metricshuffle.pages.rendering import EXTRA, rendered
 
 Spec = dict[str, Any]
 
@@ -22,49 +23,78 @@ VEGA_LITE = "5.20"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 CONFIG: Spec = {
-    "font": FONT, "background": None, "aria": False, "view": {"stroke": None},
+    "font": FONT,
+    "background": None,
+    "aria": False,
+    "view": {"stroke": None},
     "axis": {
-        "labelColor": MUTED, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 9,
-        "gridColor": GRID, "domain": False, "ticks": False, "labelPadding": 6, "labelFlush": False,
+        "labelColor": MUTED,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 9,
+        "gridColor": GRID,
+        "domain": False,
+        "ticks": False,
+        "labelPadding": 6,
+        "labelFlush": False,
     },
     "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 12, "frame": "group"},
     "text": {"font": FONT, "fontSize": 12},
     "line": {"strokeWidth": 2.25, "strokeCap": "round", "strokeJoin": "round"},
     "concat": {"spacing": 34},
-}  # fmt: skip
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart as a template writes it: an accessible SVG that scales with the page it is in."""
+
+    name: str
+    title: str
+    description: str
+    view_box: str
+    marks: str
+    """The elements of the SVG; what vl-convert wrote, and the only text of a page that is not escaped again."""
+
+
+def drawing(spec: Spec, name: str, title: str, description: str) -> Drawing:
+    """Draw the chart. `name` must be different for every chart of a page."""
+    converter = require("vl_convert", EXTRA)
+    drawn: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
+    opening, _, inside = drawn.partition(">")
+    view_box = re.search(r'viewBox="([^"]*)"', opening)
+    return Drawing(name, title, description, view_box[1] if view_box else "", _short(inside.removesuffix("</svg>"), name))
 
 
 def svg(spec: Spec, name: str, title: str, description: str, *, inline: bool = True) -> str:
-    """The chart as an accessible SVG that scales with the page it is in; not `inline`: one that can be a file of its own."""
-    converter = require("vl_convert", "report")
-    drawn: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
-    head, _, rest = drawn.partition(">")
-    sized = re.search(r'viewBox="[^"]*"', head)
-    names = "" if inline else ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"'
-    opening = f'<svg{names} class="chart" role="img" aria-labelledby="{name}-title {name}-desc" {sized[0] if sized else ""}>'
-    return (
-        f'{opening}<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>{_short(rest, name)}'
-    )
+    """The same as text; not `inline`: one that can be a file of its own."""
+    return rendered("chart.svg.jinja", drawing=drawing(spec, name, title, description), inline=inline)
 
 
-def _short(drawing: str, name: str) -> str:
+def _short(marks: str, name: str) -> str:
     """Two decimals are a hundredth of a pixel, and the roles of single marks say nothing that the description does not.
 
     Clip paths are numbered through a whole process; here anew, and by the chart's name, because a page holds several.
     """
-    clips = {clip: f"{name}-{clip[:4]}{index}" for index, clip in enumerate(dict.fromkeys(re.findall(r"clip\d+", drawing)))}
-    drawing = re.sub(r"\bclip\d+\b", lambda clip: clips[clip[0]], drawing)
-    plainer = re.sub(r' (?:role|aria-roledescription|aria-hidden|class|pointer-events)="[^"]*"', "", drawing)
-    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d{2})\d+", r"\1", tag[0]), plainer)
+    clips = {clip: f"{name}-clip{index}" for index, clip in enumerate(dict.fromkeys(re.findall(r"clip\d+", marks)))}
+
+    def shortened(tag: re.Match[str]) -> str:
+        renamed = re.sub(r"\bclip\d+\b", lambda clip: clips[clip[0]], tag[0])
+        plainer = re.sub(r' (?:role|aria-roledescription|aria-hidden|class|pointer-events)="[^"]*"', "", renamed)
+        return re.sub(r"(\.\d{2})\d+", r"\1", plainer)
+
+    return re.sub(r"<[^>]*>", shortened, marks)
 
 
 def panel(title: str, layers: list[Spec], encoding: Spec, width: int, height: int) -> Spec:
     """A chart whose title sits at the same height whatever its axes are."""
     heading = {
-        "data": rows([(0.0, 0.0)]), "mark": {"type": "text", "text": title, "align": "left", "fontWeight": "bold", "fontSize": 13,
-        "color": INK},
+        "data": rows([(0.0, 0.0)]),
+        "mark": {"type": "text", "text": title, "align": "left", "fontWeight": "bold", "fontSize": 13, "color": INK},
         "encoding": {"x": {"value": 0}, "y": {"value": -18}},
-    }  # fmt: skip
+    }
     return {"width": width, "height": height, "layer": [*([heading] if title else []), *layers], "encoding": encoding}
 
 
@@ -109,5 +139,5 @@ def powers(low: float, high: float) -> list[float]:
 
 def ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times the powers of ten within a range."""
-    found = [float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5)]
-    return [value for value in found if low * (1.0 - 1e-9) <= value <= high * (1.0 + 1e-9)]
+    values = [float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 2, 5)]
+    return [value for value in values if low * (1.0 - 1e-9) <= value <= high * (1.0 + 1e-9)]

@@ -1,0 +1,1 @@
+"""From counts and sums to shares: inversion, likelihood, projections."""

@@ -1,0 +1,111 @@
+"""From counts of shuffled reports to unbiased shares of the values: the law of a report, inverted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from metricshuffle.errors import NotCertified
+from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.channel import LARGEST_CONDITION
+from metricshuffle.randomizers.planar_geometric import PlanarGeometric
+from metricshuffle.randomizers.randomizer import Randomizer
+
+IntervalMethod = Literal["normal", "bernstein"]
+
+
+@dataclass(frozen=True, eq=False)
+class Inversion:
+    """The law of a report and its inverse, as one matrix, or as one per axis (up, across) whose product they are."""
+
+    rows: tuple[Floats, ...]
+    debiasing: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, randomizer: Randomizer) -> Inversion:
+        """NotCertified if the histogram of the inputs cannot be told from the reports."""
+        if isinstance(randomizer, PlanarGeometric):
+            across, up = (cls.of(axis) for axis in randomizer.axes)
+            return cls((*up.rows, *across.rows), (*up.debiasing, *across.debiasing))
+        rows = np.asarray(randomizer.rows(), dtype=np.float64)
+        if isinstance(randomizer, BoundedGeometric):
+            return cls((rows,), (randomizer.debiasing()[:, 1:],))
+        targets = randomizer.targets()
+        if targets.shape == (randomizer.inputs,) * 2 and np.array_equal(targets, np.eye(randomizer.inputs)):
+            return cls((rows,), (randomizer.debiasing(),))
+        return cls((rows,), (_least_squares(rows),))
+
+    def reports_of(self, frequencies: Floats) -> Floats:
+        """The law of a report if people hold the values with these frequencies."""
+        return applied(self.rows, frequencies)
+
+    def totals(self, counts: Floats) -> Floats:
+        """Unbiased estimates of how many people hold each value."""
+        return applied(self.debiasing, counts)
+
+    def variances(self, frequencies: Floats) -> Floats:
+        """Variance that one report adds to the total of each value, on average over people with these frequencies."""
+        squares = applied(tuple(part**2 for part in self.debiasing), self.reports_of(frequencies))
+        return np.maximum(squares - frequencies, 0.0)
+
+    @property
+    def largest_variances(self) -> Floats:
+        """A bound on the variance of one report, whatever its value, for the total of each value: its mean square."""
+        return _product([(rows @ part**2).max(axis=0) for rows, part in zip(self.rows, self.debiasing, strict=True)])
+
+    @property
+    def largest_terms(self) -> Floats:
+        """A bound on |contribution of one report - what it should be|, for the total of each value."""
+        return 1.0 + _product([np.abs(part).max(axis=0) for part in self.debiasing])
+
+    @property
+    def condition(self) -> float:
+        """How many people one report can count for, in absolute numbers: the condition number in the sum norm (rows sum to one)."""
+        return math.prod(float(np.abs(part).sum(axis=1).max()) for part in self.debiasing)
+
+    def half_widths(self, variances: Floats, reports: int, miss: float, method: IntervalMethod) -> Floats:
+        """Half the width of an interval for each total that misses with probability `miss`.
+
+        normal: by the given variances of the totals, as if the error were normal. bernstein: Statement: an error of independent
+        terms of mean 0, at most M, of variances that sum to at most V, exceeds h with probability at most
+        2 exp(-h^2/(2V + 2Mh/3)), so h = ML/3 + sqrt((ML/3)^2 + 2VL) with L = log(2/miss) holds whatever people hold and
+        however few they are. Reference: Bernstein's inequality.
+        """
+        if method == "normal":
+            from scipy.special import ndtri
+
+            return -float(ndtri(miss / 2.0)) * np.sqrt(variances)
+        log_miss = math.log(2.0 / miss)
+        linear = self.largest_terms * log_miss / 3.0
+        return linear + np.sqrt(linear**2 + 2.0 * reports * self.largest_variances * log_miss)
+
+
+def _product(axes: list[Floats]) -> Floats:
+    found = axes[0]
+    for axis in axes[1:]:
+        found = np.asarray(np.kron(found, axis), dtype=np.float64)
+    return found
+
+
+def applied(matrices: tuple[Floats, ...], vector: Floats) -> Floats:
+    """vector @ kron(matrices), without making the product."""
+    if len(matrices) == 1:
+        return np.asarray(vector @ matrices[0])
+    up, across = matrices
+    return np.asarray(up.T @ vector.reshape(up.shape[0], across.shape[0]) @ across).ravel()
+
+
+def _least_squares(rows: Floats) -> Floats:
+    """The inverse of a law that comes without one: that of least squares."""
+    singular = np.linalg.svd(rows, compute_uv=False)
+    condition = float(singular[0] / singular[-1]) if rows.shape[1] >= rows.shape[0] and singular[-1] > 0.0 else math.inf
+    if not condition <= LARGEST_CONDITION:
+        raise NotCertified(
+            f"the shares of the values cannot be told from these reports: the condition number is {condition:.3g} (inf: some values, or "
+            "mixtures of values, have the same law); merge such values, or ask for what the reports do tell."
+        )
+    return np.asarray(np.linalg.pinv(rows), dtype=np.float64)

@@ -1,0 +1,42 @@
+"""What came out of both collections, beside the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.pages.elements import Card, Promise
+from metricshuffle.pages.facts import plan_facts, release_facts
+from metricshuffle.pages.words import Study
+
+
+@dataclass(frozen=True)
+class Answers:
+    cards: tuple[Card, ...]
+
+
+def answers(*studies: Study) -> Answers:
+    return Answers(tuple(_card(study) for study in studies))
+
+
+def _card(study: Study) -> Card:
+    plan, release = plan_facts(study.plan), release_facts(study.release)
+    chosen, unit = plan.choice, plan.spaced_unit
+    return Card(
+        title=study.title,
+        asked=f"{plan.users:,} people are asked for {study.asked}.",
+        answer=release.value_text,
+        unit=unit,
+        pair=plan.on_a_plane,
+        caption=f"private {plan.kind}",
+        facts=(
+            ("truth", f"{release.written(study.truth)}{unit}"),
+            ("95 % interval", f"{release.interval_text}{unit}"),
+            ("error", f"{plain(study.error)}{unit} (expected {plan.in_units(chosen.expected_error)})"),
+            ("protocol", f"{chosen.name}, {chosen.encoding}, {chosen.bits_per_user:,} bits a person"),
+        ),
+        promises=(
+            Promise(f"If the {release.trusted} is honest", release.guarantee),
+            Promise("If it is not", release.if_shuffler_colludes, broken=True),
+        ),
+    )

@@ -1,0 +1,90 @@
+"""If the shuffler is not honest: utility against what one report hides by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metricshuffle.numerics.rounding import promised
+from metricshuffle.pages.charts.marks import BLUE, GREEN, MUTED, VERMILLION, Spec, dots, drawing, line, log_scale, note, panel, ticks, x, y
+from metricshuffle.pages.elements import Figure, Key, Table
+from metricshuffle.pages.facts import PlanFacts, plan_facts
+from metricshuffle.pages.numbers import FrontierPoint
+from metricshuffle.pages.numbers import frontier as frontier_points
+from metricshuffle.planning import Plan
+
+
+@dataclass(frozen=True)
+class Frontier:
+    family: Figure
+    family_numbers: Table
+
+
+def frontier(plan: Plan) -> Frontier:
+    facts, points = plan_facts(plan), frontier_points(plan)
+    unit, far = facts.spaced_unit, facts.in_units(facts.distance)
+    first, last = points[0], points[-1]
+    drawn = drawing(
+        frontier_chart(points, facts),
+        "fig-frontier",
+        "Utility against local privacy",
+        f"From B = 1 to B = {last.shape}, the error rises from {first.error:.3g} to {last.error:.3g}{unit} and the epsilon of one report "
+        f"at {far} falls from {first.local_epsilon:.3g} to {last.local_epsilon:.3g}.",
+    )
+    legend = (
+        Key(f"one report at {far}", GREEN),
+        Key(f"one report at 1{unit}", BLUE, "5 3"),
+        Key("chosen", VERMILLION, ring=True),
+    )
+    caption = "Expected error against what one report gives away by itself. B: total shape of the honest people's noise."
+    head = ("total shape B", "rate", "expected error", f"epsilon of one report at {far}", f"at 1{unit}")
+    rows = [
+        (
+            f"{point.shape:,}",
+            f"{point.rate:.4g}",
+            f"{point.error:.4g}{unit}",
+            promised(point.local_epsilon),
+            promised(point.local_epsilon_per_step),
+        )
+        for point in points
+    ]
+    return Frontier(Figure(drawn, caption, legend), Table(head, rows, numeric=range(5)))
+
+
+def frontier_chart(points: Sequence[FrontierPoint], plan: PlanFacts) -> Spec:
+    """Expected error against the epsilon of one report, at the target's distance and at one step; labels say the total shape."""
+    far = [(point.local_epsilon, point.error) for point in points]
+    near = [(point.local_epsilon_per_step, point.error) for point in points]
+    accurate, protected = f"B = {points[0].shape}", f"B = {points[-1].shape:,}"
+    chosen = (plan.choice.local_epsilon, plan.choice.expected_error)
+    layers: list[Spec] = [
+        line(near, BLUE, (5, 3), width=1.75),
+        dots(near, BLUE, 40),
+        line(far, GREEN),
+        dots(far, GREEN, 54),
+        note(far[0], f"{accurate}, polya-shuffle", GREEN, dx=-14, dy=10, align="right"),
+        note(far[-1], f"{protected}, geometric-shuffle", GREEN, dx=10, dy=-14),
+        note(near[-1], protected, BLUE, dx=12, dy=-10),
+        note(near[0], accurate, BLUE, dx=-12, dy=10, align="right"),
+        dots([chosen], VERMILLION, 260, filled=False, strokeWidth=2),
+    ]
+    errors = [point.error for point in points]
+    local = plan.first_offer("geometric-local")
+    if local is not None:
+        place = (local.local_epsilon, local.expected_error)
+        errors.append(local.expected_error)
+        layers += [dots([place], MUTED, 70), note(place, "geometric-local, trusts nobody", MUTED, dx=12)]
+    low, high = 0.6 * min(errors), 1.6 * max(errors)
+    base = {
+        "x": x(
+            title="epsilon of one report, if the shuffler colludes",
+            scale={"domain": [0, 1.08 * far[0][0]], "nice": False},
+            axis={"tickCount": 7, "grid": False},
+        ),
+        "y": y(
+            title=plan.with_unit("expected error"),
+            scale=log_scale(low, high),
+            axis={"values": ticks(low, high), "format": "~r"},
+        ),
+    }
+    return panel("", layers, base, 790, 320)

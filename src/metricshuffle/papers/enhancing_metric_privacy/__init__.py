@@ -1,0 +1,1 @@
+"""The paper "Enhancing Metric Privacy With a Shuffler" (Athanasiou25): shuffled sums."""

@@ -1,0 +1,1 @@
+"""The supplement of a paper on metric differential privacy in the shuffle model (WitchHat): metric amplification."""

@@ -1,0 +1,1 @@
+"""Ways to release users' items side by side."""

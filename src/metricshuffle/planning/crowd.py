@@ -1,0 +1,61 @@
+"""Invented people for simulations: how many hold each value, and what is true of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.spaces import Users
+
+MOST_DRAWN = 2**52  # items; more than are ever randomized one by one
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """`truth` is the mean of the users' histograms; `sampled` counts the items that every user randomizes, `one` if only one."""
+
+    users: int
+    items: int
+    truth: Floats
+    sampled: Integers64
+    one: Integers64
+
+    @classmethod
+    def drawn(cls, shares: Any, users: int, items: int, generator: np.random.Generator, samples: int | None = None) -> Crowd:
+        """Everybody holds `items` drawn from the same shares, and takes `samples` of hers with replacement (all of hers if not given)."""
+        given = np.asarray(shares, dtype=np.float64)
+        totals = generator.multinomial(min(users * items, MOST_DRAWN), given / given.sum())
+        truth = totals / totals.sum()
+        # Which of a user's items is taken: as good as drawn from everybody's, for many items.
+        taken = totals if samples is None else generator.multinomial(min(users * samples, MOST_DRAWN), truth)
+        return cls(users, items, truth, taken, totals if items == 1 else generator.multinomial(users, truth))
+
+    @classmethod
+    def of(cls, people: Users, held: Any, items: int, generator: np.random.Generator) -> Crowd:
+        """Real users, of any sizes: each draws `items` of her own, with replacement (takes hers as they are if she has just so many)."""
+        histograms, sizes = people.histograms(held), people.sizes(held)
+        exact = np.rint(histograms * sizes[:, None]).astype(np.int64)
+        drawn = np.where((sizes == items)[:, None], exact, generator.multinomial(items, histograms))
+        one = generator.multinomial(1, histograms)
+        return cls(len(histograms), items, histograms.mean(axis=0), drawn.sum(axis=0), one.sum(axis=0))
+
+
+def checked_shares(shares: Any, size: int) -> Floats:
+    """Shares of the values, even ones if none are given."""
+    spread = np.full(size, 1.0 / size) if shares is None else np.asarray(shares, dtype=np.float64)
+    if spread.shape != (size,) or not (np.all(spread >= 0.0) and 0.0 < spread.sum() < math.inf):
+        raise InputError(f"shares must be {size:,} numbers >= 0, one for each value, got shape {spread.shape}.")
+    return spread
+
+
+def zipf_shares(points: int, generator: np.random.Generator) -> Floats:
+    """Shares 1, 1/2, 1/3, ... of their sum, in random order."""
+    if points < 1:
+        raise InputError(f"shares need at least one point, got {points}.")
+    falling = 1.0 / np.arange(1, points + 1)
+    return np.asarray(generator.permutation(falling / falling.sum()))

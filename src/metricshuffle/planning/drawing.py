@@ -1,0 +1,83 @@
+"""Draws for simulations, from floating point numbers: good enough for measuring errors, never for a release."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.protocols.answer_noise import AnswerNoise
+from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.count_response import CountResponse
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import TreeEmbedding, Users, earth_mover
+
+
+def uniforms(count: int, randomness: Randomness) -> Floats:
+    """Numbers in (0, 1); real noise never passes through floats."""
+    return (np.asarray(randomness.words(count) >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
+
+
+def total_errors(randomizer: AdditiveRandomizer | CountResponse, draws: int, people: int, runs: int, randomness: Randomness) -> Floats:
+    """`runs` simulated errors of one axis' total, in steps: `draws` shares of noise, `people` reports."""
+    if isinstance(randomizer, CountResponse):
+        # Half of the bits are ones (the variance is the same for every data set); the stream of the simulation seeds numpy's.
+        source = np.random.default_rng(randomness.words(4))
+        bits = people * randomizer.span
+        ones = bits // 2
+        seen = source.binomial(ones, 1.0 - randomizer.flip, runs) + source.binomial(bits - ones, randomizer.flip, runs)
+        return np.asarray((seen - bits * randomizer.flip) / (1.0 - 2.0 * randomizer.flip) - ones)
+    law, scale = randomizer.scaled_error_law(draws)
+    # P(|Z| > m) = 2 tail[m+1]: |Z| is the first m where that falls below a uniform number.
+    size = np.searchsorted(-law.tail[1:], -0.5 * (1.0 - uniforms(runs, randomness)), side="left").astype(np.float64)
+    sign = np.where(randomness.words(runs) & np.uint64(1), 1.0, -1.0)
+    noise = size * sign * (randomizer.granularity * scale)
+    if randomizer.granularity > 1:
+        from scipy.special import ndtri
+
+        noise = noise + ndtri(uniforms(runs, randomness)) * math.sqrt(people * (randomizer.granularity**2 - 1) / 6.0)
+    return np.asarray(noise)
+
+
+def randomized_counts(inversion: Inversion, held: Integers64, generator: np.random.Generator) -> Floats:
+    """How often each report occurs if so many people hold each value; on a grid, one axis after the other."""
+    laws = [rows / rows.sum(axis=1, keepdims=True) for rows in inversion.rows]
+    if len(laws) == 1:
+        return np.asarray(generator.multinomial(held, laws[0]).sum(axis=0), dtype=np.float64)
+    up, across = laws
+    table = held.reshape(len(up), len(across))
+    # (rows, columns, reported rows) -> (reported rows, columns) -> (reported rows, columns, reported columns)
+    vertical = np.stack([generator.multinomial(column, up).sum(axis=0) for column in table.T], axis=1)
+    return np.stack([generator.multinomial(row, across).sum(axis=0) for row in vertical]).astype(np.float64).ravel()
+
+
+def simulated_shares(inversion: Inversion, held: Integers64, generator: np.random.Generator) -> Floats:
+    """Unbiased shares from one simulated report for each item."""
+    return inversion.totals(randomized_counts(inversion, held, generator)) / float(held.sum())
+
+
+def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generator) -> Floats:
+    """A sum of `draws` noise vectors."""
+    size = noise.coordinates
+    if noise.noise == "gaussian":
+        return generator.normal(0.0, noise.scale * math.sqrt(draws), size)
+    if noise.noise == "l1":  # a Laplace number is the difference of two exponential ones
+        return np.asarray(noise.scale * (generator.gamma(draws, size=size) - generator.gamma(draws, size=size)))
+    if draws > 1000:
+        return generator.normal(0.0, math.sqrt(noise.variance * draws), size)
+    if noise.noise == "l2":
+        sphere = generator.normal(size=(draws, size))
+        sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
+        return np.asarray((sphere * generator.gamma(size, noise.scale, size=(draws, 1))).sum(axis=0))
+    cube = generator.uniform(-1.0, 1.0, size=(draws, size))
+    return np.asarray((cube * generator.gamma(size + 1, noise.scale, size=(draws, 1))).sum(axis=0))
+
+
+def distance_of(people: Users, one: Floats, other: Floats) -> float:
+    """The earth mover's distance of two histograms, through the tree where there is one."""
+    tree = TreeEmbedding.of(people.items_in)
+    if tree is not None:
+        return float(np.abs(tree.means(one - other)).sum())
+    return earth_mover(people.items_in, one, other).distance

@@ -1,0 +1,107 @@
+"""Histograms of users' items from a report of every item: everybody's shuffled together, or each user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.items.moves import LARGEST_TOTAL
+from metricshuffle.accounting.items.sampled_users import SampledProfile
+from metricshuffle.errors import ConditionError, NotCertified
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.numerics.search import farthest_certified, last_certified
+from metricshuffle.planning.candidate import Candidate, candidate
+from metricshuffle.planning.offers.registry import Offer, family
+from metricshuffle.planning.setting import Setting
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Account
+from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.item_accounts import SAFE_SHARE, knows_distances, rate_of, reach_of
+from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.randomizers.clustered_response import ClusteredResponse
+from metricshuffle.randomizers.exponential import ExponentialMechanism
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.spaces import Clustered, Users
+
+NAME = "item-wise"
+# Item-wise reports carry the law of every point; more points make a table too large to invert.
+MOST_ITEM_POINTS = 1024
+TRUSTED: tuple[Who, ...] = ("nobody", "shuffler")
+
+
+@family
+def item_wise(setting: Setting) -> Iterator[Offer]:
+    """With each user's own reports shuffled (she sorts them before sending), and with everybody's."""
+    if isinstance(setting.query, UserHistogram):
+        for trusted in TRUSTED:
+            yield Offer(NAME, None, partial(calibrated_items, setting, setting.query, trusted))
+
+
+def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who) -> Candidate:
+    """The item randomizer of the largest rate that certainly keeps the target."""
+    people, target = query.people, setting.target.for_each_of(setting.rounds)
+    items = people.items or setting.samples
+    if target.delta == 0.0:
+        raise ConditionError(NAME, "a delta above 0 (shuffling hides with one only)", "delta = 0")
+    if people.size > MOST_ITEM_POINTS:
+        raise NotCertified(f"the law of the reports is a table; {people.size:,} points are more than {MOST_ITEM_POINTS:,}.")
+    if items is None:
+        raise NotCertified("it needs a number of items that is the same for everybody; give `items`, or let everybody draw `samples`.")
+    if people.items is None and target.shape == "linear":
+        raise NotCertified("drawing samples hides all moves up to a distance alike, so it needs a target of shape 'flat'.")
+    item_rate, bound, randomizer = item_calibration(people, target, setting.honest, items, together=trusted == "shuffler")
+    protocol = Frequencies(name=NAME, trusted=trusted, randomizer=randomizer, items=items, drawn=people.items is None, item_rate=item_rate)
+    condition = Inversion.of(randomizer).condition
+    account = Account(ItemWiseProfile(item_rate, _shuffle(people, setting.honest, items, trusted == "shuffler")), target,
+                      "one user's items", setting.target.delta, bound, setting.target.shape)  # fmt: skip
+    return candidate(setting, protocol, account, item_rate=item_rate, condition=condition)
+
+
+def item_calibration(people: Users, target: Target, honest: int, items: int, *, together: bool) -> tuple[float, str, Randomizer]:
+    """The largest item rate that certainly keeps the target, the bound behind it, and the randomizer."""
+    shuffle, make = _shuffle(people, honest, items, together), item_randomizers(people)
+    if people.items is None:
+        return _sampled_calibration(people, target, shuffle, make)
+    if knows_distances(people):
+        own = calibrated_family(make, shuffle, rate_of(target), target.delta)
+        return own.item_rate, own.bound, make(own.item_rate)
+    any_randomizer = calibrated(shuffle, rate_of(target), target.delta)
+    return any_randomizer.item_rate, any_randomizer.bound, make(any_randomizer.item_rate * SAFE_SHARE)
+
+
+def _sampled_calibration(
+    people: Users, target: Target, shuffle: ItemShuffle, make: Callable[[float], Randomizer]
+) -> tuple[float, str, Randomizer]:
+    reach = reach_of(people)
+
+    def sampled(item_rate: float) -> PrivacyProfile:
+        return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, reach)
+
+    def certified(item_rate: float) -> bool:
+        return sampled(item_rate).covers_at(target.epsilon, target.delta, target.distance)
+
+    most = LARGEST_TOTAL / reach * (1.0 - 1e-12)
+    start = min(most, target.epsilon / (shuffle.items * reach) * (1.0 - 1e-15))  # a full replacement of the samples, composed
+    rate = last_certified(certified, *farthest_certified(certified, start, most, step=1.0), relative=1e-3)
+    return rate, sampled(rate).bound, make(rate * SAFE_SHARE)
+
+
+def _shuffle(people: Users, honest: int, items: int, together: bool) -> ItemShuffle:
+    return ItemShuffle.of("central" if together else "local", honest, items, reach_of(people))
+
+
+def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
+    """From an item rate to the randomizer of one item."""
+    metric = people.items_in.metric
+    if isinstance(metric, Clustered) and metric.inner < 1.0:
+        return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, rate)
+    if knows_distances(people):
+        return lambda rate: KaryRandomizedResponse(people.size, rate)
+    # Sums along a tree may differ by their last bit in the two directions.
+    return lambda rate: ExponentialMechanism(np.minimum(people.distances, people.distances.T), rate)

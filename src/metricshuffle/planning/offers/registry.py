@@ -1,0 +1,70 @@
+"""Families of candidates: each names what it can offer for a setting, and calibrates it when asked.
+
+A family is a function from a setting to offers, registered with `@family`; adding one takes one file and no list elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.setting import Setting
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A candidate that can be calibrated."""
+
+    protocol: str
+    encoding: str | None
+    make: Callable[[], Candidate]
+
+
+@dataclass(frozen=True)
+class NotMade:
+    """What did not apply, and why."""
+
+    protocol: str
+    encoding: str | None
+    reason: str
+
+
+Family = Callable[[Setting], Iterable[Offer]]
+_FAMILIES: dict[str, Family] = {}
+
+
+def family(offers: Family) -> Family:
+    """Register a family of candidates under its own name."""
+    _FAMILIES[f"{offers.__module__}.{offers.__qualname__}"] = offers
+    return offers
+
+
+def all_offers(setting: Setting) -> list[Offer]:
+    """What every family offers for a setting; nothing is calibrated yet."""
+    package = import_module("metricshuffle.planning.offers")
+    for module in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+    return [offer for offers in _FAMILIES.values() for offer in offers(setting)]
+
+
+def made(setting: Setting, progress: Callable[[str], None] | None = None) -> Iterator[Candidate | NotMade]:
+    """Every candidate that is wanted, calibrated, or why it could not be."""
+    offers = all_offers(setting)
+    names = list(dict.fromkeys(offer.protocol for offer in offers))
+    unknown = [name for name in setting.protocols or () if name not in names]
+    if unknown or setting.protocols == ():
+        wanted = f"there is no protocol {unknown[0]!r}" if unknown else "protocols names none"
+        raise InputError(f"{wanted} for {setting.query}; choose among {', '.join(names)}.")
+    for offer in offers:
+        if not setting.wants(offer.protocol):
+            continue
+        if progress is not None:
+            progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
+        try:
+            yield offer.make()
+        except (ConditionError, NotCertified, InputError) as reason:
+            yield NotMade(offer.protocol, offer.encoding, str(reason))

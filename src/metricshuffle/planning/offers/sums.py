@@ -1,0 +1,323 @@
+"""Sums, means and centroids: every protocol calibrated to the least noise that certainly keeps the target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
+from metricshuffle.accounting.sums.planar import PerAxis
+from metricshuffle.accounting.sums.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, messages_needed
+from metricshuffle.encodings import modulus_for
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.sampling import LARGEST_RATE, rational_rate
+from metricshuffle.noise.table import LARGEST_RADIUS
+from metricshuffle.numerics.search import last_certified, last_whole
+from metricshuffle.planning.candidate import Candidate, candidate
+from metricshuffle.planning.offers.registry import Offer, family
+from metricshuffle.planning.setting import Setting, step_sentence
+from metricshuffle.privacy.calibration import largest_rate
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Account
+from metricshuffle.protocols.sum_accounts import SumAccounts
+from metricshuffle.protocols.sums import EXACT_CELLS, Sums, narrow
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL, AdditiveRandomizer, Padding
+from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
+
+# Of delta: to the statistical term of shares through a shuffler, and kept free for padding when noise is calibrated.
+SHARING_PART, PADDING_PART = 1e-3, 0.1
+# A modular sum wraps around with at most this probability (e^-46 = 1e-20): an error of the estimate, never of privacy.
+WRAP_LOG_PROBABILITY = -46.0
+# Rates are found to this much (relative): so much more noise than needed nobody notices.
+CALIBRATION = 1e-7
+NAMES = {"geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"}
+
+
+@dataclass(frozen=True)
+class SumSetting:
+    """A setting whose query is summed up, with the steps that its values are counted in."""
+
+    setting: Setting
+    query: SummedQuery
+
+    @cached_property
+    def grain(self) -> int:
+        return self.query.grain(self.setting.granularity)
+
+    @cached_property
+    def step(self) -> float:
+        return self.query.step(self.setting.granularity)
+
+    @property
+    def honest(self) -> int:
+        return self.setting.honest
+
+    @property
+    def axes(self) -> int:
+        return self.query.axes
+
+    @property
+    def rounds(self) -> int:
+        return self.setting.rounds
+
+    @cached_property
+    def target(self) -> Target:
+        """The target in steps."""
+        return self.setting.target.in_steps(self.step)
+
+    @cached_property
+    def accounts(self) -> SumAccounts:
+        return SumAccounts(self.target, self.axes, self.grain, self.rounds)
+
+    @cached_property
+    def spans(self) -> tuple[int, ...]:
+        return self.query.spans(self.step)
+
+    def check(self) -> None:
+        """Raise unless there are steps, and the distance has at least one."""
+        if self.grain and self.target.distance < 1.0 - 1e-12:
+            raise InputError(step_sentence(self.query, self.setting.target.distance, self.step))
+
+    def randomizers(self, shape: object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
+        """The same noise on every axis."""
+        return tuple(
+            AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=self.grain)
+            for span in self.spans
+        )
+
+    def modular(self, name: str, noise: Polya, draws: int, trusted: Who, shares: int = 1) -> Sums:
+        """Exact noise in residues of a modulus that the total hardly ever leaves."""
+        randomizers = self.randomizers(noise.shape, noise.rate, "none")
+        radius = math.ceil(noise.summed(draws).tail_radius(WRAP_LOG_PROBABILITY - math.log(self.axes)))
+        modulus = modulus_for(self.setting.users, max(randomizer.top for randomizer in randomizers), radius)
+        return Sums(name=name, trusted=trusted, step=self.step, randomizers=randomizers, modulus=modulus, shares=shares)
+
+    def offered(self, protocol: Sums, account: Account, **details: Any) -> Candidate:
+        """The candidate, if its account holds at every distance."""
+        if not account.kept:
+            raise NotCertified("the calibrated noise did not pass the final verification; please report this as a bug.")
+        return self.described(protocol, account, **details)
+
+    def described(self, protocol: Sums, account: Account, **details: Any) -> Candidate:
+        made = candidate(self.setting, protocol, account, **details)
+        if protocol.trusted == "curator":
+            return made
+        # One unit may be less than a step, and is then a step at most; like the distance it may be off by a rounding.
+        profile = protocol.report_profile(self.setting.target, self.rounds)
+        per_unit = profile.epsilon(made.fallback.delta, max(1.0 / self.step * (1.0 + 1e-12), 1.0))
+        return made.model_copy(update={"local_epsilon_per_unit": per_unit})
+
+
+@family
+def sums(setting: Setting) -> Iterator[Offer]:
+    """Local and central noise, shuffled noise of several shapes in both encodings, and randomized response."""
+    if not isinstance(setting.query, SummedQuery):
+        return
+    at = SumSetting(setting, setting.query)
+    if setting.protocols is None or set(setting.protocols) & NAMES:
+        at.check()
+    wanted = ("unary", "modular") if setting.encoding == "auto" else (setting.encoding,)
+    yield Offer("geometric-local", "modular", partial(local, at))
+    yield Offer("geometric-central", "modular", partial(central, at))
+    builders = {"unary": shuffled_unary, "modular": shuffled_modular}
+    for shape in shapes(at):
+        for encoding in wanted:
+            yield Offer(share_of(at, shape)[0], encoding, partial(builders[encoding], at, shape))
+    if "unary" in wanted:
+        yield Offer("randomized-response-shuffle", "unary", partial(randomized_response, at))
+
+
+def local(at: SumSetting) -> Candidate:
+    """geometric-local: everybody's own noise is enough; nobody is trusted."""
+    rate = sampled(at.accounts.pure_rate())
+    protocol = at.modular("geometric-local", Polya(Fraction(1), rate), at.setting.users, "nobody")
+    return at.described(protocol, _account(at, protocol), rate=rate)
+
+
+def central(at: SumSetting) -> Candidate:
+    """geometric-central: a curator sees the raw values and adds noise once."""
+    rate = sampled(at.accounts.pure_rate())
+    protocol = at.modular("geometric-central", Polya(Fraction(1), rate), 1, "curator")
+    return at.described(protocol, _account(at, protocol), rate=rate)
+
+
+def _account(at: SumSetting, protocol: Sums) -> Account:
+    return protocol.account(at.query, at.setting.target, at.honest, at.rounds)
+
+
+def shuffled_modular(at: SumSetting, total_shape: int) -> Candidate:
+    """Exact noise, sent in additive shares modulo a number (or to an aggregator that only sums)."""
+    name, share = share_of(at, total_shape)
+    target, mixed = at.target, at.setting.transport == "shuffler"
+    if mixed and target.delta == 0.0:
+        raise ConditionError("Sharing through a shuffler", "delta > 0 (mixing is statistical)", "delta = 0 (use transport='aggregator')")
+    if mixed and at.honest < FEWEST_USERS:
+        raise ConditionError("Sharing through a shuffler", f"at least {FEWEST_USERS} honest users", f"{at.honest}")
+    budget = target.delta * (1.0 - SHARING_PART) if mixed else target.delta
+    rate = _noise_rate(at, total_shape, budget)
+    noise = Polya(share, rate)
+    protocol = at.modular(name, noise, at.setting.users, at.setting.transport, FEWEST_MESSAGES if mixed else 1)
+    if mixed:
+        sharings = at.axes * at.rounds
+        bits = math.log2(sharings / (SHARING_PART * target.delta)) + math.log2(math.e) * max(target.epsilon, 0.0) + 1.0
+        if protocol.modulus is None:
+            raise NotCertified("shares need a modulus; please report this as a bug.")
+        protocol = protocol.model_copy(update={"shares": messages_needed(at.honest, protocol.modulus, bits)})
+    return at.offered(protocol, _account(at, protocol), rate=rate, shape=total_shape)
+
+
+def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
+    """Padded noise in one-bit messages, with the smallest padding found that keeps the target at every distance."""
+    name, share = share_of(at, total_shape)
+    target, padding = at.target, at.setting.padding
+    if target.delta == 0.0:
+        raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
+    bounded, certain = padding == "bounded", total_shape == 1 and at.rounds == 1
+    budget = target.delta if certain else target.delta * (1.0 - PADDING_PART)
+    rate = _noise_rate(at, total_shape, budget, joint=at.axes == 1 or not bounded)
+    noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
+    # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
+    reports = at.honest * at.axes * at.rounds
+    room = target.delta if certain else target.delta * PADDING_PART
+    enough = math.ceil(noise.tail_radius(math.log(room / reports) - target.epsilon - 1.0))
+    if enough > LARGEST_RADIUS:
+        raise NotCertified(f"unary messages would need a padding of {enough:,}, that is more than {2 * enough:,} messages a person.")
+    law = noise.law(UTILITY_LOG_TAIL, enough)
+    is_narrow = narrow(total, target, at.grain)
+    if bounded and not is_narrow:
+        raise ConditionError("Bounded padding", f"a sum of at most {EXACT_CELLS:,} cells", "more (use padding='clamp' or a granularity)")
+
+    def exactly(radius: int) -> PrivacyProfile:
+        return at.accounts.total_profile(at.randomizers(share, rate, padding, radius)[0].summed_profile(at.honest))
+
+    radius = last_whole(lambda c: clamping_penalty(target.epsilon, min(1.0, reports * law.beyond(c))) <= 0.99 * room, -1, enough)
+    ideal = at.accounts.pure_profile(rate) if certain else at.accounts.noise_profile(total)
+    profile: PrivacyProfile = RarelyClamped(ideal, min(1.0, reports * law.beyond(radius)))
+    if bounded or (is_narrow and at.axes == at.rounds == at.grain == 1):
+        # Where a report is clamped with the whole of delta the promise is broken, so less padding need not be tried.
+        least = -1 if bounded else last_whole(lambda c: reports * law.beyond(c) < target.delta, -1, radius) - 1
+        tight, most = last_whole(lambda c: target.nearly_kept_by(exactly(c)), least, radius), 2 * enough if bounded else radius
+        while tight < most and not target.kept_by(exactly(tight)):
+            tight += max(1, tight // 50)
+        if tight < most:
+            radius, profile = tight, exactly(tight)
+        elif bounded:
+            raise NotCertified("no bounded noise up to twice the tail of one share could be verified; use padding='clamp'.")
+    if isinstance(profile, RarelyClamped) and clamping_penalty(target.epsilon, profile.clamp_probability) > room:
+        raise NotCertified(f"clamping is not rare enough to be certified at epsilon {target.epsilon:g}; use the modular encoding.")
+    randomizers = tuple(randomizer.pinned() for randomizer in at.randomizers(share, rate, padding, radius))
+    protocol = Sums(name=name, trusted="shuffler", step=at.step, randomizers=randomizers)
+    together = "people together" if at.grain == 1 else "one person"
+    account = Account(profile, target, together, target.delta, profile.bound, target.shape)  # type: ignore[arg-type]
+    return at.offered(protocol, account, rate=rate, shape=total_shape, padding=padding, radius=radius)
+
+
+def randomized_response(at: SumSetting) -> Candidate:
+    """RR-Shuffle: flip every unary bit with the smallest probability that keeps the target; the client hides positions."""
+    target = at.target
+    if target.delta == 0.0:
+        raise ConditionError("RR-Shuffle's amplification", "delta > 0", "delta = 0")
+    if at.grain != 1:
+        raise ConditionError("RR-Shuffle", "granularity 1", f"granularity {at.setting.granularity:g}")
+
+    def protocol(flip: float) -> Sums:
+        randomizers = tuple(CountResponse(span=span, flip=flip) for span in at.spans)
+        return Sums(name="randomized-response-shuffle", trusted="shuffler", step=at.step, randomizers=randomizers)
+
+    def account(flip: float) -> Account:
+        return _account(at, protocol(flip))
+
+    def near(flip: float) -> bool:
+        # A necessary check at the two distances that decide in practice; the rest is verified below.
+        ends = {target.distance: target.epsilon, 1.0: target.slope if target.shape == "linear" else target.epsilon}
+        profile = account(_flip(flip)).profile
+        return all(profile.covers_at(epsilon, target.delta, distance) for distance, epsilon in ends.items())
+
+    noisiest = 0.5 - 2.0**-10
+    if not near(noisiest):
+        raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
+    passing = noisiest
+    while passing > 2.0**-30 and near(0.25 * passing):
+        passing *= 0.25
+    flip = _flip(last_certified(near, 0.25 * passing, passing, relative=1e-3))
+    while not account(flip).kept:
+        flip = _flip(flip * 1.01)
+        if flip > noisiest:
+            raise NotCertified("no flip probability below one half could be verified at every distance.")
+    return at.described(protocol(flip), account(flip), flip=flip)
+
+
+def shapes(at: SumSetting) -> list[int]:
+    """Total shapes B to offer: 1 (Polya), two in between, honest (geometric), and the one that meets a cap on local epsilon."""
+    setting = at.setting
+    if setting.shapes is not None:
+        return sorted(setting.shapes)
+    offered = {1, setting.honest}
+    if setting.honest >= 27 and setting.target.delta > 0.0:
+        offered |= {round(setting.honest ** (1.0 / 3.0)), round(setting.honest ** (2.0 / 3.0))}
+    cap = setting.max_local_epsilon
+    if cap is not None and setting.target.delta > 0.0 and (setting.wants("polya-shuffle") or setting.wants("geometric-shuffle")):
+        offered.add(_shape_under(at, cap))
+    return sorted(offered)
+
+
+def _shape_under(at: SumSetting, cap: float) -> int:
+    """Smallest total shape found whose single report stays below the cap on local epsilon (honest if none does).
+
+    A larger shape puts more noise into each report, but also allows a larger rate: the report's epsilon falls and rises
+    again. So shapes are doubled until one fits, and then bisected.
+    """
+
+    def fits(shape: float) -> bool:
+        rate = _noise_rate(at, int(shape), at.setting.target.delta, relative=1e-4)
+        report = at.accounts.noise_profile(Polya(Fraction(int(shape), at.honest), rate)).pure(at.target.distance)
+        # The candidate's own rate is calibrated more closely, so it may be a little larger.
+        return report <= cap * (1.0 - 1e-3)
+
+    shape = 1
+    while not fits(shape):
+        if shape == at.honest:
+            return shape
+        shape = min(2 * shape, at.honest)
+    return last_whole(fits, (shape - 1) // 2, shape)
+
+
+def share_of(at: SumSetting, total_shape: int) -> tuple[str, Fraction]:
+    """The protocol's name and one person's shape: the honest people together hold `total_shape`."""
+    if total_shape == at.honest and at.honest > 1:
+        return "geometric-shuffle", Fraction(1)
+    return "polya-shuffle", Fraction(total_shape, at.honest)
+
+
+def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float = CALIBRATION, *, joint: bool = True) -> float:
+    """Largest sampled rate whose exact noise keeps the target with that much of delta (both axes jointly, or one at a time)."""
+    accounts = at.accounts
+    pure = accounts.pure_rate()
+    if delta == 0.0 or (total_shape == 1 and at.rounds == 1):
+        return sampled(pure)
+    precise = relative if at.rounds == 1 and at.axes == 1 else max(relative, 1e-5)
+
+    def profile(rate: float) -> PrivacyProfile:
+        noise = Polya(Fraction(total_shape), rate)
+        return accounts.noise_profile(noise) if joint else PerAxis(accounts.over_rounds(AdditiveNoise(noise)))
+
+    return sampled(largest_rate(profile, at.target.with_delta(delta), start=pure, relative=precise))
+
+
+def sampled(rate: float) -> float:
+    """The largest rate not above `rate` that can be sampled exactly (more noise, never less)."""
+    return float(rational_rate(min(rate, float(LARGEST_RATE))))
+
+
+def _flip(flip: float) -> float:
+    """The next multiple of 2^-32 up (more noise)."""
+    return math.ceil(flip * FLIP_DENOMINATOR) / FLIP_DENOMINATOR

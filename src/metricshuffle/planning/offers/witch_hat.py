@@ -1,0 +1,75 @@
+"""The sum or mean of real numbers from one shuffled WitchHat report each: target -> local metrics -> the hat of least variance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from metricshuffle.accounting.local_metric.solver import LineTarget, local_metrics
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.planning.candidate import Candidate, candidate
+from metricshuffle.planning.offers.registry import Offer, family
+from metricshuffle.planning.setting import Setting
+from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.queries.numbers import NumberQuery
+from metricshuffle.randomizers.witch_hat import WitchHat, WitchHatDensity
+from metricshuffle.spaces import Interval
+
+NAME = "witch-hat"
+# Values are rounded to so many steps first; the promise is verified at every whole number of them within the distance.
+STEPS = 4096
+# The solver looks at fewer, and at so many diameters of the local metric; a solution is made so much smaller before it is verified.
+COARSE_STEPS, DIAMETERS, ROOM = 64, 12, 0.04
+# How often a solution that does not pass is made smaller.
+TRIES = 8
+
+
+@family
+def witch_hat(setting: Setting) -> Iterator[Offer]:
+    """For real numbers."""
+    if isinstance(setting.query, NumberQuery) and isinstance(setting.query.domain, Interval):
+        yield Offer(NAME, None, partial(calibrated, setting, setting.query))
+
+
+def calibrated(setting: Setting, query: NumberQuery) -> Candidate:
+    """The WitchHat of least variance among those that the solver finds for the target, verified at every step up to its distance."""
+    low, high = query.ends
+    target = setting.target.for_each_of(setting.rounds)
+    step = (high - low) / STEPS
+    if target.shape != "linear":
+        raise ConditionError("WitchHat", "a linear target (its local metric grows with the distance)", "a flat one")
+    if not step <= target.distance <= (high - low) * (1.0 + 1e-12):
+        length = f"{plain(high - low)}, the length of {query.domain}"
+        raise InputError(f"distance must lie between {plain(step)} and {length}, got {plain(target.distance)}.")
+    slope = target.epsilon / target.distance
+    alone = WitchHat(0.5 * (high - low), slope * (high - low), slope * (1.0 - 1e-9), STEPS // 2)
+    if setting.trusted != "nobody" and target.delta > 0.0:
+        for shuffled in _shuffled(setting, query, alone):
+            account = shuffled.account(query, setting.target, setting.honest, setting.rounds)
+            if account.kept:
+                return candidate(setting, shuffled, account)
+    protocol = Frequencies(name=NAME, trusted="nobody", step=alone.step, randomizer=alone, readout="total")
+    return candidate(setting, protocol)
+
+
+def _shuffled(setting: Setting, query: NumberQuery, alone: WitchHat) -> Iterator[Frequencies]:
+    """Hats of smaller variance than the one that needs no shuffler, the boldest first."""
+    target, width = setting.target.for_each_of(setting.rounds), alone.half_width
+    line = LineTarget(0.0, float(COARSE_STEPS), target.epsilon, target.distance / (2.0 * width) * COARSE_STEPS)
+    sizes = []
+    for solution in local_metrics(line, setting.honest, target.delta, algorithm="1N", grid=DIAMETERS).solutions:
+        # The hat's metric is min(epsilon, rate d): the largest one below what was solved.
+        steps, most = np.arange(1.0, COARSE_STEPS + 1.0), solution.closed_diameter
+        below = solution.closed < most
+        per_step = float(np.min(solution.closed[below] / steps[below])) if below.any() else most
+        sizes.append((most, per_step * COARSE_STEPS / (2.0 * width) * (1.0 - ROOM)))
+    most, rate = min(sizes, key=lambda size: WitchHatDensity(width, size[0], 2.0 / size[1]).variance(width))
+    for _ in range(TRIES):
+        hat = WitchHat(width, most, rate, STEPS // 2)
+        if not hat.variance(width) < alone.variance(width) * (1.0 - 1e-6):
+            return
+        yield Frequencies(name=NAME, trusted="shuffler", step=hat.step, randomizer=hat, readout="total")
+        rate *= 1.0 - ROOM

@@ -1,0 +1,100 @@
+"""What sums with noise on each axis hide: the same profiles for whoever calibrates the noise and for whoever verifies it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
+from metricshuffle.noise.polya import Polya
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, PureUpTo
+from metricshuffle.privacy.target import Target
+
+
+@dataclass(frozen=True)
+class SumAccounts:
+    """A target in steps, on one or two axes, values rounded to `grain` steps first, over so many rounds."""
+
+    target: Target
+    axes: int
+    grain: int
+    rounds: int
+
+    def over_rounds(self, profile: PrivacyProfile) -> PrivacyProfile:
+        return profile if self.rounds == 1 else composed(profile, self.rounds)
+
+    def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
+        """What a profile of one axis makes of the whole query, over all rounds.
+
+        Two axes are accounted jointly where the noise is known to be log-concave, and one at a time otherwise or over
+        several rounds.
+        """
+        if self.axes == 1:
+            return self.over_rounds(axis)
+        if self.rounds == 1 and isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False):
+            return PlanarNoise(axis)
+        return PerAxis(self.over_rounds(axis))
+
+    def noise_profile(self, noise: Polya) -> PrivacyProfile:
+        """The whole query's profile for exact noise of that total law on each axis."""
+        axis: PrivacyProfile = AdditiveNoise(noise)
+        return self.total_profile(axis if self.grain == 1 else Quantised(axis, self.grain))
+
+    def report_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
+        """What one person's report hides if everybody else colludes, over all rounds; the worse axis stands for both.
+
+        Additive noise is the same on both axes. Counts of randomized bits have a finite pure epsilon, which is all that is
+        asked for here, and the longer axis has the larger one: more of its bits can move.
+        """
+        if self.axes == 1:
+            return self.over_rounds(axis)
+        if isinstance(axis, AdditiveNoise) and math.isfinite(axis.pure(1)):
+            return self.over_rounds(PlanarNoise(axis))
+        return PerAxis(self.over_rounds(axis))
+
+    def pure_rate(self) -> float:
+        """Largest rate of pure noise (shape >= 1 in total) that keeps the target with delta = 0, rounded down.
+
+        Statement: one axis, linear: epsilon/distance per step (or its coarse slope, if values are rounded first); two axes:
+        divided by sqrt(2), the largest (i+j)/|(i,j)|. flat: epsilon over the largest number of steps within the distance.
+        Rounds add up, so each gets epsilon/rounds.
+        """
+        target = self.target
+        epsilon = target.epsilon / self.rounds
+        if target.shape == "linear":
+            slope = epsilon / target.distance * (1.0 - 1e-15)
+            if self.axes == 2 and target.distance >= math.sqrt(2.0):
+                slope /= math.sqrt(2.0)
+            return slope if self.grain == 1 else coarse_slope(slope, self.grain)
+        if self.grain == 1:
+            return epsilon / self._flat_cost(1.0) * (1.0 - 1e-15)
+        smallest = epsilon / (math.floor(target.distance) // self.grain + 1)
+        largest = max(2.0 * smallest, coarse_slope(epsilon, self.grain))
+        return last_certified(lambda rate: self._flat_cost(rate) <= epsilon, largest, smallest * (1.0 - 1e-12))
+
+    def _flat_cost(self, rate: float) -> float:
+        """Epsilon of one round of pure noise for the largest move within the distance."""
+        distance = self.target.distance
+        if self.axes == 1:
+            axis = AdditiveNoise(Polya(Fraction(1), rate))
+            return (axis if self.grain == 1 else Quantised(axis, self.grain)).pure(distance)
+        across = max(i + j for i, j in outermost(distance)) if distance <= JOINT_RADIUS else math.ceil(math.sqrt(2.0) * distance)
+        return rate * across
+
+    def pure_profile(self, rate: float) -> PrivacyProfile:
+        """The whole query's profile for noise of total shape >= 1, up to the target's distance (checked at once).
+
+        Statement: delta = 0 at epsilon = slope * distance, slope = rate on one axis, sqrt(2) rate on two (|i| + |j| <= sqrt(2)
+        |(i, j)|), log(1 + (e^rate - 1)/Q) if values are rounded to Q steps first ((1 + x)^r >= 1 + r x), times the rounds.
+        If the target is flat: the epsilon of the largest move, for every move within the distance.
+        """
+        if self.target.shape == "flat":
+            return PureUpTo(self.rounds * self._flat_cost(rate) * (1.0 + 1e-15), self.target.distance)
+        slope = rate if self.grain == 1 else math.log1p(math.expm1(rate) / self.grain)
+        if self.axes == 2 and self.target.distance >= math.sqrt(2.0):
+            slope *= math.sqrt(2.0)
+        return PureProfile(self.rounds * slope * (1.0 + 1e-15))

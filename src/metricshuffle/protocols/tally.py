@@ -1,0 +1,175 @@
+"""What is left of many reports: sums or counts, and how many people they come from. No ids, no order.
+
+A `Tally` adds and merges; `Shuffled` is what a shuffler, an aggregator or a curator lets go of it. An analyst estimates from the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.encodings.frame import Frame, whole_of
+from metricshuffle.errors import InputError, PlanError
+
+# A sum of numbers is written with this many bytes: 1e13 people of 64-bit numbers need 14.
+NUMBER_BYTES = 16
+# What a tally may hold at the most; a curator's fractions take one row of sums for every number of items that somebody holds.
+MOST_NUMBERS = 2**22
+
+Sums = dict[int, list[int]]
+"""One row of sums under 0; a curator's fractions have a row for each number of items, under that number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Which task and round reports or tallies belong to, and whether seeded randomness made any of them."""
+
+    task: str
+    """Digest of the task."""
+    round: int = 1
+    seeded: bool = False
+
+    def check_same(self, other: Batch, what: str) -> None:
+        if other.task != self.task:
+            raise PlanError(f"{what} for another task (the digests differ); use the task the clients used.")
+        if other.round != self.round:
+            raise PlanError(f"{what} in round {other.round}, and not in round {self.round}; rounds are not mixed.")
+
+
+@dataclass(eq=False)
+class _Counted:
+    """The common part of a tally and of what is published of it."""
+
+    formats: ClassVar[tuple[str, str]]
+    """Of honest and of seeded ones."""
+    what: ClassVar[str]
+
+    batch: Batch
+    people: int
+    messages: int
+    sums: Mapping[int, list[int]]
+    modulus: int | None = None
+    """Sums are residues of this, if it is given."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The single row of sums."""
+        if set(self.sums) != {0}:
+            raise PlanError(f"{self.what} of this kind has one row of sums, got {len(self.sums)}; it belongs to another protocol.")
+        return self.sums[0]
+
+    def to_bytes(self) -> bytes:
+        """Versioned, with lengths and a checksum; the same sums give the same bytes, however they came about."""
+        rows = sorted(self.sums.items())
+        header = {
+            "task": self.batch.task,
+            "round": self.batch.round,
+            "people": self.people,
+            "messages": self.messages,
+            "modulus": self.modulus,
+            "rows": [[key, len(row)] for key, row in rows],
+        }
+        body = b"".join(number.to_bytes(NUMBER_BYTES, "little", signed=True) for _, row in rows for number in row)
+        return Frame(self.formats[self.batch.seeded], header, body).to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Undo `to_bytes`; what is damaged or something else is refused in words."""
+        frame = Frame.from_bytes(data, cls.formats, cls.what)
+        header, what = frame.header, cls.what
+        rows, task = header.get("rows"), header.get("task")
+        strange = PlanError(f"{what} is damaged: its rows are not what its length says; ask for it again.")
+        if not isinstance(task, str) or not isinstance(rows, list):
+            raise strange
+        sums: Sums = {}
+        start = 0
+        for row in rows:
+            if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, int) and part >= 0 for part in row)):
+                raise strange
+            end = start + row[1] * NUMBER_BYTES
+            if end > len(frame.body):
+                raise strange
+            pieces = range(start, end, NUMBER_BYTES)
+            sums[row[0]] = [int.from_bytes(frame.body[at : at + NUMBER_BYTES], "little", signed=True) for at in pieces]
+            start = end
+        if start != len(frame.body):
+            raise strange
+        batch = Batch(task, whole_of(header, "round", what, 1), frame.format == cls.formats[1])
+        modulus = None if header.get("modulus") is None else whole_of(header, "modulus", what, 2)
+        return cls(batch, whole_of(header, "people", what), whole_of(header, "messages", what), sums, modulus)
+
+
+class Counting(Protocol):
+    """What a tally needs to know of a protocol."""
+
+    @property
+    def modulus(self) -> int | None: ...
+    def counted(self, messages: NDArray[Any]) -> Mapping[int, list[int]]: ...
+
+
+@dataclass(eq=False)
+class Tally(_Counted):
+    """Sums that are still being added up. Adding and merging are associative and commutative: any split gives the same bytes."""
+
+    formats: ClassVar[tuple[str, str]] = ("metricshuffle-tally/1", "metricshuffle-tally-seeded/1")
+    what: ClassVar[str] = "a tally"
+
+    protocol: Counting | None = field(default=None, kw_only=True)
+
+    def add(self, messages: NDArray[Any], *, seeded: bool = False) -> Tally:
+        """Add the messages of more people, a row each. Returns itself."""
+        if self.protocol is None:
+            raise InputError("this tally was read from bytes and does not know its task; read it with task.tally(data) to add to it.")
+        return self._added(len(messages), messages.size, self.protocol.counted(messages), seeded)
+
+    def merge(self, other: Tally) -> Tally:
+        """A new tally of both together; they must be of one task and one round."""
+        if not isinstance(other, Tally):
+            raise InputError(f"only tallies can be merged, got {type(other).__name__}.")
+        self.batch.check_same(other.batch, "this tally was made")
+        mine = replace(self, sums={key: list(row) for key, row in self.sums.items()})
+        return mine._added(other.people, other.messages, other.sums, other.batch.seeded)
+
+    def _added(self, people: int, messages: int, sums: Mapping[int, list[int]], seeded: bool) -> Tally:
+        together = dict(self.sums)
+        for key, more in sums.items():
+            mine = together.get(key, [0] * len(more))
+            if len(mine) != len(more):
+                raise PlanError(f"a row of {len(more):,} sums cannot be added to one of {len(mine):,}; it belongs to another protocol.")
+            added = [one + other for one, other in zip(mine, more, strict=True)]
+            together[key] = added if self.modulus is None else [number % self.modulus for number in added]
+        if sum(map(len, together.values())) > MOST_NUMBERS:
+            raise InputError(
+                f"users hold so many different numbers of items that an exact sum takes more than {MOST_NUMBERS:,} numbers; "
+                "let everybody draw the same number of items, or ask about fewer points."
+            )
+        self.batch = replace(self.batch, seeded=self.batch.seeded or seeded)
+        self.people, self.messages, self.sums = self.people + people, self.messages + messages, together
+        return self
+
+
+@dataclass(eq=False)
+class Shuffled(_Counted):
+    """What the shuffler (aggregator, curator) lets the analyst see; a raw tally or unshuffled reports are other types."""
+
+    formats: ClassVar[tuple[str, str]] = ("metricshuffle-shuffled/2", "metricshuffle-shuffled-seeded/2")
+    what: ClassVar[str] = "a shuffled batch"
+
+    @property
+    def reports(self) -> int:
+        return self.people
+
+
+def exact_sums(records: NDArray[Any]) -> list[int]:
+    """The sum of every column of whole numbers of up to 64 bits, exactly: in halves of 32 bits, so that nothing overflows."""
+    if records.dtype.kind == "u":
+        wide = records.astype(np.uint64, copy=False)
+        low, high = (wide & np.uint64(0xFFFFFFFF)).sum(axis=0), (wide >> np.uint64(32)).sum(axis=0)
+    else:
+        signed = records.astype(np.int64, copy=False)
+        low, high = (signed & 0xFFFFFFFF).sum(axis=0), (signed >> 32).sum(axis=0)
+    return [(int(up) << 32) + int(down) for up, down in zip(high, low, strict=True)]

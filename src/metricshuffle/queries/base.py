@@ -1,0 +1,143 @@
+"""What is asked: how values become whole numbers, and how an estimate becomes an answer. No query knows which protocol it gets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, SerializeAsAny
+
+from metricshuffle.declared import Kinded
+from metricshuffle.errors import InputError
+from metricshuffle.estimation.inversion import IntervalMethod
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.privacy.guarantee import Items
+from metricshuffle.queries.table import Table
+from metricshuffle.spaces import Domain
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Validated values as whole numbers, a row each. `sizes` says how many rows each person holds; None: everybody holds one."""
+
+    query: Query
+    numbers: Integers64
+    sizes: Integers64 | None = None
+
+    @property
+    def people(self) -> int:
+        return len(self.numbers) if self.sizes is None else len(self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Unbiased totals over the people who reported, their standard errors, and intervals for them.
+
+    Totals are in whole steps of `step` units (numbers, places), or people (histograms), or shares of people (users' items).
+    """
+
+    totals: Floats
+    standard_errors: Floats
+    people: int
+    step: float
+    ends: Callable[[float, bool, IntervalMethod], tuple[Floats, Floats]]
+    possible: Floats | None = None
+    """Shares that can be true (none negative, summing to one) near the unbiased ones; None where totals are no shares."""
+    warning: str = ""
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> tuple[Floats, Floats]:
+        """(low, high) of every total; `simultaneous`: all hold at once. "bernstein" holds for any number of reports and is wider."""
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        if method not in ("normal", "bernstein"):
+            raise InputError(f"method must be 'normal' or 'bernstein', got {method!r}.")
+        return self.ends(level, simultaneous, method)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is published: a number, a pair or a table, with the error and an interval of the same shape.
+
+    `plane`: for places in degrees, the same answer in units from the south-west corner of the grid.
+    """
+
+    value: float | Pair | Table
+    standard_error: float | Pair | Floats
+    interval: Pair | tuple[Pair, Pair] | Floats
+    plane: Answer | None = None
+
+
+class Query(Kinded, ABC):
+    """Base of the queries."""
+
+    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kind: str
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Which choices of a plan make sense for this query, beside those that all have."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """The unit of distances."""
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """Largest distance between what two people may hold, in units."""
+
+    @property
+    @abstractmethod
+    def values_in(self) -> Domain:
+        """Where one value lies."""
+
+    @property
+    def between(self) -> str:
+        """What distances are measured between."""
+        return "values"
+
+    @property
+    def items(self) -> Items | None:
+        """How many values a person holds, for a guarantee; None if it is a single one."""
+        return None
+
+    @property
+    def shared(self) -> bool:
+        """Whether the answer is a table of shares."""
+        return False
+
+    @property
+    def measure(self) -> str:
+        """What an expected error of this query is."""
+        return "expected error"
+
+    @property
+    @abstractmethod
+    def error_unit(self) -> str:
+        """The unit of an expected error, or nothing."""
+
+    @abstractmethod
+    def check_distance(self, distance: float) -> None:
+        """Raise unless a promise about that distance says something."""
+
+    @abstractmethod
+    def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:
+        """Validated values as whole steps of that size."""
+
+    @abstractmethod
+    def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
+        """The answer in the user's unit, degrees for places on a map, with its interval of that level."""
+
+    def remarks(self) -> list[str]:
+        """What a reader of the answer should know, in sentences."""
+        return []
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+AnyQuery = Annotated[SerializeAsAny[Query], BeforeValidator(Query.of_kind)]
+"""A field that holds any query and reads it back from JSON by its kind."""

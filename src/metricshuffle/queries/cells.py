@@ -1,0 +1,79 @@
+"""Tables of shares: where each cell lies, and what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.errors import InputError
+from metricshuffle.queries.base import Answer, Estimate, Floats, IntervalMethod
+from metricshuffle.queries.table import Table
+from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval
+
+
+def places_of(domain: Domain, width: float = 1.0) -> dict[str, Sequence[Any]]:
+    """The columns that say where the cells of a domain lie, in the order of their codes; bins of a line are `width` wide.
+
+    Whole numbers: the first and the last of each bin. Real numbers: its edges. Grids: south, west, north and east, in degrees
+    on a map, else in units from the south-west corner.
+    """
+    if isinstance(domain, Categories):
+        return {"label": list(domain.labels)}
+    if isinstance(domain, Grid):
+        corners = domain.all_values().astype(np.float64) * domain.cell
+        if domain.box is not None:
+            south, west = domain.degrees(corners)
+            north, east = domain.degrees(corners + domain.cell)
+        else:
+            (west, south), (east, north) = corners.T, (corners + domain.cell).T
+        return {"south": south, "west": west, "north": north, "east": east}
+    if isinstance(domain, Integers):
+        first = np.arange(domain.low, domain.high + 1, int(width))
+        return {"low": first, "high": np.minimum(first + int(width) - 1, domain.high)}
+    if isinstance(domain, Interval):
+        count = bins_of(domain, width)
+        edges = domain.low + width * np.arange(count + 1, dtype=np.float64)
+        return {"low": edges[:-1], "high": np.minimum(edges[1:], domain.high)}
+    raise InputError(f"there is no table over {domain}.")
+
+
+def bins_of(domain: Integers | Interval, width: float) -> int:
+    """How many bins of that width a line takes."""
+    length = domain.high - domain.low + (1 if isinstance(domain, Integers) else 0)
+    return max(1, int(np.ceil(length / width - 1e-9)))
+
+
+def label_of(places: dict[str, Sequence[Any]], code: int) -> str:
+    """A cell in words."""
+    if "label" in places:
+        return str(places["label"][code])
+    if "low" in places:
+        low, high = places["low"][code], places["high"][code]
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return ", ".join(f"{name} {float(places[name][code]):.6g}" for name in ("south", "west", "north", "east"))
+
+
+def shares_answer(
+    places: dict[str, Sequence[Any]], estimate: Estimate, level: float, *, simultaneous: bool, method: IntervalMethod
+) -> Answer:
+    """The table of a histogram: for each cell a possible share, the unbiased one, its standard error and interval.
+
+    `share` is never negative and sums to one. The interval belongs to the unbiased share, is cut to what is possible, and is
+    widened to the share where a projection left it, which only makes it hold more often.
+    """
+    people = estimate.people
+    unbiased, errors = estimate.totals / people, estimate.standard_errors / people
+    shares = unbiased if estimate.possible is None else estimate.possible
+    low, high = (np.clip(end / people, 0.0, 1.0) for end in estimate.interval(level, simultaneous=simultaneous, method=method))
+    interval: Floats = np.column_stack([np.minimum(low, shares), np.maximum(high, shares)])
+    columns: dict[str, Sequence[Any]] = {
+        **places,
+        "share": shares,
+        "count": shares * people,
+        "standard_error": errors,
+        f"interval_{level * 100:g}": [tuple(row) for row in interval.tolist()],
+        "unbiased": unbiased,
+    }
+    return Answer(Table(columns), errors, interval)

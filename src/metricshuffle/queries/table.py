@@ -1,0 +1,61 @@
+"""An answer that is a table: one row a cell, as columns, rows or a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, overload
+
+from metricshuffle.errors import InputError, MissingExtra
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Sequence[dict[str, Any]]):
+    """Named columns of equal length. `table["share"]` is a column, `table[0]` a row, `len(table)` the number of rows."""
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @overload
+    def __getitem__(self, index: str) -> Any: ...
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: str | int | slice) -> Any:
+        if isinstance(index, str):
+            if index not in self.columns:
+                raise InputError(f"there is no column {index!r}; the columns are {', '.join(self.columns)}.")
+            return self.columns[index]
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of a table with {len(self)} rows")
+        return {name: plain_value(column[index]) for name, column in self.columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[row] for row in range(len(self)))
+
+    def to_frame(self) -> Any:
+        """A pandas or Polars data frame or an Arrow table, whichever is installed."""
+        return frame({name: [plain_value(value) for value in column] for name, column in self.columns.items()})
+
+    def __repr__(self) -> str:
+        return f"Table({len(self):,} rows of {', '.join(self.columns)})"
+
+
+def frame(columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Columns as a frame of whichever library there is."""
+    for module, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+        if find_spec(module) is not None:
+            return getattr(import_module(module), make)({name: list(column) for name, column in columns.items()})
+    raise MissingExtra("A frame needs pandas, polars or pyarrow; install one with: pip install 'metricshuffle[tables]'")
+
+
+def plain_value(value: Any) -> Any:
+    """numpy's numbers as Python's, so that rows can be written as JSON."""
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,295 @@
+"""What is asked of users who hold many items each: the shares of all points, or the mean of a function over the items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator, model_validator
+
+from metricshuffle.accounting.items.lipschitz import NormName, checked_lipschitz, lipschitz_constant
+from metricshuffle.declared import Declared, Positive, shown
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.privacy.guarantee import Items
+from metricshuffle.queries.base import Answer, Estimate, Inputs, IntervalMethod, Query
+from metricshuffle.queries.cells import places_of, shares_answer
+from metricshuffle.queries.coordinates import Coordinates
+from metricshuffle.queries.places import degrees_of, pair
+from metricshuffle.queries.table import Table as AnswerTable
+from metricshuffle.spaces import Domain, Grid, NestedSquares, TreeEmbedding, Users, users_of
+from metricshuffle.spaces.space import MOST_POINTS_PAIRED
+
+Floats = NDArray[np.float64]
+MOST_COORDINATES = 100_000
+MOST_ITEMS = 2**20
+POINT_NAMES: dict[int, tuple[str, ...]] = {1: ("mean",), 2: ("east", "north")}
+"""What the coordinates of an average of points are called."""
+LARGEST_NUMBER = 1e290
+
+
+def _table(values: Any) -> Floats:
+    try:
+        table = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"must be a table of numbers, one row for each point, got {shown(values)}") from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or not table.size:
+        raise ValueError(f"must be a table of numbers, one row for each point, got shape {table.shape}")
+    if not np.all(np.abs(table) < LARGEST_NUMBER):
+        row, column = (int(index) for index in np.argwhere(~(np.abs(table) < LARGEST_NUMBER))[0])
+        raise ValueError(f"must hold numbers below 1e290, but row {row} (counting from 0), column {column} is {table[row, column]}")
+    table.setflags(write=False)
+    return table
+
+
+def _checked_table(name: str, values: Any) -> Floats:
+    try:
+        return _table(values)
+    except ValueError as wrong:
+        raise InputError(f"{name} {wrong}.") from None
+
+
+Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda table: table.tolist())]
+
+
+class UserQuery(Query):
+    """Every user counts the same, however many items she holds: the answer is the mean over the users of the mean over their items."""
+
+    options: ClassVar[frozenset[str]] = frozenset({"samples"})
+    people: Users
+
+    @property
+    def values_in(self) -> Domain:
+        return self.people.items_in.domain
+
+    @property
+    def unit(self) -> str:
+        return self.people.unit
+
+    @property
+    def error_unit(self) -> str:
+        return self.unit
+
+    @property
+    def diameter(self) -> float:
+        """The largest earth mover's distance: all items replaced by the farthest ones."""
+        return self.people.diameter
+
+    @property
+    def items(self) -> Items | None:
+        return self.people.items or "any"
+
+    def check_distance(self, distance: float) -> None:
+        if distance > self.diameter * (1.0 + 1e-12):
+            raise InputError(
+                f"distance {plain(distance)} is beyond the largest earth mover's distance, "
+                f"{f'{plain(self.diameter)} {self.unit}'.strip()}; use at most that."
+            )
+        nearest, items = self.people.nearest, self.people.items
+        if items is not None and distance * items < nearest * (1.0 - 1e-12):
+            raise InputError(
+                f"distance {plain(distance)} is less than the smallest move, "
+                f"{f'{plain(nearest / items)} {self.unit}'.strip()}: one of {items:,} items to the "
+                "nearest point; nothing would be promised, so use at least that."
+            )
+
+    def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:
+        """The codes of everybody's items, one user after the other; `values` as in `Users.coded`."""
+        domain = self.values_in
+        codes, sizes = self.people.coded([domain.clamped(items) for items in values] if clamp else values)
+        if int(sizes.max()) > MOST_ITEMS:
+            raise InputError(f"a user may hold up to {MOST_ITEMS:,} items, but one holds {int(sizes.max()):,}.")
+        return Inputs(self, np.asarray(codes, dtype=np.int64).reshape(-1, 1), np.asarray(sizes, dtype=np.int64))
+
+
+class UserHistogram(UserQuery):
+    """The share of every point among a user's items, averaged over the users."""
+
+    kind: Literal["user-histogram"] = "user-histogram"
+
+    def __init__(self, people: Users, **rest: Any) -> None:
+        Declared.__init__(self, people=_checked_people(people), **rest)
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    @property
+    def measure(self) -> str:
+        return "expected earth mover's distance to the truth"
+
+    @cached_property
+    def tree(self) -> TreeEmbedding | None:
+        """The tree that items move along, if there is one: then the masses below its edges carry the earth mover's distance."""
+        return TreeEmbedding.of(self.people.items_in)
+
+    def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
+        return shares_answer(places_of(self.values_in), estimate, level, simultaneous=simultaneous, method=method)
+
+    def remarks(self) -> list[str]:
+        if isinstance(self.people.items_in.metric, NestedSquares):
+            return [
+                "Distances are those of nested squares: two cells are as far apart as the diagonal of the smallest nested square that "
+                "holds both, which is far for neighbours on two sides of a line between large squares."
+            ]
+        return []
+
+    def __str__(self) -> str:
+        return f"histogram over {self.people}"
+
+
+class UserLinearQuery(UserQuery):
+    """The mean over the users of the mean of f over their items; `table` holds f, one row for each point.
+
+    If f moves by at most `constant` times the distance, in `norm`, then a user's answer moves by at most `constant` times the earth
+    mover's distance of her items (exact for single points, so no smaller constant will do). The least constant of each norm is
+    found by looking at all pairs; one that is given is checked, and refused with a pair that shows it if it is too small.
+    """
+
+    kind: Literal["user-linear"] = "user-linear"
+    table: Table
+    names: tuple[str, ...]
+    norm: NormName | None = None
+    constant: Positive | None = None
+
+    def __init__(
+        self, people: Users, table: Any, names: Sequence[str] = (), norm: NormName | None = None, constant: float | None = None, **rest: Any
+    ) -> None:  # fmt: skip
+        columns = _checked_table("table", table).shape[1]
+        given = tuple(names) or tuple(f"f{index}" for index in range(columns))
+        Declared.__init__(self, people=_checked_people(people), table=table, names=given, norm=norm, constant=constant, **rest)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        points, columns = self.table.shape
+        if points != self.people.size:
+            raise ValueError(f"table must have one row for each of {self.people.size:,} points, got {points:,}")
+        if len(self.names) != columns or columns > MOST_COORDINATES:
+            raise ValueError(f"names must be as many as the columns of the table, {columns:,} (at most {MOST_COORDINATES:,})")
+        if (self.norm is None) != (self.constant is None):
+            raise ValueError("norm and constant belong together: give both, or neither")
+        if self.constant is not None and self.norm is not None:
+            checked_lipschitz(self.table, self.people.distances, self.norm, self.constant)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UserLinearQuery) and self._told() == other._told() and np.array_equal(self.table, other.table)
+
+    def __hash__(self) -> int:
+        return hash((self._told(), self.table.tobytes()))
+
+    def _told(self) -> tuple[object, ...]:
+        return self.people, self.names, self.norm, self.constant
+
+    @classmethod
+    def average(cls, people: Users) -> Self:
+        """The mean of the points themselves, coordinate by coordinate: numbers, or places on a grid, where cells count at their middles."""
+        space = _checked_people(people).items_in
+        if space.domain.points_are == "codes":
+            raise InputError("labels have no average; give a table with one row of numbers for each label.")
+        points = _points(_checked_people(people))
+        return cls(people, points, POINT_NAMES[points.shape[1]])
+
+    @classmethod
+    def near(cls, people: Users, regions: dict[str, Sequence[Any]], width: float) -> Self:
+        """How much of the items lies in each region; a region fades linearly, to nothing `width` beyond its edge."""
+        if not (isinstance(width, int | float) and 0.0 < width < math.inf):
+            raise InputError(f"width must be a number > 0 (a sharp edge would tell near points apart), got {width!r}.")
+        if not isinstance(regions, dict) or not regions:
+            raise InputError("near needs at least one region: a name and the points that belong to it.")
+        people = _checked_people(people)
+        distances = people.distances
+        columns = []
+        for name, members in regions.items():
+            if not np.iterable(members) or isinstance(members, str) or len(members) == 0:
+                raise InputError(f"region {name!r} must list the points that belong to it, at least one, got {shown(members)}.")
+            codes = users_of(people.items_in).codes(members)
+            columns.append(1.0 - np.minimum(1.0, distances[:, codes].min(axis=1) / width))
+        return cls(people, np.column_stack(columns), tuple(regions))
+
+    @classmethod
+    def embedded(cls, people: Users, vectors: Any, names: Sequence[str] = ()) -> Self:
+        """The mean vector of the items: of word embeddings, say."""
+        return cls(people, vectors, names)
+
+    @classmethod
+    def similarity(cls, people: Users, vectors: Any, to: dict[str, Any]) -> Self:
+        """The mean inner product of the items' vectors with each vector of `to`."""
+        table = _checked_table("vectors", vectors)
+        if not isinstance(to, dict) or not to:
+            raise InputError("similarity needs at least one vector to compare with: a name and its numbers.")
+        others = _checked_table("the vectors to compare with", list(to.values()))
+        if others.shape != (len(to), table.shape[1]):
+            raise InputError(f"similarity needs vectors of {table.shape[1]:,} numbers to compare with, got shape {others.shape}.")
+        return cls(people, table @ others.T, tuple(to))
+
+    @property
+    def measure(self) -> str:
+        return "expected absolute error"
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """f in whole numbers, without the middle of each column."""
+        return Coordinates.of(self.table)
+
+    def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
+        """The means: a number, a pair (degrees on a map) where the points themselves are averaged, else a table by name."""
+        low, high = estimate.interval(level, simultaneous=simultaneous, method=method)
+        value, errors, least, largest = (part / estimate.people for part in (estimate.totals, estimate.standard_errors, low, high))
+        if self.averages_points:
+            if len(value) == 1:
+                return Answer(float(value[0]), float(errors[0]), (float(least[0]), float(largest[0])))
+            plane = Answer(pair(value), pair(errors), (pair((least[0], largest[0])), pair((least[1], largest[1]))))
+            domain = self.values_in
+            return degrees_of(domain, plane) if isinstance(domain, Grid) and domain.box is not None else plane
+        interval = np.column_stack([least, largest])
+        columns = {
+            "label": list(self.names),
+            "value": value,
+            "standard_error": errors,
+            f"interval_{level * 100:g}": [tuple(row) for row in interval.tolist()],
+        }
+        return Answer(AnswerTable(columns), errors, interval)
+
+    @cached_property
+    def averages_points(self) -> bool:
+        """Whether it is the mean of the points themselves."""
+        if self.people.items_in.domain.points_are == "codes":
+            return False
+        points = _points(self.people)
+        return self.names == POINT_NAMES[points.shape[1]] and np.array_equal(self.table, points)
+
+    def remarks(self) -> list[str]:
+        if not self.averages_points or len(self.names) == 1:
+            return []
+        on_map = isinstance(self.values_in, Grid) and self.values_in.box is not None
+        where = "(latitude, longitude) in degrees" if on_map else "(east, north) from the south-west corner of the grid"
+        return [f"{where}; cells count at their middles."]
+
+    def constant_in(self, norm: NormName) -> float:
+        """The least Lipschitz constant of the coordinates in that norm."""
+        return lipschitz_constant(self.coordinates.table, self.people.distances, norm).constant
+
+    def __str__(self) -> str:
+        return f"mean of {', '.join(self.names[:4])}{', ...' if len(self.names) > 4 else ''} over {self.people}"
+
+
+def _points(people: Users) -> Floats:
+    """The points of a line or a grid as numbers, a row each; cells count at their middles."""
+    domain = people.items_in.domain
+    values = domain.all_values()
+    points = np.asarray(domain.centres(values) if isinstance(domain, Grid) else domain.points(values), dtype=np.float64)
+    return points.reshape(len(values), -1)
+
+
+def _checked_people(people: Any) -> Users:
+    found = people if isinstance(people, Users) else Users.model_validate(people) if isinstance(people, dict) else users_of(people)
+    if found.size > MOST_POINTS_PAIRED:
+        raise InputError(f"queries on users' items look at all pairs of at most {MOST_POINTS_PAIRED:,} points, got {found.size:,}.")
+    return found

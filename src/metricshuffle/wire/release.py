@@ -1,0 +1,292 @@
+"""What the analyst publishes: a value, an interval and two guarantees. It keeps the task and the published tally, so that anything can be asked later."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.files import read_text, write_text
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.privacy.guarantee import Guarantee, released_sentences
+from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.queries.base import Answer, Estimate
+from metricshuffle.queries.cells import label_of
+from metricshuffle.queries.numbers import NumberQuery
+from metricshuffle.queries.table import Table, frame
+
+if TYPE_CHECKING:
+    from metricshuffle.estimation.inversion import IntervalMethod
+    from metricshuffle.wire.task import Task
+
+FORMAT = "metricshuffle-release/2"
+# Rows of a table that are printed; all of them if there are few.
+SHOWN_ROWS, ALL_ROWS = 8, 12
+
+
+class Release:
+    """An estimate that carries what it promises.
+
+    `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
+    people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
+    """
+
+    format: ClassVar[str] = FORMAT
+
+    def __init__(self, task: Task, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None) -> None:
+        self.task, self.shuffled = task, shuffled
+        self.raw_values_seen, self.expected_error = raw_values_seen, expected_error
+
+    @classmethod
+    def of(cls, task: Task, shuffled: Shuffled, *, raw_values_seen: bool, expected_error: float | None = None) -> Release:
+        """The release of a shuffled batch, with what it needs computed at once: what is wrong with a batch is told here."""
+        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error)
+        _ = release.answer
+        return release
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The totals behind the answer, with their errors."""
+        return self.task.protocol.estimate(self.task.query, self.shuffled)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """Value, standard error and 95 % interval."""
+        return self.task.query.answer(self.estimate, 0.95)
+
+    @property
+    def value(self) -> Any:
+        """A number, a pair (latitude and longitude on a map), or a table with a row for each cell."""
+        return self.answer.value
+
+    @property
+    def standard_error(self) -> Any:
+        """Of the value, in the same shape; for a table one for each row."""
+        return self.answer.standard_error
+
+    @property
+    def plane(self) -> Answer | None:
+        """Of a place in degrees: the same answer in units from the south-west corner of the grid."""
+        return self.answer.plane
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Any:
+        """Holds the true answer with probability at least `level`: (low, high), one for each axis (jointly), or a row for each cell.
+
+        Tables: `simultaneous`, all rows hold at once; "normal" is an approximation for many reports, "bernstein" holds for any number.
+        """
+        if (simultaneous or method != "normal") and not self.task.query.shared and method == "normal":
+            raise InputError("simultaneous intervals are for tables; the intervals of a place hold jointly as they are.")
+        return self.task.query.answer(self.estimate, level, simultaneous=simultaneous, method=method).interval
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised if whoever is trusted is honest."""
+        return self.task.guarantee
+
+    @property
+    def if_shuffler_colludes(self) -> Guarantee:
+        """What is left if not."""
+        return self.task.if_shuffler_colludes
+
+    @property
+    def reports(self) -> int:
+        return self.shuffled.people
+
+    @property
+    def round(self) -> int:
+        return self.shuffled.batch.round
+
+    @property
+    def rounds(self) -> int:
+        return self.task.rounds
+
+    @property
+    def protocol(self) -> str:
+        return self.task.protocol.name
+
+    @property
+    def query(self) -> Any:
+        return self.task.query
+
+    @property
+    def plan(self) -> str:
+        """Digest of the task."""
+        return self.task.digest
+
+    @property
+    def unsafe_seeded(self) -> bool:
+        return self.shuffled.batch.seeded
+
+    @property
+    def warning(self) -> str:
+        """What makes the estimate fragile, or nothing."""
+        return self.estimate.warning
+
+    # Files
+
+    def to_json(self) -> str:
+        """One JSON document: the answer first, then the task and the tally that it is computed from."""
+        answer, task = self.answer, self.task
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "query": task.query.model_dump(mode="json"),
+            "value": _plain(answer.value),
+            "standard_error": _plain(answer.standard_error),
+            "interval_95": _plain(answer.interval),
+            "reports": self.reports,
+            "round": self.round,
+            "rounds": self.rounds,
+            "protocol": self.protocol,
+            "guarantee": task.guarantee.model_dump(mode="json"),
+            "if_shuffler_colludes": task.if_shuffler_colludes.model_dump(mode="json"),
+            "raw_values_seen": self.raw_values_seen,
+            "unsafe_seeded": self.unsafe_seeded,
+            "expected_error": self.expected_error,
+            "plan": task.digest,
+        }
+        if isinstance(answer.value, Table):  # each row has its own
+            del document["standard_error"], document["interval_95"]
+        if isinstance(task.query, NumberQuery):
+            document["granularity"] = task.protocol.step * task.protocol.grain
+        if answer.plane is not None:
+            plane = answer.plane
+            document["plane"] = {"unit": task.query.unit, "value": plane.value, "standard_error": plane.standard_error,
+                                 "interval_95": plane.interval}  # fmt: skip
+        if self.warning:
+            document["warning"] = self.warning
+        document["task"] = json.loads(task.to_json())
+        document["tally"] = {"people": self.reports, "messages": self.shuffled.messages, "round": self.round,
+                             "sums": {str(key): row for key, row in self.shuffled.sums.items()}}  # fmt: skip
+        return json.dumps(document, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
+        from metricshuffle.wire.task import Task
+
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as wrong:
+            raise PlanError(f"this is not a release: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            named = data.get("format") if isinstance(data, dict) else None
+            raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
+        task = Task.from_json(json.dumps(data.get("task")))
+        try:
+            tally = data["tally"]
+            sums = {int(key): [int(number) for number in row] for key, row in tally["sums"].items()}
+            batch = task.batch(int(tally["round"]), seeded=bool(data["unsafe_seeded"]))
+            shuffled = Shuffled(batch, int(tally["people"]), int(tally["messages"]), sums, task.protocol.modulus)
+        except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+            raise PlanError(f"this release is damaged: its tally cannot be read ({wrong}); ask for it again.") from None
+        release = cls.of(task, shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"))
+        if not _same(_plain(release.value), data.get("value")):
+            raise PlanError("this release was edited or damaged: its value is not what its tally gives; ask for it again.")
+        return release
+
+    def save(self, path: str) -> None:
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str) -> Release:
+        return cls.from_json(read_text(path))
+
+    def to_frame(self) -> Any:
+        """The answer as a pandas, Polars or Arrow frame, whichever is installed: a row for each cell, or one."""
+        if isinstance(self.value, Table):
+            return self.value.to_frame()
+        low_high = np.atleast_2d(np.array(self.interval(0.95), dtype=np.float64))
+        values, errors = np.atleast_1d(self.value), np.atleast_1d(self.standard_error)
+        if len(values) == 1:
+            names = [self.query.kind]
+        else:
+            names = ["latitude", "longitude"] if self.plane is not None else ["east", "north"]
+        return frame({"label": names, "value": values.tolist(), "standard_error": errors.tolist(), "low_95": low_high[:, 0].tolist(),
+                      "high_95": low_high[:, 1].tolist()})  # fmt: skip
+
+    # Words
+
+    @property
+    def decimals(self) -> int:
+        """Enough decimals to see two digits of the error."""
+        error = float(np.max(np.atleast_1d(np.asarray(self.standard_error, dtype=np.float64))))
+        return max(0, 1 - math.floor(math.log10(error))) if 0.0 < error < math.inf else 0
+
+    def __repr__(self) -> str:
+        value = repr(self.value) if isinstance(self.value, Table) else measured(self.value, self.decimals)
+        return f"Release({self.task.query.kind} = {value}, {self.reports:,} reports, {self.protocol}, epsilon {self.guarantee.epsilon:g})"
+
+    def __str__(self) -> str:
+        lines = self._table_lines() if isinstance(self.value, Table) else self._value_lines()
+        people = "users" if self.query.items is not None else "reports"
+        made = f"from {self.reports:,} {people if self.reports != 1 else people[:-1]} ({self.protocol})"
+        lines += [made if self.rounds == 1 else f"{made}, round {self.round} of {self.rounds}", *self.query.remarks()]
+        if self.expected_error is not None and self.query.shared and self.query.items is not None:
+            unit = f" {self.query.error_unit}" if self.query.error_unit else ""
+            lines.append(f"{self.query.measure}: {plain(self.expected_error)}{unit}")
+        lines += released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
+        if self.query.items is not None:
+            lines.append(full_replacement_sentence(self.guarantee, self.query.diameter))
+        return "\n".join([*lines, *([f"Warning: {self.warning}"] if self.warning else [])])
+
+    def _value_lines(self) -> list[str]:
+        unit = f" {self.query.unit}" if self.query.unit and self.plane is None else ""
+        value, interval = measured(self.value, self.decimals), measured(self.answer.interval, self.decimals)
+        lines = [f"{self.query.kind} = {value}{unit}, 95 % interval {interval}"]
+        if self.plane is not None:
+            error = max(np.atleast_1d(np.asarray(self.plane.standard_error, dtype=np.float64)))
+            decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 0
+            place, around = measured(self.plane.value, decimals), measured(self.plane.interval, decimals)
+            lines.append(f"that is {place} {self.query.unit} (east, north) from the south-west corner, 95 % interval {around}")
+        return lines
+
+    def _table_lines(self) -> list[str]:
+        table = self.value
+        key = "share" if "share" in table.columns else "value"
+        order = np.argsort(-np.asarray(table[key], dtype=np.float64), kind="stable") if key == "share" else np.arange(len(table))
+        shown = order if len(order) <= ALL_ROWS else order[:SHOWN_ROWS]
+        lines = [f"{self.query}: {len(table):,} {'shares' if key == 'share' else 'means'}, each with its 95 % interval"]
+        for code in shown:
+            row = table[int(code)]
+            low, high = row["interval_95"]
+            if key == "share":
+                lines.append(f"  {label_of(table.columns, int(code))}: {row['share']:.4f} ({low:.4f} to {high:.4f})")
+            else:
+                lines.append(f"  {row['label']}: {plain(row['value'])} ({plain(low)} to {plain(high)})")
+        return lines + ([f"  ... and {len(order) - len(shown):,} more"] if len(shown) < len(order) else [])
+
+
+def measured(value: object, decimals: int) -> str:
+    """A number, a pair or an interval with so many decimals."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(measured(part, decimals) for part in value) + ")"
+    return f"{float(str(value)):,.{decimals}f}"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Table):
+        return list(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _same(computed: Any, stored: Any) -> bool:
+    """Whether two answers are the same, up to the last digits of another machine's arithmetic."""
+    if isinstance(computed, list):
+        return isinstance(stored, list) and len(computed) == len(stored) and all(map(_same, computed, stored))
+    if isinstance(computed, dict):
+        return isinstance(stored, dict) and all(_same(part, stored.get(name)) for name, part in computed.items())
+    if isinstance(computed, tuple):
+        return _same(list(computed), stored)
+    if isinstance(computed, float) and isinstance(stored, int | float):
+        return math.isclose(computed, stored, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(computed == stored)

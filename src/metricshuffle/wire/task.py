@@ -1,0 +1,239 @@
+"""The public part of a plan: what clients, the shuffler and the analyst need, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from metricshuffle.declared import Stored, Whole
+from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotCertified, PlanError
+from metricshuffle.files import read_text, write_text
+from metricshuffle.numerics.rounding import promised
+from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import AnyProtocol, Reports
+from metricshuffle.protocols.tally import Batch, Shuffled, Tally
+from metricshuffle.queries.base import AnyQuery
+from metricshuffle.randomness import Randomness
+from metricshuffle.wire.release import Release
+from metricshuffle.wire.shuffle import Ledger, Shuffle
+
+TASK_FORMAT = "metricshuffle-task/1"
+# A claimed epsilon may be off by this much (relative): decimals that were rounded to binary.
+SAME = 1e-9
+
+
+def content_digest(content: Any) -> str:
+    """SHA-256 of canonical JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class Task(Stored):
+    """Query, protocol, minimum, rounds and both guarantees. The digest names it and catches accidents; `verify` needs no trust."""
+
+    stored_as: ClassVar[str] = "a task"
+    format: Literal["metricshuffle-task/1"] = TASK_FORMAT
+    query: AnyQuery
+    protocol: AnyProtocol
+    users: Whole
+    honest: Whole
+    rounds: Whole = 1
+    guarantee: Guarantee
+    if_shuffler_colludes: Guarantee
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _unharmed(self) -> Self:
+        if not 1 <= self.honest <= self.users or self.rounds < 1:
+            raise ValueError(f"it counts on {self.honest} honest of {self.users} users in {self.rounds} rounds, which cannot be")
+        expected = content_digest(self.model_dump(mode="json", exclude={"digest"}))
+        if not self.digest:
+            object.__setattr__(self, "digest", expected)
+        elif self.digest != expected:
+            raise ValueError("its digest does not match its content: the file was edited or damaged; ask for it again")
+        return self
+
+    @classmethod
+    def check_stored(cls, data: Any) -> None:
+        named = data.get("format") if isinstance(data, dict) else None
+        if named != TASK_FORMAT:
+            raise PlanError(f"this is not a task: its format is {named!r}, not {TASK_FORMAT!r}.")
+        if not data.get("digest"):
+            raise PlanError("this task has no digest; ask for it again.")
+
+    def save(self, path: str) -> None:
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        return cls.from_json(read_text(path))
+
+    @property
+    def minimum(self) -> int:
+        """The smallest batch the guarantee covers."""
+        return self.honest if self.protocol.trusted in ("shuffler", "aggregator") else 1
+
+    @property
+    def target(self) -> Target:
+        """What the guarantee promises, as a target."""
+        claimed = self.guarantee
+        return Target(claimed.epsilon, claimed.delta, claimed.distance, claimed.shape)
+
+    def verify(self) -> None:
+        """Recompute both guarantees from the mechanism; raise if the task claims more than is true.
+
+        Whoever receives a task need not believe it: the noise that a report will carry is in the protocol, and what that hides
+        is computed here again, at every distance up to the stated one.
+        """
+        claimed, protocol, query = self.guarantee, self.protocol, self.query
+        try:
+            protocol.check(query)
+            account = protocol.account(query, self.target, self.honest, self.rounds)
+            true = protocol.guarantee(query, self.target, self.honest, self.rounds)
+            kept = account.kept
+        except (ConditionError, NotCertified, InputError) as wrong:
+            raise NotCertified(f"the guarantee of this task cannot be certified: {wrong}") from None
+        if not kept:
+            raise NotCertified(
+                f"this task claims more than is true: epsilon {promised(claimed.epsilon)} with delta {claimed.delta:g} at distance "
+                f"{claimed.distance:g} is not what its noise gives; do not take part."
+            )
+        self._check_words(claimed, true, claimed.delta < true.delta * (1.0 - SAME))
+        alone = protocol.alone(query, self.target.with_delta(max(self.target.delta, self.if_shuffler_colludes.delta)), self.rounds)
+        less = alone.epsilon > self.if_shuffler_colludes.epsilon * (1.0 + SAME) or self.if_shuffler_colludes.delta < alone.delta * (
+            1.0 - SAME
+        )
+        self._check_words(self.if_shuffler_colludes, alone, less)
+
+    def _check_words(self, claimed: Guarantee, true: Guarantee, more: bool) -> None:
+        """Raise if the claim is stronger, or about something else, than what was computed."""
+        weaker = {"one person": ("one person", "people together"), "people together": ("people together",)}
+        covered = weaker.get(claimed.protects, (claimed.protects,))
+        fields = ("trust", "rounds", "unit", "between", "items")
+        differ = [name for name in fields if getattr(claimed, name) != getattr(true, name)]
+        if claimed.distance > true.distance or claimed.shape != true.shape:
+            differ.append("distance")
+        if more or true.protects not in covered or differ:
+            about = f" ({', '.join(differ)})" if differ else ""
+            raise NotCertified(f"this task claims more than is true{about}. It says: {claimed} True is: {true}")
+
+    # The roles
+
+    def batch(self, round: int = 1, *, seeded: bool = False) -> Batch:
+        if isinstance(round, bool) or not isinstance(round, int) or not 1 <= round <= self.rounds:
+            planned = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
+            raise InputError(f"round must be a whole number from 1 to {self.rounds}, got {round!r}: the promise covers {planned}.")
+        return Batch(self.digest, round, seeded)
+
+    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Reports:
+        """Clients: one report a person. Values outside the domain are refused unless `clamp`."""
+        if self.protocol.trusted == "curator":
+            raise PlanError(
+                "this plan trusts a curator, who adds noise once to everybody's values together, so there is nothing to randomize at "
+                "home: hand the values to the curator, who calls run; or plan with less trust."
+            )
+        source = Randomness.system() if randomness is None else randomness
+        batch = self.batch(round, seeded=source.unsafe_seeded)
+        messages = self.protocol.messages(self.query.inputs(values, self.protocol.step, clamp=clamp), source)
+        return Reports(batch, messages, Randomness.system().words(2).tobytes())
+
+    def tally(self, data: bytes | None = None, *, round: int = 1) -> Tally:
+        """An empty tally, or the one in bytes if it is of this task."""
+        empty = self.protocol.tally(self.batch(round))
+        if data is None:
+            return empty
+        stored = Tally.from_bytes(data)
+        self._check_sums(stored)
+        mine = self.protocol.tally(stored.batch)
+        return mine.merge(stored)
+
+    def read_shuffled(self, data: bytes) -> Shuffled:
+        """What a shuffler wrote, if it is of this task."""
+        stored = Shuffled.from_bytes(data)
+        self._check_sums(stored)
+        return stored
+
+    def _check_sums(self, stored: Tally | Shuffled) -> None:
+        self.batch(stored.batch.round).check_same(stored.batch, f"{stored.what} was made")
+        if stored.modulus != self.protocol.modulus:
+            raise PlanError(f"{stored.what} has another modulus than this task's protocol; it was made by something else.")
+
+    def shuffle(
+        self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None, *, ledger: Ledger | None = None
+    ) -> Shuffled:
+        """Shuffler (aggregator): what the analyst may see. A batch below the minimum, or one that was counted before, is refused.
+
+        Reports may come in parts and are added up as they come, so that memory stays bounded.
+        """
+        if not isinstance(reports, Reports | Iterable):
+            raise InputError(f"shuffle needs Reports, got {type(reports).__name__}.")
+        shuffling = Shuffle(self.protocol, self.digest, ledger)
+        for batch in [reports] if isinstance(reports, Reports) else reports:
+            self.batch(shuffling.add(batch))
+        shuffled = self.publish(self.empty_or(shuffling), randomness)
+        if ledger is not None:
+            ledger.record(self.digest, shuffling.batches)
+        return shuffled
+
+    def empty_or(self, shuffling: Shuffle) -> Tally:
+        """What a shuffle has added up so far."""
+        return self.tally() if shuffling.tally is None else shuffling.tally
+
+    def publish(self, tally: Tally, randomness: Randomness | None = None) -> Shuffled:
+        """What is let go of a tally, after the last merge; a curator adds the noise here. Refuses too few people."""
+        if not isinstance(tally, Tally):
+            raise InputError(f"publish needs a Tally, got {type(tally).__name__}.")
+        self._check_sums(tally)
+        self.check_batch(tally.people)
+        source = Randomness.system() if randomness is None else randomness
+        batch = Batch(
+            tally.batch.task, tally.batch.round, tally.batch.seeded or (self.protocol.trusted == "curator" and source.unsafe_seeded)
+        )
+        return Shuffled(batch, tally.people, tally.messages, self.protocol.published(self.query, tally, source), tally.modulus)
+
+    def check_batch(self, people: int) -> None:
+        """Raise unless the guarantee and the protocol cover a batch of so many people."""
+        if people < max(self.minimum, 1):
+            raise BatchTooSmall(
+                f"the batch has {people:,} reports, but the guarantee counts on at least {max(self.minimum, 1):,} honest ones; "
+                f"wait for more reports, or plan again counting on {max(people, 1):,} honest ones and let people randomize again."
+            )
+        self.protocol.check_people(people, self.users)
+
+    def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None) -> Release:
+        """Analyst: the answer with its interval and both guarantees."""
+        if not isinstance(shuffled, Shuffled):
+            raise InputError(f"estimate needs what shuffle() returned, got {type(shuffled).__name__}; reports must be shuffled first.")
+        self._check_sums(shuffled)
+        self.check_batch(shuffled.people)
+        return Release.of(self, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error)
+
+    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Release:
+        """All roles on one machine; the release says that raw values were seen there."""
+        return self.estimate(self.publish(self.counted([values], randomness, clamp=clamp, round=round), randomness), raw_values_seen=True)
+
+    def counted(self, parts: Iterable[Any], randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Tally:
+        """The tally of values that come in parts, whoever is trusted: what a machine that holds raw values adds up."""
+        source = Randomness.system() if randomness is None else randomness
+        tally = self.tally(round=round)
+        for values in parts:
+            inputs = self.query.inputs(values, self.protocol.step, clamp=clamp)
+            tally.add(self.protocol.messages(inputs, source), seeded=source.unsafe_seeded)
+        return tally
+
+    def __repr__(self) -> str:
+        return f"Task({self.query}, {self.protocol.name}, digest {self.digest[:12]})"
+
+    def __str__(self) -> str:
+        lines = [
+            f"{str(self.query)[:1].upper()}{str(self.query)[1:]}: {self.protocol.name}, at least {self.minimum:,} reports of {self.users:,}."
+        ]
+        if self.protocol.trusted == "nobody":
+            lines.append(str(self.guarantee))
+        else:
+            lines += [f"If the {self.protocol.trusted} is honest: {self.guarantee}", f"If it is not: {self.if_shuffler_colludes}"]
+        return "\n".join(lines)

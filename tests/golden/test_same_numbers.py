@@ -1,0 +1,89 @@
+"""Numbers do not change: every candidate of sixty settings against what the planner found before there was one kind of plan."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.golden.settings import SETTINGS, Described, query_of
+
+import metricshuffle as ms
+
+BEFORE: dict[str, Described] = {one["name"]: one for one in json.loads(Path(__file__).with_name("candidates.json").read_text("utf-8"))}
+CLOSE = 1e-9
+# What a candidate is told apart by, besides its protocol, encoding and trust: the total shape of the noise.
+Key = tuple[str, str | None, str, int | None]
+
+
+def same(now: object, before: object) -> bool:
+    """Numbers up to a relative 1e-9 (null stands for infinity), all else exactly."""
+    if isinstance(before, dict):
+        return isinstance(now, dict) and all(name in now and same(now[name], value) for name, value in before.items())
+    if before is None:
+        return now is None or now == math.inf
+    if isinstance(before, int | float) and not isinstance(before, bool):
+        return isinstance(now, int | float) and math.isclose(now, before, rel_tol=CLOSE)
+    return now == before
+
+
+def said(guarantee: ms.Guarantee) -> Described:
+    """A guarantee as it is kept in the file."""
+    names = ("epsilon", "delta", "distance", "unit", "shape", "protects", "bound", "rounds", "between", "items")
+    trust = {"trusted": guarantee.trust.trusted, "honest_reports": guarantee.trust.honest_reports}
+    return {name: getattr(guarantee, name) for name in names} | trust
+
+
+def told(one: Any) -> Described:
+    """All numbers of a candidate: the parameters of its mechanism, of the randomizer or noise inside, and its details."""
+    parts = [one.mechanism, *(getattr(one.mechanism, name, None) for name in ("randomizer", "noise"))]
+    found: Described = {}
+    for part in parts:
+        if hasattr(part, "model_dump"):
+            found |= part.model_dump()
+    return {**found, **one.details}
+
+
+def key_of(one: Any) -> Key:
+    return one.protocol, one.encoding, one.trusted, one.details.get("shape")
+
+
+def key_before(row: Described) -> Key:
+    return row["protocol"], row["encoding"], row["trusted"], row["details"].get("shape")
+
+
+def differences(now: Any, row: Described) -> list[str]:
+    """What of a candidate is not as it was, in words."""
+    # The randomizer of single items follows from its rate, and its table of distances is kept as a digest only.
+    details = {name: value for name, value in row["details"].items() if name != "randomizer" and value is not None}
+    numbers = told(now)
+    pairs: dict[str, tuple[object, object]] = {
+        "expected_error": (now.expected_error, row["expected_error"]),
+        "guarantee": (said(now.guarantee), row["guarantee"]),
+        "fallback": (said(now.fallback), row["fallback"]),
+        "details": ({name: numbers.get(name) for name in details}, details),
+    }
+    if "bits_per_user" in row:
+        pairs["bits_per_user"] = (now.bits_per_user, row["bits_per_user"])
+    return [f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before)]
+
+
+def test_there_are_sixty_settings() -> None:
+    assert len(SETTINGS) == 60
+    assert [one["name"] for one in SETTINGS] == list(BEFORE)
+
+
+@pytest.mark.parametrize(
+    "setting", [pytest.param(one, id=one["name"], marks=[pytest.mark.slow] if one["slow"] else []) for one in SETTINGS]
+)
+def test_candidates_are_as_they_were(setting: Described) -> None:
+    """New candidates may have come; none of the old ones is gone or has other numbers."""
+    target, query = ms.Target(**setting["target"]), query_of(setting["query"])
+    plan = ms.plan(query, target, users=setting["users"], honest=setting["honest"], protocols=setting["only"], **setting["options"])
+    found = {key_of(one): one for one in plan.candidates}
+    before = {key_before(row): row for row in BEFORE[setting["name"]]["candidates"]}
+    assert set(before) <= set(found), sorted(map(str, set(before) - set(found)))
+    changed = {str(key): differences(found[key], row) for key, row in before.items()}
+    assert not any(changed.values()), {key: words for key, words in changed.items() if words}

@@ -1,0 +1,95 @@
+"""Every page once, made from small inputs in which whatever can be hostile is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tests.pages.parsed import ParsedPage
+
+from metricshuffle import Centroid, Grid, Integers, Mean, Plan, Target, plan
+from metricshuffle.amplification.amplify import Amplification, amplify_generic
+from metricshuffle.pages import amplify, reproduction, users_chapter, users_compare
+from metricshuffle.pages.report import report
+from metricshuffle.pages.synthetic import CITY, homes, snacks, visits
+from metricshuffle.pages.words import Study
+from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
+from metricshuffle.planning.compare.users import ComparedMethod, UserComparison
+
+HOSTILE = '<b>&"x'
+PEOPLE = 40
+PAGES = ("report", "amplify", "users_compare", "reproduction")
+
+
+@pytest.fixture(scope="session")
+def pages() -> dict[str, ParsedPage]:
+    made = {"report": report_page, "amplify": amplify_page, "users_compare": users_compare_page, "reproduction": reproduction_page}
+    return {name: ParsedPage(make()) for name, make in made.items()}
+
+
+@pytest.fixture(params=PAGES)
+def page(request: pytest.FixtureRequest, pages: dict[str, ParsedPage]) -> ParsedPage:
+    return pages[request.param]
+
+
+def small_plan(query: Any, distance: float) -> Plan:
+    target = Target(epsilon=1.0, delta=1e-6, distance=distance)
+    return plan(query, target, PEOPLE, 0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
+
+
+def report_page() -> str:
+    numbers = small_plan(Mean(domain=Integers(0, 1000, HOSTILE)), 20)
+    grid = Grid(CITY.width, CITY.height, CITY.cell, HOSTILE)
+    cells = CITY.cells(homes(PEOPLE))
+    places = small_plan(Centroid(domain=grid), 500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users_chapter, "CITY", grid)
+        months = users_chapter.study_of(visits(PEOPLE), runs=2)
+    return report(
+        Study(f"Snacks {HOSTILE}", f"snacks {HOSTILE}", numbers, numbers.run(snacks(PEOPLE)), 230.0),
+        Study("A city", "a cell", places, places.run(cells), (3000.0, 2000.0)),
+        cells,
+        months,
+    )
+
+
+@dataclass(frozen=True)
+class HostileRandomizer:
+    """One that the command line does not know, with options as they might be typed."""
+
+    name: str = HOSTILE
+    values: dict[str, Any] = field(default_factory=lambda: {"matrix": f"{HOSTILE}.csv", "left out": None})
+    distance: float | None = None
+
+    def amplification(self, users: int, honest: str | None, rounds: int, relative: float | None = None) -> Amplification:
+        return amplify_generic(1.0, users, honest, rounds=rounds)
+
+
+def amplify_page() -> str:
+    return amplify.page(HostileRandomizer(), 10_000, None, 1, 1e-6, None)
+
+
+def users_compare_page() -> str:
+    methods = (
+        ComparedMethod(f"central {HOSTILE}", "central", "user", 1.0, 0.1, 2.0),
+        ComparedMethod("tree Laplace", "central", "earth mover", 0.5, 0.1, 2.0),
+        ComparedMethod(f"local {HOSTILE}", "local", "user", 9.0, 0.1, 2.0),
+        ComparedMethod("tree Laplace", "local", "earth mover", 8.0, 0.1, 2.0),
+    )
+    comparison = UserComparison(300, 10, 1.0, 0.5, 1e-9, 4.0, 12, methods, unit=HOSTILE)
+    return users_compare.page([comparison, replace(comparison, rate=0.1)], f"users {HOSTILE}", HOSTILE)
+
+
+def reproduction_page() -> str:
+    spec = {
+        "data": {"values": [{"a": 1}]},
+        "mark": "point",
+        "encoding": {"x": {"field": "a", "type": "quantitative", "title": HOSTILE}},
+    }
+    judged = Row(f"judged {HOSTILE}", published=2.0, as_published=2.5, ours=3.0, verdict="impossible", standard_error=0.25, note=HOSTILE)
+    formula = Row("a formula", as_published=1.0, ours=1.0, verdict="true")
+    ours = tuple(Row(f"ours {index}", ours=float(index)) for index in range(20))
+    outcome = Reproduction((HOSTILE,), (judged, formula, *ours), (Chart(f"Chart {HOSTILE}", spec, f"Caption {HOSTILE}"),))
+    items = [Item(f"item-{index}", "Athanasiou25", f"Table {index} {HOSTILE}", HOSTILE, lambda _: outcome) for index in range(3)]
+    return reproduction.page(items, {"item-0": outcome}, {"item-1": f"failed {HOSTILE}"}, Settings(quick=True, runs=1000))

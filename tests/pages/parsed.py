@@ -1,0 +1,56 @@
+"""A page as a browser would read it, for tests to look at."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+LOADING = ("src", "href", "xlink:href", "srcset", "action", "data", "poster", "background")
+
+
+class ParsedPage(HTMLParser):
+    """Fails where tags do not nest; collects the text, the attributes that could load something, and the ids."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.html = html
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.targets: list[str] = []
+        self.ids: list[str] = []
+        self.values: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        """By the element they are directly in."""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> has an attribute twice"
+        self.tags.append(tag)
+        for name, value in attrs:
+            self.values.append(value or "")
+            if name in LOADING:
+                self.targets.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    @property
+    def text(self) -> str:
+        """What is read, or read out."""
+        return " ".join(part for tag, parts in self.texts.items() if tag not in ("style", "script") for part in parts)
