@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.measuring import measurement, seconds
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
-from metricshuffle.planning import Target
-from metricshuffle.planning.user_plan import UserPlan, plan_users
+from metricshuffle.planning import Plan, plan
+from metricshuffle.privacy.target import Target
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers import ClusteredResponse
 from metricshuffle.spaces import Clustered, nested_squares, users_of
@@ -28,9 +28,9 @@ def _any_randomizer() -> list[dict[str, Any]]:
         time = seconds(partial(calibrated, shuffle, rate, delta), 3)
         name = f"item rate, {model}, {users:.0e} users of {items:,} items, delta {delta:g}"
         rows.append(measurement(name, time, "s", 5.0, at_most=True))
-        found = calibrated(shuffle, rate, delta).item_rate
-        rows.append(measurement("  its item rate over that of composition", found * items / rate, "", 1.0))
-        time = seconds(partial(_certificate, shuffle, found, rate, delta))
+        item_rate = calibrated(shuffle, rate, delta).item_rate
+        rows.append(measurement("  its item rate over that of composition", item_rate * items / rate, "", 1.0))
+        time = seconds(partial(_certificate, shuffle, item_rate, rate, delta))
         rows.append(measurement("  one certificate", time, "s", None))
     return rows
 
@@ -54,16 +54,16 @@ def _releases() -> list[dict[str, Any]]:
     for where, space in spaces:
         query = UserHistogram(users_of(space, 100))
         target = Target(epsilon=20.0 * query.diameter, delta=1e-9, distance=query.diameter)
-        for method in ("item-wise", "tree-laplace"):
-            plan = plan_users(query, target, 10_000, methods=[method])
-            time = seconds(partial(_roles, plan, held), 3)
-            name = f"1e4 users x 100 items in {where}, {method}, all roles"
+        for protocol in ("item-wise", "tree-laplace"):
+            planned = plan(query, target, 10_000, protocols=[protocol])
+            time = seconds(partial(_roles, planned, held), 3)
+            name = f"1e4 users x 100 items in {where}, {protocol}, all roles"
             rows.append(measurement(name, time, "s", 2.0, at_most=True))
     return rows
 
 
-def _roles(plan: UserPlan, held: Any) -> object:
-    return plan.estimate(plan.shuffle(plan.randomize(held)))
+def _roles(planned: Plan, held: Any) -> object:
+    return planned.estimate(planned.shuffle(planned.randomize(held)))
 
 
 def measurements() -> list[dict[str, Any]]:

@@ -1,15 +1,14 @@
-"""Where do people live? A heat map of an invented city from shuffled, noisy reports of one cell each.
+"""Where do people live? Heat maps of an invented city from shuffled, noisy reports of one cell each.
 
-Everybody moves their own cell at random (geometric noise on both axes) before it leaves their phone; a shuffler drops who sent
-what; the analyst turns the counts back into a map. The page shows the true map, which nobody would have in earnest, beside
-what the analyst gets, and beside what the same promise allows if it may rest on the shuffler alone.
-Run:  python examples/city_heat_map.py --output city.html
+Everybody's phone randomizes the cell before it leaves it; a shuffler drops who sent what; the analyst turns the counts back into
+a map. The picture shows the true map, which nobody would have in earnest, beside what the analyst gets: with noise that moves people
+to cells nearby, and with whatever keeps the same promise at the least error.
+Run:  python examples/city_heat_map.py --output city.svg
 """
 
 from __future__ import annotations
 
 import argparse
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,89 +16,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metricshuffle as ms
-from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, svg
+from metricshuffle.pages.charts.marks import BLUE, GRID, svg
 from metricshuffle.pages.synthetic import CITY, homes
 
-Floats = NDArray[np.float64]
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A city under planar noise</title>
-<style>
-body {{ font: 16px/1.5 "Liberation Sans", Arial, Helvetica, sans-serif; color: {ink};
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-.maps {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1.5rem; }}
-figure {{ margin: 0; }} figcaption {{ color: {muted}; font-size: .9rem; }} svg.chart {{ width: 100%; height: auto; }}
-</style></head><body>
-<h1>A city under planar noise</h1>
-<div class="maps">{maps}</div>
-{words}
-</body></html>
-"""
+TITLE = "A city under noise"
 
 
-def heat_map(shares: Floats, grid: ms.Grid, top: float, name: str, title: str) -> str:
-    """One map as SVG: darker cells hold more people."""
+def released(plan: ms.Plan, cells: NDArray[np.int64], randomness: ms.Randomness) -> ms.Release:
+    """The three roles; all of them need the plan's public task only."""
+    task = plan.task
+    reports = task.randomize(cells, randomness)  # on the phones
+    shuffled = task.shuffle(reports, randomness)  # how often each report occurs, and not whose it is
+    return task.estimate(shuffled, raw_values_seen=True)  # here one machine plays all roles
+
+
+def heat_map(grid: ms.Grid, shares: NDArray[np.float64], darkest: float, title: str, words: str) -> dict[str, Any]:
+    """One map for Vega-Lite: darker cells hold more people."""
     cells = [
-        {"x": int(code % grid.width), "y": int(code // grid.width), "share": round(100.0 * max(float(share), 0.0), 4)}
-        for code, share in enumerate(shares)
+        {"column": int(column), "row": int(row), "share": float(share)}
+        for (column, row), share in zip(grid.all_values(), shares, strict=True)
     ]
-    axis: dict[str, Any] = {"type": "ordinal", "axis": None}
-    spec = {
-        "data": {"values": cells}, "mark": "rect", "width": 12 * grid.width, "height": 12 * grid.height,
+    shades = {"domain": [0, darkest], "range": ["#ffffff", BLUE], "interpolate": "rgb", "clamp": True}
+    return {
+        "title": {"text": title, "subtitle": words, "offset": 8},
+        "width": 360,
+        "height": 360 * grid.height / grid.width,
+        "view": {"stroke": GRID},
+        "data": {"values": cells},
+        "mark": "rect",
         "encoding": {
-            "x": {"field": "x", **axis}, "y": {"field": "y", "sort": "descending", **axis},
-            "color": {
-                "field": "share", "type": "quantitative", "legend": None,
-                "scale": {"domain": [0, 100.0 * top], "range": ["#f4f7fa", BLUE], "clamp": True},
-            },
+            "x": {"field": "column", "type": "ordinal", "axis": None},
+            "y": {"field": "row", "type": "ordinal", "axis": None, "sort": "descending"},
+            "color": {"field": "share", "type": "quantitative", "legend": None, "scale": shades},
         },
-    }  # fmt: skip
-    most = int(np.argmax(shares))
-    place = f"column {most % grid.width}, row {most // grid.width}"
-    return svg(spec, name, title, f"{title}; the fullest cell is {place} with {100.0 * shares[most]:.2f} % of the people.")
+    }
 
 
-def page(people: int, width: int, height: int) -> str:
-    """Plan, randomize, shuffle, estimate, and draw."""
+def picture(people: int, width: int) -> tuple[str, list[str]]:
+    """Four maps as one SVG file, and what to say about them."""
     cell = CITY.width * CITY.cell / width
-    grid = ms.Grid(width, height, cell, "m")
-    target = ms.Target(epsilon=1.4, delta=1e-6, distance=cell)
+    grid = ms.Grid(width, max(2, round(CITY.height * CITY.cell / cell)), cell, "m")
+    query, target = ms.Histogram(grid), ms.Target(epsilon=1.4, delta=1e-6, distance=cell)
+    nearby = ms.plan(query, target, people, "95%", protocols=["planar-geometric"])
+    best = ms.plan(query, target, people, "95%")
+
     lives = grid.cells(homes(people), clamp=True)
-    truth = np.bincount(ms.Histogram(grid).codes(lives), minlength=width * height) / people
-    planar = ms.plan_histogram(grid, target, people, "95%", randomizers=["planar-geometric"])
-    best = ms.plan_histogram(grid, target, people, "95%")
-    stream = ms.Randomness.seeded("heat map")  # so that everybody gets the same page
-    moved, replaced = (plan.run(lives, stream) for plan in (planar, best))
-    maps = [
-        (truth, "truth", "Where people live", "Nobody sees this map."),
-        (np.array(moved.counts) / people, "reported", "What they report", "Counts of the noisy cells: the noise blurs the map."),
-        (np.array(moved.likeliest), "likeliest", "What is likeliest", "The map under which these reports are the most probable."),
-        (np.array(replaced.projected), "chosen", "What a plan chooses", f"By {best.choice.kind}, if the shuffler is honest."),
-    ]
-    figures, told = [], [f"{people:,} people, {width} x {height} cells of {cell:g} m."]
-    for shares, name, title, words in maps:
-        drawn = heat_map(shares, grid, 0.8 * float(truth.max()), name, title)
-        off = 0.5 * float(np.abs(shares - truth).sum())
-        wrong = "" if shares is truth else f" {100.0 * off:.0f} % of the people are in the wrong cell."
-        figures.append(f"<figure>{drawn}<figcaption><b>{title}.</b> {words}{wrong}</figcaption></figure>")
-    for heading, plan, estimate in (("Planar noise", planar, moved), ("The plan's choice", best, replaced)):
-        told += [f"{heading}: {line}" for line in (str(plan.choice.guarantee), str(plan.choice.fallback), plan.choice.gain) if line]
-        told += [estimate.warning] if estimate.warning else []
-    told.append("The people are invented and the noise is seeded: this is a demonstration and not a release.")
-    words = "\n".join(f"<p>{escape(line)}</p>" for line in told)
-    return PAGE.format(ink=INK, muted=MUTED, maps="\n".join(figures), words=words)
+    seeded = ms.Randomness.seeded("heat map")  # so that everybody gets the same picture; a release takes the system's randomness
+    moved, replaced = (released(plan, lives, seeded) for plan in (nearby, best))
+
+    truth = np.bincount(lives[:, 1] * width + lives[:, 0], minlength=grid.width * grid.height) / people
+    shown = {
+        "Where people live": truth,
+        "What the shuffler lets go": np.array(moved.shuffled.numbers) / people,
+        "What the analyst makes of it": moved.value["share"],
+        f"The plan's choice: {best.choice.protocol}": replaced.value["share"],
+    }
+    wrong = [0.5 * float(np.abs(shares - truth).sum()) for shares in shown.values()]
+    words = ["nobody sees this map", *(f"{share:.0%} of the people are in a wrong cell" for share in wrong[1:])]
+    maps = [heat_map(grid, shares, 0.8 * truth.max(), title, line) for (title, shares), line in zip(shown.items(), words, strict=True)]
+    told = []
+    for plan, release in ((nearby, moved), (best, replaced)):
+        told.append(f"\n{plan.task}")
+        told += [line for line in (plan.choice.gain, release.warning) if line]
+    told.append("\nThe people are invented and the noise is seeded: this is a demonstration and not a release.")
+    spec = {"concat": maps, "columns": 2, "background": "#ffffff", "padding": 20}
+    description = "; ".join(f"{title}: {line}" for title, line in zip(shown, words, strict=True))
+    return svg(spec, "city", TITLE, description, inline=False) + "\n", told
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A heat map of an invented city under planar noise.")
+    parser = argparse.ArgumentParser(description="Heat maps of an invented city from shuffled, noisy reports.")
     parser.add_argument("--people", type=int, default=50_000)
     parser.add_argument("--width", type=int, default=30, help="cells across; the height follows from the city")
-    parser.add_argument("--output", type=Path, default=Path("city_heat_map.html"))
-    given = parser.parse_args(arguments)
-    height = max(2, round(given.width * CITY.height / CITY.width))
-    given.output.write_text(page(given.people, given.width, height), encoding="utf-8")
-    print(f"wrote {given.output}")
+    parser.add_argument("--output", type=Path, default=Path("city_heat_map.svg"))
+    options = parser.parse_args(arguments)
+    drawn, told = picture(options.people, options.width)
+    options.output.write_text(drawn, encoding="utf-8")
+    print("\n".join([*told, f"wrote {options.output}"]))
 
 
 if __name__ == "__main__":

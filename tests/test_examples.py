@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 
@@ -21,15 +22,18 @@ def loaded(name: str) -> ModuleType:
     return module
 
 
-def test_the_heat_map_of_a_city(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_heat_maps_of_a_city(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("vl_convert")
-    output = tmp_path / "city.html"
+    output = tmp_path / "city.svg"
     loaded("city_heat_map").main(["--people", "2000", "--width", "9", "--output", str(output)])
-    assert str(output) in capsys.readouterr().out
-    page = output.read_text(encoding="utf-8")
-    assert page.count("<svg") == page.count("</svg>") == 4
-    assert "Hidden at epsilon 1.4" in page
-    assert not re.search(r"(?:src|href)=|<script|@import|url\(", page)  # nothing is fetched
-    wrong = [int(share) for share in re.findall(r"(\d+) % of the people are in the wrong cell", page)]
+    told = capsys.readouterr().out
+    assert str(output) in told
+    assert told.count("Hidden at epsilon 1.4") == 2  # one promise for each plan
+    drawn = output.read_text(encoding="utf-8")
+    ElementTree.fromstring(drawn)  # noqa: S314 - our own picture
+    assert not re.search(r"(?:src|href)=|<script|@import|url\((?!#)", drawn)  # nothing is fetched
+    description = re.search(r"<desc[^>]*>(.*?)</desc>", drawn)
+    assert description is not None
+    wrong = [int(share) for share in re.findall(r"(\d+)% of the people are in a wrong cell", description[1])]
     assert len(wrong) == 3
     assert max(wrong) < 60

@@ -22,7 +22,8 @@ def theorems(tests: Path) -> str:
         if not module.name.endswith("__main__"):
             import_module(module.name)
     papers = sorted(PAPERS.items(), key=lambda item: (item[0] == "metricshuffle", item[0]))
-    by_paper = {key: sorted((one for one in STATEMENTS.values() if one.paper == key), key=lambda one: one.function) for key, _ in papers}
+    in_order = sorted(STATEMENTS.values(), key=lambda statement: statement.function)
+    by_paper = {key: [statement for statement in in_order if statement.paper == key] for key, _ in papers}
     lines = [
         "# Statements behind the numbers",
         "",
@@ -30,14 +31,14 @@ def theorems(tests: Path) -> str:
         '"sound" is what guarantees rest on; lower bounds show how tight they are; "as published only" is there to be compared with, '
         "with our verdict, and no guarantee can be made of it. The test named mentions the function; others may use it too.",
         "",
-        *table((one for mine in by_paper.values() for one in mine), all_tests(tests)),
+        *table((statement for statements in by_paper.values() for statement in statements), all_tests(tests)),
     ]
     for key, reference in papers:
         if not by_paper[key]:
             continue
         lines += ["", f"## {reference}"]
-        for one in by_paper[key]:
-            lines += ["", f"### {one.label}", "", f"`{one.function}`", "", "```text", inspect.cleandoc(one.text), "```"]
+        for statement in by_paper[key]:
+            lines += ["", f"### {statement.label}", "", f"`{statement.function}`", "", "```text", inspect.cleandoc(statement.text), "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -67,8 +68,8 @@ def what_if() -> str:
     query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
     target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)
     plan = metricshuffle.plan(query, target, users=1000, honest=0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
-    shown = tuple(one for one in plan.candidates if one.protocol == "geometric-shuffle" or one.shape == 1)
-    lines = [f"| | situation | {' | '.join(one.protocol for one in shown)} |", f"|---|---|{'---|' * len(shown)}"]
+    shown = tuple(candidate for candidate in plan.candidates if candidate.protocol == "geometric-shuffle" or candidate.shape == 1)
+    lines = [f"| | situation | {' | '.join(candidate.protocol for candidate in shown)} |", f"|---|---|{'---|' * len(shown)}"]
     for row in consequences(plan, shown):
         cells = [
             f"epsilon {promised(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {promised(noise)})"
@@ -80,8 +81,8 @@ def what_if() -> str:
 
 def with_part(text: str, name: str, part: str) -> str:
     """The text with what stands between the markers `name` replaced."""
-    before, rest = text.split(f"<!-- {name} -->", 1)
-    after = rest.split(f"<!-- /{name} -->", 1)[1]
+    before, marked = text.split(f"<!-- {name} -->", 1)
+    after = marked.split(f"<!-- /{name} -->", 1)[1]
     return f"{before}<!-- {name} -->\n{part}\n<!-- /{name} -->{after}"
 
 

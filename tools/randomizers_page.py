@@ -43,8 +43,8 @@ OTHERS = ("AmongDummies",)
 
 def randomizers_page() -> str:
     """The whole page as Markdown."""
-    found = {name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()}
-    missing = set(randomizers.__all__) - set(found) - {*OTHERS, "Randomizer"}
+    examples = {name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()}
+    missing = set(randomizers.__all__) - set(examples) - {*OTHERS, "Randomizer"}
     if missing:
         raise KeyError(f"docs/randomizers.md needs an example of {', '.join(sorted(missing))}; add it to EXAMPLES.")
     lines = [
@@ -61,12 +61,17 @@ def randomizers_page() -> str:
         "| randomizer | inputs | reports | bits | local epsilon | estimates | accounted by |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, one in found.items():
-        numbers = (f"{one.inputs:,}", f"{one.outputs:,}", str((one.outputs - 1).bit_length()), promised(one.local_epsilon()))
-        cells = (f"[{name}](#{name.lower()})", *numbers, _estimates(one), _accounted(one))
+    for name, randomizer in examples.items():
+        numbers = (
+            f"{randomizer.inputs:,}",
+            f"{randomizer.outputs:,}",
+            str((randomizer.outputs - 1).bit_length()),
+            promised(randomizer.local_epsilon()),
+        )
+        cells = (f"[{name}](#{name.lower()})", *numbers, _estimates(randomizer), _accounted(randomizer))
         lines.append("| " + " | ".join(cells) + " |")
-    for name, one in found.items():
-        lines += ["", f"## {name}", *_section(name, type(one), EXAMPLES[name])]
+    for name, randomizer in examples.items():
+        lines += ["", f"## {name}", *_section(name, type(randomizer), EXAMPLES[name])]
     for name in OTHERS:
         lines += ["", f"## {name}", *_section(name, getattr(randomizers, name), None)]
     return "\n".join(lines) + "\n"
@@ -79,28 +84,29 @@ def _section(name: str, kind: type, arguments: tuple[Any, ...] | None) -> Iterat
     for statement in sorted(_statements(kind)):
         yield from ("", f"Law: {PAPERS[statement]}")
     if arguments is not None:
-        yield from ("", f"In the table: `{name}({', '.join(repr(one) for one in arguments)})`.")
+        yield from ("", f"In the table: `{name}({', '.join(repr(argument) for argument in arguments)})`.")
 
 
 def _parameters(kind: type) -> Iterator[str]:
-    for one in inspect.signature(kind).parameters.values():
-        if one.name != "kind":
-            yield one.name if one.default in (inspect.Parameter.empty, None) else f"{one.name}={one.default!r}"
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.name != "kind":
+            plain = parameter.default in (inspect.Parameter.empty, None)
+            yield parameter.name if plain else f"{parameter.name}={parameter.default!r}"
 
 
 def _statements(kind: type) -> set[str]:
     """The papers whose statements this class implements."""
     own = f"{kind.__module__}.{kind.__qualname__}."
-    return {one.paper for one in STATEMENTS.values() if one.function.startswith(own)} - {"metricshuffle"}
+    return {statement.paper for statement in STATEMENTS.values() if statement.function.startswith(own)} - {"metricshuffle"}
 
 
-def _estimates(one: Randomizer) -> str:
-    targets = np.asarray(one.targets())
+def _estimates(randomizer: Randomizer) -> str:
+    targets = np.asarray(randomizer.targets())
     columns = int(targets.shape[1])
-    if columns >= one.inputs and np.array_equal(targets[:, columns - one.inputs :], np.eye(one.inputs)):
-        return "share of each input" if columns == one.inputs else "mean, share of each input"
+    if columns >= randomizer.inputs and np.array_equal(targets[:, columns - randomizer.inputs :], np.eye(randomizer.inputs)):
+        return "share of each input" if columns == randomizer.inputs else "mean, share of each input"
     return "mean" if columns == 1 else f"{columns} totals"
 
 
-def _accounted(one: Randomizer) -> str:
-    return "table" if isinstance(one, Channel | Tabulated) else "closed form"
+def _accounted(randomizer: Randomizer) -> str:
+    return "table" if isinstance(randomizer, Channel | Tabulated) else "closed form"

@@ -38,14 +38,13 @@ def reference() -> str:
         *(f"| [`{name}`](#metricshuffle-{name.replace(' ', '-')}) | {_words(command.help)[0]} |" for name, command in commands.items()),
     ]
     for name, command in commands.items():
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
-        options = [one for one in command.params if one.param_type_name == "option"]
-        usage = " ".join(
-            ["metricshuffle", name, *(one.metavar for one in arguments), *(_usage(one) for one in options if one.required), "[OPTIONS]"]
-        )
+        arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+        options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+        needed = [argument.metavar for argument in arguments] + [_usage(option) for option in options if option.required]
+        usage = " ".join(["metricshuffle", name, *needed, "[OPTIONS]"])
         lines += ["", f"## metricshuffle {name}", "", *_words(command.help), "", "```text", usage, "```", "", "| | |", "| --- | --- |"]
-        lines += [f"| `{_escaped(one.metavar)}` | {_told(one)} |" for one in arguments]
-        lines += [f"| `{_escaped(_usage(one))}` | {_told(one)} |" for one in options]
+        lines += [f"| `{_escaped(argument.metavar)}` | {_told(argument)} |" for argument in arguments]
+        lines += [f"| `{_escaped(_usage(option))}` | {_told(option)} |" for option in options]
     return "\n".join(lines) + "\n"
 
 

@@ -16,8 +16,8 @@ AS_PUBLISHED = "as published only"
 def conditions(statement: Statement) -> str:
     """The first sentence after "Conditions:"; empty if the statement has none."""
     text = " ".join(inspect.cleandoc(statement.text).split())
-    found = re.search(rf"\bConditions: (.*?)(?=\s{_HEADING}:|$)", text)
-    return re.split(r"(?<=[^\s.])\.(?=\s|$)", found.group(1), maxsplit=1)[0].strip(" .") if found else ""
+    told = re.search(rf"\bConditions: (.*?)(?=\s{_HEADING}:|$)", text)
+    return re.split(r"(?<=[^\s.])\.(?=\s|$)", told.group(1), maxsplit=1)[0].strip(" .") if told else ""
 
 
 def status(statement: Statement) -> str:
@@ -52,11 +52,11 @@ def nearest_test(statement: Statement, tests: Mapping[str, str]) -> str:
 def table(statements: Iterable[Statement], tests: Mapping[str, str]) -> list[str]:
     """One row per statement, in the order given."""
     lines = ["| statement | paper | conditions | status | tested in |", "|---|---|---|---|---|"]
-    for one in statements:
-        short = one.function.removeprefix("metricshuffle.")
-        path = nearest_test(one, tests)
-        label = one.label.rpartition(": ")[0] if status(one).startswith(AS_PUBLISHED) else one.label
+    for statement in statements:
+        short = statement.function.removeprefix("metricshuffle.")
+        path, standing = nearest_test(statement, tests), status(statement)
+        label = statement.label.rpartition(": ")[0] if standing.startswith(AS_PUBLISHED) else statement.label
         label = label.removesuffix(", as published")
-        cells = (f"{label} (`{short}`)", one.paper, conditions(one), status(one), f"`tests/{path}`" if path else "")
+        cells = (f"{label} (`{short}`)", statement.paper, conditions(statement), standing, f"`tests/{path}`" if path else "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return lines

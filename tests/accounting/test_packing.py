@@ -10,10 +10,10 @@ import pytest
 from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import central, local, randomized_response, shuffled_modular, shuffled_unary
+from metricshuffle.planning.offers.sums import SumSetting, central, local, randomized_response, shuffled_modular, shuffled_unary
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Sum
+from metricshuffle.queries.numbers import Sum
 from metricshuffle.spaces import Integers
 
 
@@ -60,9 +60,14 @@ def test_geometric_noise_is_not_below_it(rate: float) -> None:
         assert Polya(Fraction(shape), rate).law(-60.0).mean_absolute() >= packing_bound(rate, 0.0)
 
 
+def sum_setting(largest: int, target: Target, users: int) -> SumSetting:
+    query = Sum(domain=Integers(0, largest))
+    return SumSetting(Setting(query, target, users, users), query)
+
+
 @pytest.mark.parametrize(("epsilon", "distance", "delta", "users"), [(1.0, 10, 1e-6, 100), (3.0, 30, 1e-2, 30), (20.0, 40, 0.2, 20)])
 def test_nothing_calibrated_beats_it(epsilon: float, distance: int, delta: float, users: int) -> None:
-    setting = Setting(Sum(domain=Integers(0, 200)), Target(epsilon, delta, distance), users, users)
+    setting = sum_setting(200, Target(epsilon, delta, distance), users)
     bound = packing_bound(epsilon / distance, delta, min(distance, users * 200 / 2))
     found = [central(setting), local(setting)]
     found += [build(setting, shape) for build in (shuffled_modular, shuffled_unary) for shape in (1, users)]
@@ -75,6 +80,6 @@ def test_nothing_calibrated_beats_it(epsilon: float, distance: int, delta: float
 @pytest.mark.parametrize("distance", [2, 10, 100])
 def test_nothing_calibrated_beats_it_with_randomized_response(distance: int) -> None:
     for users in (30, 100):
-        setting = Setting(Sum(domain=Integers(0, 1000)), Target(0.1 * distance, 1e-4, distance), users, users)
+        setting = sum_setting(1000, Target(0.1 * distance, 1e-4, distance), users)
         found = [randomized_response(setting), *(shuffled_unary(setting, shape) for shape in (1, 5, users))]
         assert min(one.expected_error for one in found) >= packing_bound(0.1, 1e-4, distance)

@@ -25,6 +25,7 @@ from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
 from metricshuffle.cli.solve import solve
 from metricshuffle.cli.users import users
+from metricshuffle.cli.verify import verify
 from metricshuffle.errors import MetricShuffleError
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
@@ -98,7 +99,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-ABOUT = """Sums, means and centroids of people's values, with metric differential privacy in the shuffle model.
+ABOUT = """Sums, means, maps and counts of what people hold, with metric differential privacy in the shuffle model.
 
 Every command takes --json: then stdout holds one JSON document and nothing else. \
 Wrong input gets one sentence on stderr and exit code 2, and nothing is written. \
@@ -133,9 +134,18 @@ def demo(
 
 
 for name, command in (
-    ("plan", plan), ("profile", profile), ("solve", solve), ("randomize", randomize), ("shuffle", shuffle), ("estimate", estimate),
-    ("run", run), ("simulate", simulate), ("amplify", amplify), ("demo", demo),
+    ("plan", plan),
+    ("verify", verify),
+    ("randomize", randomize),
+    ("shuffle", shuffle),
+    ("estimate", estimate),
+    ("run", run),
+    ("simulate", simulate),
+    ("profile", profile),
+    ("amplify", amplify),
+    ("solve", solve),
+    ("demo", demo),
     ("reproduce", reproduce),
-):  # fmt: skip
+):
     app.command(name)(command)
 app.add_typer(users, name="users")

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from metricshuffle.pages.users_chapter import UserStudy
+    from metricshuffle.pages.user_study import UserStudy
     from metricshuffle.pages.words import Study
     from metricshuffle.planning import Plan
     from metricshuffle.planning.setting import EncodingChoice
+    from metricshuffle.privacy.target import Target
+    from metricshuffle.queries import Query
+    from metricshuffle.wire.release import Release
 
 REPORT = "report.html"
 PEOPLE, RESIDENTS = 500, 2000
@@ -34,8 +37,8 @@ def demo(
     from metricshuffle.pages.rendering import require_report_extra
 
     require_report_extra()
-    from metricshuffle.pages.report import report
     from metricshuffle.files import made_folder, write_text
+    from metricshuffle.pages.report import report
 
     screen = Console() if console is None else console
     made_folder(output)
@@ -57,8 +60,8 @@ def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Stud
     """The mean of a number."""
     from metricshuffle.pages.synthetic import SNACKS, snacks
     from metricshuffle.pages.words import Study
-    from metricshuffle.planning import Target
-    from metricshuffle.protocols import Mean
+    from metricshuffle.privacy.target import Target
+    from metricshuffle.queries import Mean
 
     values = snacks(people)
     made = _planned("snacks", Mean(domain=SNACKS), Target(epsilon=1.0, delta=1e-6, distance=20), people, encoding, console)
@@ -71,8 +74,8 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
     """The centroid of homes on a grid, and the cells they are in."""
     from metricshuffle.pages.synthetic import CITY, homes
     from metricshuffle.pages.words import Study
-    from metricshuffle.planning import Target
-    from metricshuffle.protocols import Centroid
+    from metricshuffle.privacy.target import Target
+    from metricshuffle.queries import Centroid
 
     cells = CITY.cells(homes(residents))
     made = _planned("the city", Centroid(domain=CITY), Target(epsilon=1.0, delta=1e-6, distance=500), residents, encoding, console)
@@ -85,26 +88,26 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
 def visits_study(residents: int, console: Console) -> UserStudy:
     """How people who hold a month of visits each spread over the city."""
     from metricshuffle.pages.synthetic import visits
-    from metricshuffle.pages.users_chapter import study_of
+    from metricshuffle.pages.user_study import study_of
 
     with console.status("Planning and comparing a month of visits"):
         study = study_of(visits(residents))
-    plan = study.local[0]
+    target = study.local.plan.target
     console.print(
-        f"\n[bold]A month of visits[/bold]: {plan.users:,} people hold {study.visits:,} visits ({plan.query.people.items_in.domain}).\n"
-        f"Target: epsilon {plain(plan.target.epsilon)} if the whole month of one person moves by {plain(plan.target.distance)} "
-        f"{plan.query.unit} (earth mover's distance), less for less.\n",
+        f"\n[bold]A month of visits[/bold]: {study.users:,} people hold {study.visits:,} visits ({study.grid}).\n"
+        f"Target: epsilon {plain(target.epsilon)} if the whole month of one person moves by {plain(target.distance)} "
+        f"{study.unit} (earth mover's distance), less for less.\n",
         highlight=False,
     )
-    for name, _, release in study.releases:
-        error = plain(round(study.error(release), 1))
-        console.print(f"  {name:21} [bold]{error} {plan.query.unit}[/bold] of earth mover's distance from the truth", highlight=False)
-    console.print(f"\n[green]Whoever colludes:[/green] {study.local[1].guarantee}", highlight=False)
-    console.print(f"[yellow]What that is not:[/yellow] {study.local[1].full_replacement}", highlight=False)
+    for released in study.releases:
+        error = plain(round(study.error(released), 1))
+        console.print(f"  {released.title:21} [bold]{error} {study.unit}[/bold] of earth mover's distance from the truth", highlight=False)
+    console.print(f"\n[green]Whoever colludes:[/green] {study.local.release.guarantee}", highlight=False)
+    console.print(f"[yellow]What that is not:[/yellow] {study.local.full_replacement}", highlight=False)
     return study
 
 
-def _planned(name: str, query: Any, target: Any, users: int, encoding: EncodingChoice, console: Console) -> Plan:
+def _planned(name: str, query: Query, target: Target, users: int, encoding: EncodingChoice, console: Console) -> Plan:
     from metricshuffle.planning import plan
 
     with console.status(f"Planning {name}") as status:
@@ -113,7 +116,7 @@ def _planned(name: str, query: Any, target: Any, users: int, encoding: EncodingC
         )
 
 
-def _released(plan: Plan, values: Any) -> Any:
+def _released(plan: Plan, values: Any) -> Release:
     """The three roles, one after the other, with the operating system's randomness."""
     reports = plan.randomize(values)
     shuffled = plan.shuffle(reports)
@@ -131,35 +134,31 @@ def protocol_table(plan: Plan) -> Table:
     drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "protocol", "encoding", "trusts", f"error{unit}", "epsilon if\nit colludes", "bits per\nuser"):
         drawn.add_column(name, justify="right" if "\n" in name or name == "error" else "left", no_wrap=True)
-    for one, row in zip(plan.candidates, rows(plan), strict=True):
-        mark, error = "*" if one.baseline else row[0], plain(one.expected_error)
-        alone = promised(one.local_epsilon) if math.isfinite(one.local_epsilon) else row[5]
-        drawn.add_row(mark, *row[1:4], error, alone, row[6], style="bold" if row[0] == "->" else ("dim" if one.baseline else None))
+    for offer, row in zip(plan.candidates, rows(plan), strict=True):
+        mark, error = "*" if offer.baseline else row[0], plain(offer.expected_error)
+        alone = promised(offer.local_epsilon) if math.isfinite(offer.local_epsilon) else row[5]
+        drawn.add_row(mark, *row[1:4], error, alone, row[6], style="bold" if row[0] == "->" else ("dim" if offer.baseline else None))
     return drawn
 
 
 def _print(study: Study, console: Console) -> None:
-    from metricshuffle.pages.words import interval_text
-    from metricshuffle.planning.explain import target_text, unit_of, why_chosen
-    from metricshuffle.wire.release import measured
+    from metricshuffle.pages.facts import plan_facts, release_facts
 
-    plan, release, unit, digits = study.plan, study.release, unit_of(study.plan), study.release.decimals
-    console.print(
-        f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.query.domain}).", highlight=False
-    )
-    console.print(f"Target: {target_text(plan)}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
+    plan, release = plan_facts(study.plan), release_facts(study.release)
+    console.print(f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.domain}).", highlight=False)
+    console.print(f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
     console.print()
-    console.print(protocol_table(plan))
+    console.print(protocol_table(study.plan))
     console.print()
-    baseline = " (* sees the raw values: for comparison only.)" if any(one.baseline for one in plan.candidates) else ""
-    console.print(f"{why_chosen(plan)}{baseline}\n", highlight=False)
+    baseline = " (* sees the raw values: for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
+    console.print(f"{plan.why_chosen}{baseline}\n", highlight=False)
     for name, words in (
-        ("truth", f"{measured(study.truth, digits)}{unit}"),
-        ("estimate", f"{measured(release.value, digits)}{unit}"),
-        ("interval", f"{interval_text(study)}{unit} (95 %)"),
+        ("truth", f"{release.written(study.truth)}{plan.spaced_unit}"),
+        ("estimate", f"{release.value_text}{plan.spaced_unit}"),
+        ("interval", f"{release.interval_text}{plan.spaced_unit} (95 %)"),
     ):
         console.print(f"  {name:9} [bold]{words}[/bold]", highlight=False)
-    console.print(f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}", highlight=False)
+    console.print(f"\n[green]If the {release.trusted} is honest:[/green] {release.guarantee}", highlight=False)
     console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)
 
 

@@ -12,6 +12,7 @@ from metricshuffle.errors import InputError, PlanError
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
+    from metricshuffle.wire.task import Task
 
 
 def number(text: str | float) -> float:
@@ -41,24 +42,36 @@ def whole(text: str | int) -> int:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file that `metricshuffle plan --save` wrote.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan or the task that `metricshuffle plan` wrote (--save, --task).")]
 ValuesFile = Annotated[Path, typer.Argument(metavar="VALUES", help="A .csv or .csv.gz file with a header line, or a .parquet file.")]
 Columns = Annotated[
     list[str],
     typer.Option(
         "--column", metavar="NAME",
-        help="The column that holds the values; a centroid takes it twice: x and y, or latitude and longitude, in this order.",
+        help="The column that holds the values; places take it twice: latitude and longitude, or x and y, in this order.",
     ),
 ]  # fmt: skip
 Clamp = Annotated[bool, typer.Option("--clamp", help="Move numbers outside the domain to its nearest end instead of refusing them.")]
 Coordinates = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--coordinates", metavar="cells|points|places",
-        help="What the two columns of a centroid are: cells (column and row, from 0), points (x and y in units), "
-        "or places (latitude and longitude, for a plan with --box).",
+        help="What the two columns of places are: places (latitude and longitude; the default for a plan with --box), cells (column and "
+        "row, from 0; the default otherwise), or points (x and y in units).",
     ),
 ]  # fmt: skip
+UserColumn = Annotated[
+    str | None,
+    typer.Option("--user-column", metavar="NAME", help="The column that names whose row it is; without it every row is another person."),
+]
+PerUser = Annotated[
+    str | None,
+    typer.Option(
+        "--per-user", metavar="mean|sum|first|sample",
+        help="What to do with several rows of one person (refused by default): mean or sum of numbers, the first row, or one at random.",
+    ),
+]  # fmt: skip
+RoundOption = Annotated[int, typer.Option("--round", parser=whole, metavar="K", help="Which of the planned rounds this is, from 1.")]
 Delimiter = Annotated[str, typer.Option("--delimiter", metavar="CHAR", help="What separates the fields of a CSV line.")]
 Users = Annotated[int, typer.Option("--users", parser=whole, metavar="N", help="How many people report.")]
 Honest = Annotated[
@@ -73,14 +86,31 @@ Rounds = Annotated[
 ]
 
 
-def planned(file: Path) -> Plan:
-    """The plan in a file; what is wrong with it is told with the name of the file."""
-    from metricshuffle.planning import Plan
+def planned(file: Path) -> Plan | Task:
+    """The plan or the task in a file; what is wrong with it is told with the name of the file."""
+    import json
 
+    from metricshuffle.files import read_text
+    from metricshuffle.planning import Plan
+    from metricshuffle.wire.task import TASK_FORMAT, Task
+
+    text = read_text(file)
     try:
-        return Plan.load(str(file))
+        data = json.loads(text)
+    except json.JSONDecodeError:
+        data = None
+    try:
+        return Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)
     except PlanError as wrong:
         raise PlanError(f"cannot use {file}: {wrong}") from None
+
+
+def task_of(file: Path) -> Task:
+    """The task in a file, which may be a plan."""
+    from metricshuffle.planning import Plan
+
+    stored = planned(file)
+    return stored.task if isinstance(stored, Plan) else stored
 
 
 def choice(name: str, value: str, among: tuple[str, ...]) -> str:
@@ -92,7 +122,9 @@ def choice(name: str, value: str, among: tuple[str, ...]) -> str:
 
 def writable(output: Path | None, *inputs: Path, option: str = "--output") -> None:
     """Refuse an output that cannot be written or that would replace an input, before any work is done."""
-    if output is None:
+    from metricshuffle.files import written_in_place
+
+    if output is None or (written_in_place(output) and not output.is_dir()):
         return
     if output.is_dir():
         raise InputError(f"{option} {output} is a folder; give the name of a file.")

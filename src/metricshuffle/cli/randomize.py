@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, planned, writable
+from metricshuffle.cli.options import (
+    Clamp,
+    Columns,
+    Coordinates,
+    Delimiter,
+    Json,
+    PerUser,
+    PlanFile,
+    RoundOption,
+    UserColumn,
+    ValuesFile,
+    task_of,
+    writable,
+)
 
 
 def randomize(
@@ -15,25 +28,31 @@ def randomize(
     values: ValuesFile,
     column: Columns,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the reports go.")],
+    user_column: UserColumn = None,
+    per_user: PerUser = None,
     clamp: Clamp = False,
-    coordinates: Coordinates = "cells",
+    coordinates: Coordinates = None,
     delimiter: Delimiter = ",",
+    round: RoundOption = 1,
     as_json: Json = False,
 ) -> None:
     """Clients: turn every value into a randomized report. Nothing but the reports leaves; values are read in chunks."""
     writable(output, plan_file, values)
     import json
 
-    from metricshuffle.cli.columns import open_columns
-    from metricshuffle.cli.screen import note, working
-    from metricshuffle.cli.values import reports_of
-    from metricshuffle.wire.reports import write_reports
+    from metricshuffle.cli.screen import note, rows_are_people, working
+    from metricshuffle.cli.values import Rows
+    from metricshuffle.randomness import Randomness
+    from metricshuffle.wire import write_reports
 
-    plan = planned(plan_file)
-    source = open_columns(values, column, delimiter)
+    task, source = task_of(plan_file), Randomness.system()
+    rows = Rows.of(
+        values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
+    )
     with working("Randomizing") as tell:
-        count = write_reports(plan, output, reports_of(plan, source, clamp=clamp, coordinates=coordinates, tell=tell))
+        count = write_reports(task, output, (task.randomize(part, source, round=round) for part in rows.parts(tell)))
     if as_json:
-        print(json.dumps({"reports": count, "output": str(output), "plan": plan.digest}))
-    else:
-        note(f"Wrote {count:,} reports of {plan.choice.bits_per_user:,} bits to {output}.")
+        print(json.dumps({"reports": count, "output": str(output), "plan": task.digest, "round": round}))
+        return
+    note(f"Wrote {count:,} reports of {task.protocol.bits_per_user:,} bits to {output}.")
+    rows_are_people(rows.user_column)

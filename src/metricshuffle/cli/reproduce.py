@@ -154,10 +154,10 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     from collections import Counter
 
     from metricshuffle.cli.screen import note
+    from metricshuffle.files import write_text
     from metricshuffle.pages.rendering import require_report_extra
     from metricshuffle.pages.reproduction import page
     from metricshuffle.papers.reproduction import items
-    from metricshuffle.files import write_text
 
     assert output is not None  # noqa: S101 - _folder(required=True)
     require_report_extra()

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from metricshuffle.cli.estimate import ReleaseFile, publish
-from metricshuffle.cli.options import Clamp, Columns, Coordinates, Delimiter, Json, PlanFile, ValuesFile, planned, writable
+from metricshuffle.cli.options import (
+    Clamp,
+    Columns,
+    Coordinates,
+    Delimiter,
+    Json,
+    PerUser,
+    PlanFile,
+    RoundOption,
+    UserColumn,
+    ValuesFile,
+    planned,
+    writable,
+)
 
 
 def run(
@@ -11,20 +24,28 @@ def run(
     values: ValuesFile,
     column: Columns,
     output: ReleaseFile = None,
+    user_column: UserColumn = None,
+    per_user: PerUser = None,
     clamp: Clamp = False,
-    coordinates: Coordinates = "cells",
+    coordinates: Coordinates = None,
     delimiter: Delimiter = ",",
+    round: RoundOption = 1,
     as_json: Json = False,
 ) -> None:
     """Randomize, shuffle and estimate on one machine; the release says that raw values were seen there."""
     writable(output, plan_file, values)
-    from metricshuffle.cli.columns import open_columns
-    from metricshuffle.cli.screen import working
-    from metricshuffle.cli.values import reports_of
+    from metricshuffle.cli.screen import rows_are_people, working
+    from metricshuffle.cli.values import Rows
+    from metricshuffle.planning import Plan
 
     plan = planned(plan_file)
-    source = open_columns(values, column, delimiter)
+    task = plan.task if isinstance(plan, Plan) else plan
+    rows = Rows.of(
+        values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
+    )
     with working("Running") as tell:
-        shuffled = plan.shuffle(reports_of(plan, source, clamp=clamp, coordinates=coordinates, tell=tell))
-        release = plan.estimate(shuffled, raw_values_seen=True)
+        tally = task.counted(rows.parts(tell), round=round)
+        release = plan.estimate(task.publish(tally), raw_values_seen=True)
     publish(release, output, as_json)
+    if not as_json:
+        rows_are_people(rows.user_column)

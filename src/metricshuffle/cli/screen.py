@@ -32,6 +32,12 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def rows_are_people(user_column: str | None) -> None:
+    """Say once what a row was taken to be, where nobody said whose it is."""
+    if user_column is None:
+        note("Every row counted as another person; if a person may have several rows, name the column that tells them with --user-column.")
+
+
 def screen() -> Console:
     """stdout as a rich console that wraps at words on a terminal and keeps lines whole elsewhere."""
     from rich.console import Console

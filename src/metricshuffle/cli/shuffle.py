@@ -7,32 +7,45 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, planned, writable
-from metricshuffle.errors import InputError
+from metricshuffle.cli.options import Json, PlanFile, task_of, writable
 
 
 def shuffle(
     plan_file: PlanFile,
     reports: Annotated[list[Path], typer.Argument(metavar="REPORTS...", help="One or more files that `metricshuffle randomize` wrote.")],
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the shuffled batch goes.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", metavar="FILE", help="Remembers which batches were let go, so that none is twice; beside PLAN, as PLAN.ledger."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Shuffler: forget who sent what. A batch below the plan's minimum is refused."""
+    """Shuffler: forget who sent what. A batch below the plan's minimum, and reports that were let go before, are refused."""
     writable(output, plan_file, *reports)
-    for index, path in enumerate(reports):
-        if any(path.exists() and other.exists() and path.samefile(other) for other in reports[:index]):
-            raise InputError(f"REPORTS holds {path} twice; nobody's report may count twice, so name each file once.")
     import json
-    from itertools import chain
 
     from metricshuffle.cli.screen import note, working
-    from metricshuffle.wire.reports import read_reports, write_shuffled
+    from metricshuffle.files import whole_file
+    from metricshuffle.wire import Ledger, Shuffle, read_reports
 
-    plan = planned(plan_file)
-    with working("Shuffling"):
-        shuffled = plan.shuffle(chain.from_iterable(read_reports(plan, path) for path in reports))
-        write_shuffled(output, shuffled)
+    task = task_of(plan_file)
+    remembered = Ledger(plan_file.with_name(f"{plan_file.name}.ledger") if ledger is None else ledger)
+    shuffling = Shuffle(task.protocol, task.digest, remembered)
+    with working("Shuffling") as tell:
+        for path in reports:
+            tell(path.name)
+            for part in read_reports(task, path):
+                shuffling.add(part)
+        shuffled = task.publish(task.empty_or(shuffling))
+        with whole_file(output, "wb") as stream:
+            stream.write(shuffled.to_bytes())
+            remembered.record(task.digest, shuffling.batches)
     if as_json:
-        print(json.dumps({"reports": shuffled.reports, "output": str(output), "plan": plan.digest}))
-    else:
-        note(f"Wrote {shuffled.reports:,} shuffled reports to {output}.")
+        counts = {"reports": shuffled.people, "ignored": shuffling.ignored, "output": str(output), "plan": task.digest}
+        print(json.dumps({**counts, "round": shuffled.batch.round}))
+        return
+    note(f"Wrote {shuffled.people:,} shuffled reports to {output}.")
+    if shuffling.ignored:
+        note(f"{shuffling.ignored:,} reports were there twice and count once.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, planned, whole
+from metricshuffle.cli.options import Json, PlanFile, task_of, whole
 
 
 def simulate(
@@ -23,25 +23,26 @@ def simulate(
     from dataclasses import asdict
 
     from metricshuffle.cli.screen import say, screen, working
-    from metricshuffle.numerics.rounding import plain
     from metricshuffle.planning import simulate as simulated
+    from metricshuffle.planning.explain import error_text
     from metricshuffle.randomness import Randomness
 
-    plan = planned(plan_file)
+    task = task_of(plan_file)
     with working("Simulating"):
-        found = simulated(plan, runs, Randomness.seeded(seed))
+        result = simulated(task, runs, Randomness.seeded(seed))
     if as_json:
         print(
-            json.dumps({name: None if isinstance(value, float) and math.isinf(value) else value for name, value in asdict(found).items()})
+            json.dumps({name: None if isinstance(value, float) and math.isinf(value) else value for name, value in asdict(result).items()})
         )
         return
-    unit = f" {plan.query.unit}" if plan.query.unit else ""
-    give = "" if math.isinf(found.standard_error) else f" (give or take {plain(2 * found.standard_error)})"
+    query, protocol = task.query, task.protocol
+    encoding = f", {protocol.encoding}" if protocol.encoding else ""
+    give = "" if math.isinf(result.standard_error) else f" (give or take {error_text(query, 2 * result.standard_error)})"
+    mean, expected = error_text(query, result.mean_absolute_error), error_text(query, result.expected_error)
     say(
         screen(),
-        f"{found.runs:,} simulated releases of the {plan.query.kind} with {found.users:,} users "
-        f"({plan.choice.protocol}, {plan.choice.encoding}):",
-        f"  mean absolute error     {plain(found.mean_absolute_error)}{unit}{give}; expected {plain(found.expected_error)}{unit}",
-        f"  root mean square error  {plain(found.root_mean_square_error)}{unit}",
-        f"  inside the 95 % interval: {found.coverage_95:.1%} of the runs",
+        f"{result.runs:,} simulated releases of the {query.kind} with {result.users:,} users ({protocol.name}{encoding}):",
+        f"  mean absolute error     {mean}{give}; expected {expected}",
+        f"  root mean square error  {error_text(query, result.root_mean_square_error)}",
+        f"  inside the 95 % interval: {result.coverage_95:.1%} of the {'shares' if query.shared else 'runs'}",
     )

@@ -6,7 +6,6 @@ import typer
 
 from metricshuffle.cli.users_calibrate import calibrate
 from metricshuffle.cli.users_compare import compare
-from metricshuffle.cli.users_run import run
 
 ABOUT = """People who hold many items each, private under the earth mover's distance.
 
@@ -22,5 +21,5 @@ def _help(context: typer.Context) -> None:
         print(context.get_help())
 
 
-for name, command in (("calibrate", calibrate), ("compare", compare), ("run", run)):
+for name, command in (("calibrate", calibrate), ("compare", compare)):
     users.command(name)(command)

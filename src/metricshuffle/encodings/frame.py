@@ -42,7 +42,7 @@ class Frame:
     @classmethod
     def from_bytes(cls, data: bytes, formats: tuple[str, ...], what: str) -> Frame:
         """Undo `to_bytes`; `what` names the thing in the sentences: "a tally"."""
-        name, _, rest = bytes(data[:100]).partition(b"\n")
+        name = bytes(data[:100]).partition(b"\n")[0]
         found = name.decode("ascii", errors="replace")
         if found not in formats:
             raise PlanError(f"this is not {what}: it begins with {found[:40]!r} and not with {formats[0]!r}.")

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.planning import Candidate, Plan, Release
+from metricshuffle.planning import Candidate, Plan
 from metricshuffle.planning.explain import name_of, target_text, why_chosen
+from metricshuffle.queries import Centroid
 from metricshuffle.spaces import Grid
-from metricshuffle.wire.release import measured
+from metricshuffle.wire.release import Release, measured
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Offer:
     name: str
     protocol: str
     encoding: str
+    """Empty where the protocol leaves no choice."""
     trusted: str
     expected_error: float
     local_epsilon: float
@@ -46,8 +49,8 @@ class Offer:
 class Refusal:
     """A protocol that does not apply, and why."""
 
-    protocol: str
-    encoding: str
+    name: str
+    """The protocol, with its encoding where it has a choice."""
     reason: str
 
 
@@ -110,10 +113,10 @@ def plan_facts(plan: Plan) -> PlanFacts:
         rounds=plan.rounds,
         digest=plan.digest,
         kind=query.kind,
-        domain=str(query.domain),
+        domain=str(query.values_in),
         unit=query.unit,
         diameter=query.diameter,
-        on_a_plane=query.axes == 2,
+        on_a_plane=isinstance(query, Centroid),
         epsilon=target.epsilon,
         delta=target.delta,
         distance=target.distance,
@@ -121,8 +124,12 @@ def plan_facts(plan: Plan) -> PlanFacts:
         target=target_text(plan),
         why_chosen=why_chosen(plan),
         offers=tuple(_offer(candidate, index == plan.chosen) for index, candidate in enumerate(plan.candidates)),
-        refusals=tuple(Refusal(refused.protocol, refused.encoding, refused.reason) for refused in plan.not_offered),
+        refusals=tuple(Refusal(_named(refused.protocol, refused.encoding), refused.reason) for refused in plan.not_offered),
     )
+
+
+def _named(protocol: str, encoding: str | None) -> str:
+    return f"{protocol} ({encoding})" if encoding else protocol
 
 
 def _offer(candidate: Candidate, chosen: bool) -> Offer:
@@ -130,7 +137,7 @@ def _offer(candidate: Candidate, chosen: bool) -> Offer:
         candidate=candidate,
         name=name_of(candidate),
         protocol=candidate.protocol,
-        encoding=candidate.encoding,
+        encoding=candidate.encoding or "",
         trusted=candidate.trusted,
         expected_error=candidate.expected_error,
         local_epsilon=candidate.local_epsilon,
@@ -179,11 +186,13 @@ class ReleaseFacts:
 
 
 def release_facts(release: Release) -> ReleaseFacts:
-    sides = np.asarray(release.interval_95, dtype=np.float64).reshape(-1, 2)
+    # On a map the answer is in degrees; the page is about distances, so it takes the same place in their unit.
+    answer = release.answer if release.plane is None else release.plane
+    sides = np.asarray(answer.interval, dtype=np.float64).reshape(-1, 2)
     return ReleaseFacts(
-        value=axes_of(release.value),
+        value=axes_of(answer.value),
         interval=tuple((float(low), float(high)) for low, high in sides),
-        decimals=release.decimals,
+        decimals=decimals_for(max(axes_of(answer.standard_error))),
         reports=release.reports,
         trusted=release.guarantee.trust.trusted,
         guarantee=str(release.guarantee),
@@ -196,8 +205,14 @@ def axes_of(value: object) -> tuple[float, ...]:
     return tuple(float(part) for part in np.atleast_1d(np.asarray(value, dtype=np.float64)))
 
 
+def decimals_for(error: float) -> int:
+    """Enough decimals to see two digits of the error."""
+    return max(0, 1 - math.floor(math.log10(error))) if 0.0 < error < math.inf else 0
+
+
 def grid_of(plan: Plan) -> Grid:
     """The cells of a plan about places."""
-    grid = plan.query.domain
-    assert isinstance(grid, Grid)  # noqa: S101 - a centroid is over a grid
+    grid = plan.query.values_in
+    if not isinstance(grid, Grid):
+        raise InputError(f"a map needs places on a grid, and this plan is about {grid}.")
     return grid

@@ -9,12 +9,17 @@ from fractions import Fraction
 import numpy as np
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers.enhancing_metric_privacy.formulas import geo_shuffle_epsilon
 from metricshuffle.planning import Plan
+from metricshuffle.planning.offers.sums import SumSetting
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.calibration import largest_rate
-from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries.sums import SummedQuery
 
 USERS = (10, 32, 100, 316, 1_000, 10_000, 100_000)
 """Sizes of the crowd for which the errors of all protocols are worked out."""
@@ -86,16 +91,12 @@ def error_curves(plan: Plan, users: Sequence[int] = USERS) -> list[ErrorCurve]:
     errors: dict[str, list[float]] = {"geometric-local": [], "geometric-shuffle": [], "polya-shuffle": [], "geometric-central": []}
     for count in users:
         honest = max(1, count * plan.honest // plan.users)
-        setting = Setting(plan.query, plan.target, count, honest, granularity=plan.granularity)
-        pure, scale = setting.pure_rate(), plan.query.error_scale(count, plan.granularity)
-        laws = {
-            "geometric-local": Polya(Fraction(count), pure),
-            "geometric-shuffle": Polya(Fraction(count), noise_rate(setting, honest)),
-            "polya-shuffle": Polya(Fraction(count, honest), pure),
-            "geometric-central": Polya(Fraction(1), pure),
-        }
-        for name, law in laws.items():
-            errors[name].append(law.law(UTILITY_LOG_TAIL).mean_absolute() * scale)
+        setting = setting_of(plan, count, honest)
+        pure = setting.accounts.pure_rate()
+        errors["geometric-local"].append(_error(setting, Polya(Fraction(1), pure)))
+        errors["geometric-shuffle"].append(_error(setting, Polya(Fraction(1), noise_rate(setting, honest))))
+        errors["polya-shuffle"].append(_error(setting, Polya(Fraction(1, honest), pure)))
+        errors["geometric-central"].append(_error(setting, Polya(Fraction(1), pure), "curator"))
     return [ErrorCurve(name, tuple(users), tuple(values)) for name, values in errors.items()]
 
 
@@ -113,23 +114,38 @@ class FrontierPoint:
 
 def frontier(plan: Plan, points: int = 10) -> list[FrontierPoint]:
     """Utility if the shuffler is honest against privacy if it is not, for total shapes from 1 to the honest people."""
-    setting = Setting(plan.query, plan.target, plan.users, plan.honest, granularity=plan.granularity)
-    scale = plan.query.error_scale(plan.users, plan.granularity)
+    setting = setting_of(plan, plan.users, plan.honest)
     family = []
     for shape in sorted({round(value) for value in np.geomspace(1, plan.honest, points)}):
-        rate = noise_rate(setting, shape)
-        share = Fraction(shape, plan.honest)
-        error = Polya(share * plan.users, rate).law(UTILITY_LOG_TAIL).mean_absolute() * scale
-        report = AdditiveNoise(Polya(share, rate))
-        family.append(FrontierPoint(shape, rate, error, report.pure(plan.target.distance / setting.step), report.pure(1)))
+        noise = Polya(Fraction(shape, plan.honest), noise_rate(setting, shape))
+        report = setting.accounts.report_profile(setting.randomizers(noise.shape, noise.rate, "none")[0].local_profile())
+        error = _error(setting, noise)
+        family.append(FrontierPoint(shape, noise.rate, error, report.pure(setting.target.distance), report.pure(1)))
     return family
 
 
-def noise_rate(setting: Setting, shape: int) -> float:
+def setting_of(plan: Plan, users: int, honest: int) -> SumSetting:
+    """What the plan asks, of another number of people. Only sums, means and centroids have the family of noises shown here."""
+    query = plan.query
+    if not isinstance(query, SummedQuery):
+        raise InputError(f"these charts are about the noise of sums, and a {query.kind} is none.")
+    return SumSetting(Setting(query, plan.target, users, honest, plan.rounds, granularity=plan.granularity), query)
+
+
+def noise_rate(setting: SumSetting, shape: int) -> float:
     """The largest rate (to four digits) at which exact noise of that total shape keeps the setting's target."""
-    pure = setting.pure_rate()
+    pure = setting.accounts.pure_rate()
     if shape == 1 or setting.target.delta == 0.0:
         return pure
-    return largest_rate(
-        lambda rate: setting.noise_profile(Polya(Fraction(shape), rate)), setting.promise, start=pure, relative=CHART_PRECISION
-    )
+
+    def profile(rate: float) -> PrivacyProfile:
+        return setting.accounts.noise_profile(Polya(Fraction(shape), rate))
+
+    return largest_rate(profile, setting.target, start=pure, relative=CHART_PRECISION)
+
+
+def _error(setting: SumSetting, noise: Polya, trusted: Who = "shuffler") -> float:
+    """E|estimate - truth| if everybody adds that noise (or a curator does, once)."""
+    randomizers, users = setting.randomizers(noise.shape, noise.rate, "none"), setting.setting.users
+    protocol = Sums(name="exact-noise", trusted=trusted, step=setting.step, randomizers=randomizers)
+    return protocol.mean_error(users) * setting.query.error_scale(users, setting.step)

@@ -16,7 +16,7 @@ from metricshuffle.pages.chapters.users import users
 from metricshuffle.pages.chapters.visits import visits as visits_chapter
 from metricshuffle.pages.facts import plan_facts
 from metricshuffle.pages.rendering import rendered
-from metricshuffle.pages.users_chapter import UserStudy
+from metricshuffle.pages.user_study import UserStudy
 from metricshuffle.pages.words import Study
 
 

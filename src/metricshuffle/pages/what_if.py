@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_USERS, SplitAndMix, security_bits
-from metricshuffle.errors import NotCertified
+from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning import Candidate, Plan
-from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.sums import Sums
 
 HONEST_SHARES = (0.8, 0.5)
 FARTHER = (2, 5)
@@ -34,10 +35,9 @@ def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Conseque
     unit = f" {query.unit}" if query.unit else ""
 
     def row(group: str, situation: str, honest: int, distance: float, planned: bool = False) -> Consequence:
-        steps = distance / query.step(plan.granularity)
+        moved = Target(target.epsilon, target.delta, distance, target.shape)
         mixed, noise = (
-            tuple(_epsilon(honest_profile(plan, candidate, honest, mixing=mixing), target.delta, steps) for candidate in candidates)
-            for mixing in (True, False)
+            tuple(_epsilon(plan, candidate, honest, moved, mixing=mixing) for candidate in candidates) for mixing in (True, False)
         )
         return Consequence(group, situation, mixed, noise, planned)
 
@@ -61,18 +61,29 @@ def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Conseque
 
 def honest_profile(plan: Plan, candidate: Candidate, honest: int, *, mixing: bool = True) -> PrivacyProfile:
     """What a candidate hides, in steps, if only so many reports are honest; without `mixing`, as if shares were mixed perfectly."""
-    setting = Setting(plan.query, plan.target, plan.users, honest, plan.rounds, granularity=plan.granularity)
-    protocol = candidate.mechanism
-    axis = min(protocol.randomizers, key=lambda randomizer: randomizer.span)
-    profile = setting.total_profile(axis.summed_profile(honest))
-    if not mixing or protocol.modulus is None or protocol.transport != "shuffler":
+    protocol = _sums(candidate)
+    accounts = protocol.accounts(plan.target, plan.rounds)
+    shorter = min(protocol.randomizers, key=lambda randomizer: randomizer.span)
+    profile = accounts.total_profile(shorter.summed_profile(honest))
+    if not mixing or protocol.modulus is None or protocol.trusted != "shuffler":
         return profile
-    sigma = security_bits(honest, protocol.messages, protocol.modulus) if honest >= FEWEST_USERS else 0.0
-    return SplitAndMix(profile, sigma, setting.axes * setting.rounds)
+    sigma = security_bits(honest, protocol.shares, protocol.modulus) if honest >= FEWEST_USERS else 0.0
+    return SplitAndMix(profile, sigma, accounts.axes * accounts.rounds)
 
 
-def _epsilon(profile: PrivacyProfile, delta: float, steps: float) -> float:
+def _epsilon(plan: Plan, candidate: Candidate, honest: int, moved: Target, *, mixing: bool) -> float:
+    """What a candidate has for a move of the target's distance; infinite if none is certified."""
+    profile = honest_profile(plan, candidate, honest, mixing=mixing)
     try:
-        return profile.epsilon(delta, steps)
+        return profile.epsilon(moved.delta, moved.in_steps(_sums(candidate).step).distance)
     except NotCertified:
         return math.inf
+
+
+def _sums(candidate: Candidate) -> Sums:
+    if not isinstance(candidate.mechanism, Sums):
+        raise InputError(
+            f"what is left of {candidate.protocol} when an assumption fails can be told for sums whose noise is at hand only; "
+            "a saved plan keeps that of its chosen protocol, so plan again."
+        )
+    return candidate.mechanism

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from metricshuffle.numerics.rounding import plain, promised, rounded_up
 from metricshuffle.pages.facts import PlanFacts, plan_facts, release_facts
 from metricshuffle.pages.what_if import Consequence
-from metricshuffle.planning import Plan, Release
+from metricshuffle.planning import Plan
+from metricshuffle.wire.release import Release
 
 Answer = float | tuple[float, float]
 
@@ -65,7 +66,7 @@ def _collection(plan: PlanFacts, asked: str) -> str:
         f"Collection. {plan.users:,} people are asked for {asked} ({plan.domain}). Before anything leaves a person's device, "
         f"random noise from the operating system's cryptographic generator is added to the answer, and the report is sent as "
         f"{chosen.messages_per_user:,} messages of equal length, {chosen.bits_per_user:,} bits in all "
-        f"(protocol {chosen.name}, {chosen.encoding} encoding). {seen} {plan.kind} with a 95 % interval."
+        f"(protocol {chosen.name}{f', {chosen.encoding} encoding' if chosen.encoding else ''}). {seen} {plan.kind} with a 95 % interval."
     )
 
 

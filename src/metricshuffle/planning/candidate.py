@@ -68,7 +68,7 @@ class Candidate(Declared):
             return ""
         return (
             f"{self.protocol} (trusting {self.trusted}) is ill-conditioned: one report counts for up to {plain(self.condition)} items in "
-            "the estimate, so that its shares come out only as well as their standard errors say; merge near points, or allow a larger rate."
+            "the estimate, so that its shares come out only as well as their standard errors say; merge points, or allow a larger rate."
         )
 
 

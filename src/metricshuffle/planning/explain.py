@@ -105,6 +105,12 @@ def warnings(plan: Plan) -> list[str]:
     return [f"Warning: {line}" for line in lines]
 
 
+def not_offered(plan: Plan) -> list[str]:
+    """What did not apply, and why."""
+    names = [f"{row.protocol} ({row.encoding})" if row.encoding else row.protocol for row in plan.not_offered]
+    return [f"Not offered: {name}: {row.reason}" for name, row in zip(names, plan.not_offered, strict=True)]
+
+
 def explanation(plan: Plan) -> list[str]:
     """Sentences on what is hidden and what is not, with numbers from the guarantee and the domain."""
     target, unit, choice = plan.target, unit_of(plan), plan.choice
@@ -162,5 +168,4 @@ def plan_text(plan: Plan) -> str:
     lines += ["", why_chosen(plan), *guarantee_lines(plan)]
     if isinstance(plan.query, UserQuery):
         lines.append(full_replacement_sentence(plan.guarantee, plan.query.diameter))
-    lines += [f"Not offered: {row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason}" for row in plan.not_offered]
-    return "\n".join([*lines, *warnings(plan)])
+    return "\n".join([*lines, *not_offered(plan), *warnings(plan)])

@@ -67,7 +67,7 @@ def _least_noise(setting: Setting) -> Setting:
     if setting.trusted == "nobody":
         return replace(setting, protocols=("geometric-local",))
     encoding: EncodingChoice = "unary" if setting.encoding == "unary" else "modular"
-    return replace(setting, protocols=("polya-shuffle", "geometric-shuffle"), shapes=(1,), encoding=encoding)
+    return replace(setting, protocols=("polya-shuffle",), shapes=(1,), encoding=encoding)
 
 
 def _only(setting: Setting, choice: Candidate) -> Setting:

@@ -45,7 +45,7 @@ class Plan(Stored):
     """A calibrated choice of protocol: every candidate that was compared, and the task that the three roles need."""
 
     stored_as: ClassVar[str] = "a plan"
-    format: Literal["metricshuffle-plan/2"] = PLAN_FORMAT
+    format: Literal["metricshuffle-plan/2"] = "metricshuffle-plan/2"
     target: Target
     granularity: Real = 1.0
     samples: int | None = None
@@ -242,7 +242,7 @@ def plan(
         transport=transport,
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
-        protocols=protocols if protocols is None or isinstance(protocols, str) else tuple(protocols),  # type: ignore[arg-type]
+        protocols=protocols,
     )
     return planned(setting, progress)
 

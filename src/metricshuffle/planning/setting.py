@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -67,7 +69,7 @@ def checked_setting(
     transport: ShareTransport = "shuffler",
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
-    protocols: tuple[str, ...] | None = None,
+    protocols: Sequence[str] | None = None,
 ) -> Setting:
     """A setting whose parts fit together, or a sentence."""
     users = checked_users(users)
@@ -92,12 +94,14 @@ def checked_setting(
         _whole("samples", samples)
         if query.items != "any" or samples > MOST_SAMPLES:
             raise InputError(f"samples must be a whole number from 1 to 1e6, for users with any number of items, got {samples!r}.")
-    if max_bits is not None and max_bits < 1:
-        raise InputError(f"max_bits must be >= 1, got {max_bits}.")
-    if max_local_epsilon is not None and not 0.0 < max_local_epsilon < float("inf"):
+    if max_bits is not None:
+        _whole("max_bits", max_bits)
+    if max_local_epsilon is not None and not (_is_number(max_local_epsilon) and 0.0 < max_local_epsilon < math.inf):
         raise InputError(f"max_local_epsilon must be a finite number > 0, got {max_local_epsilon!r}.")
-    if isinstance(protocols, str):
-        raise InputError(f"protocols must be a list of names, such as [{protocols!r}].")
+    if granularity is not None and not (_is_number(granularity) and 0.0 < granularity < math.inf):
+        raise InputError(f"granularity must be a finite number > 0, got {granularity!r}.")
+    if protocols is not None and (isinstance(protocols, str) or not isinstance(protocols, Sequence)):
+        raise InputError(f"protocols must be a list of names, such as ['{protocols}'].")
     return Setting(
         query,
         target,
@@ -119,6 +123,10 @@ def checked_setting(
 def _among(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:
         raise InputError(f"{name} must be one of {', '.join(words)}, got {value!r}.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _whole(name: str, value: object) -> None:

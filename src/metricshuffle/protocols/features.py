@@ -90,7 +90,7 @@ class PointShares(Features):
         return Coordinates(np.eye(size), 0, np.zeros(size))
 
     def constant(self, query: Query, norm: NormName) -> float:
-        """In sum, 2/(distance of the nearest points): a share moves by w/distance if items move by w, and so does the one they come from."""
+        """In sum, 2/(distance of the nearest points): one share falls by w/distance if items move by w, another rises."""
         return lipschitz_constant(self.coordinates(query).table, _histogram(query).people.distances, norm).constant
 
     def totals(self, query: Query, means: Floats, error: float) -> tuple[Floats, Floats]:

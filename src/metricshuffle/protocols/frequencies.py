@@ -1,4 +1,4 @@
-"""Frequencies: everybody reports one value, or each of several items, through a local randomizer; only how often each report occurs is let go."""
+"""Frequencies: one value, or each of several items, through a local randomizer; only how often each report occurs is let go."""
 
 from __future__ import annotations
 

@@ -186,12 +186,8 @@ class Sums(Protocol):
         spans = summed.spans(self.step)
         if tuple(randomizer.span for randomizer in self.randomizers) != spans:
             raise PlanError(f"values of this query take {' and '.join(map(str, spans))} steps, and its randomizers are made for others.")
-        alike = {
-            randomizer.model_copy(update={"span": 1, "table_digest": None})
-            for randomizer in self.randomizers
-            if isinstance(randomizer, AdditiveRandomizer)
-        } or {randomizer.flip for randomizer in self.randomizers if isinstance(randomizer, CountResponse)}
-        if len(alike) != 1:
+        noises = [randomizer.model_dump(exclude={"span", "table_digest"}) for randomizer in self.randomizers]
+        if any(noise != noises[0] for noise in noises):
             raise PlanError("the noise differs between the axes, which no account covers.")
         if self.trusted == "curator" and self.modulus is None:
             raise PlanError("a curator's sum needs a modulus.")

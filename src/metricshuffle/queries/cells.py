@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from metricshuffle.errors import InputError
-from metricshuffle.queries.base import Answer, Estimate, Floats, IntervalMethod
+from metricshuffle.estimation.inversion import IntervalMethod
+from metricshuffle.numerics.types import Floats
+from metricshuffle.queries.base import Answer, Estimate
 from metricshuffle.queries.table import Table
 from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval
 
 
-def places_of(domain: Domain, width: float = 1.0) -> dict[str, Sequence[Any]]:
+def places_of(domain: Domain, width: float = 1.0) -> dict[str, Any]:
     """The columns that say where the cells of a domain lie, in the order of their codes; bins of a line are `width` wide.
 
     Whole numbers: the first and the last of each bin. Real numbers: its edges. Grids: south, west, north and east, in degrees
@@ -45,7 +47,7 @@ def bins_of(domain: Integers | Interval, width: float) -> int:
     return max(1, int(np.ceil(length / width - 1e-9)))
 
 
-def label_of(places: dict[str, Sequence[Any]], code: int) -> str:
+def label_of(places: Mapping[str, Any], code: int) -> str:
     """A cell in words."""
     if "label" in places:
         return str(places["label"][code])
@@ -55,9 +57,7 @@ def label_of(places: dict[str, Sequence[Any]], code: int) -> str:
     return ", ".join(f"{name} {float(places[name][code]):.6g}" for name in ("south", "west", "north", "east"))
 
 
-def shares_answer(
-    places: dict[str, Sequence[Any]], estimate: Estimate, level: float, *, simultaneous: bool, method: IntervalMethod
-) -> Answer:
+def shares_answer(places: Mapping[str, Any], estimate: Estimate, level: float, *, simultaneous: bool, method: IntervalMethod) -> Answer:
     """The table of a histogram: for each cell a possible share, the unbiased one, its standard error and interval.
 
     `share` is never negative and sums to one. The interval belongs to the unbiased share, is cut to what is possible, and is
@@ -68,7 +68,7 @@ def shares_answer(
     shares = unbiased if estimate.possible is None else estimate.possible
     low, high = (np.clip(end / people, 0.0, 1.0) for end in estimate.interval(level, simultaneous=simultaneous, method=method))
     interval: Floats = np.column_stack([np.minimum(low, shares), np.maximum(high, shares)])
-    columns: dict[str, Sequence[Any]] = {
+    columns: dict[str, Any] = {
         **places,
         "share": shares,
         "count": shares * people,

@@ -8,10 +8,11 @@ import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN
-from metricshuffle.declared import Positive
+from metricshuffle.declared import Declared, Positive
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.queries.base import Answer, Estimate, Inputs, IntervalMethod, Query
+from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.cells import bins_of, label_of, places_of, shares_answer
 from metricshuffle.spaces import AnyDomain, Categories, Domain, Grid, Integers, Interval, Space
 
@@ -35,7 +36,7 @@ class Histogram(Query):
         if isinstance(named, Interval) and step is None:
             raise InputError(f"a Histogram over {named} needs a step, the width of its bins.")
         usual = named.cell if isinstance(named, Grid) else 1.0
-        super().__init__(domain=named, step=usual if step is None else step, **rest)
+        Declared.__init__(self, domain=named, step=usual if step is None else step, **rest)
 
     @model_validator(mode="after")
     def _has_cells(self) -> Self:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from metricshuffle.errors import InputError
-from metricshuffle.queries.base import Answer, Estimate, Floats, Inputs, IntervalMethod
+from metricshuffle.estimation.inversion import IntervalMethod
+from metricshuffle.numerics.types import Floats
+from metricshuffle.queries.base import Answer, Estimate, Inputs
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.spaces import Domain, Integers, Interval
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.queries.base import Floats, Query
+from metricshuffle.numerics.types import Floats
+from metricshuffle.queries.base import Query
 from metricshuffle.spaces import AnyDomain, Domain, Space
 
 

@@ -15,7 +15,7 @@ from metricshuffle.errors import InputError, MissingExtra
 class Table(Sequence[dict[str, Any]]):
     """Named columns of equal length. `table["share"]` is a column, `table[0]` a row, `len(table)` the number of rows."""
 
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Any]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -14,9 +14,10 @@ from pydantic import PlainSerializer, PlainValidator, model_validator
 from metricshuffle.accounting.items.lipschitz import NormName, checked_lipschitz, lipschitz_constant
 from metricshuffle.declared import Declared, Positive, shown
 from metricshuffle.errors import InputError
+from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.privacy.guarantee import Items
-from metricshuffle.queries.base import Answer, Estimate, Inputs, IntervalMethod, Query
+from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.cells import places_of, shares_answer
 from metricshuffle.queries.coordinates import Coordinates
 from metricshuffle.queries.places import degrees_of, pair
@@ -61,7 +62,6 @@ Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda tab
 class UserQuery(Query):
     """Every user counts the same, however many items she holds: the answer is the mean over the users of the mean over their items."""
 
-    options: ClassVar[frozenset[str]] = frozenset({"samples"})
     people: Users
 
     @property
@@ -111,6 +111,7 @@ class UserQuery(Query):
 class UserHistogram(UserQuery):
     """The share of every point among a user's items, averaged over the users."""
 
+    options: ClassVar[frozenset[str]] = frozenset({"samples"})
     kind: Literal["user-histogram"] = "user-histogram"
 
     def __init__(self, people: Users, **rest: Any) -> None:

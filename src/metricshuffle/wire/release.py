@@ -1,4 +1,4 @@
-"""What the analyst publishes: a value, an interval and two guarantees. It keeps the task and the published tally, so that anything can be asked later."""
+"""What the analyst publishes: a value, an interval and two guarantees, with the task and the tally they are computed from."""
 
 from __future__ import annotations
 
@@ -202,10 +202,8 @@ class Release:
             return self.value.to_frame()
         low_high = np.atleast_2d(np.array(self.interval(0.95), dtype=np.float64))
         values, errors = np.atleast_1d(self.value), np.atleast_1d(self.standard_error)
-        if len(values) == 1:
-            names = [self.query.kind]
-        else:
-            names = ["latitude", "longitude"] if self.plane is not None else ["east", "north"]
+        pair = ["latitude", "longitude"] if self.plane is not None else ["east", "north"]
+        names = [self.query.kind] if len(values) == 1 else pair
         return frame({"label": names, "value": values.tolist(), "standard_error": errors.tolist(), "low_95": low_high[:, 0].tolist(),
                       "high_95": low_high[:, 1].tolist()})  # fmt: skip
 

@@ -36,7 +36,7 @@ class Task(Stored):
     """Query, protocol, minimum, rounds and both guarantees. The digest names it and catches accidents; `verify` needs no trust."""
 
     stored_as: ClassVar[str] = "a task"
-    format: Literal["metricshuffle-task/1"] = TASK_FORMAT
+    format: Literal["metricshuffle-task/1"] = "metricshuffle-task/1"
     query: AnyQuery
     protocol: AnyProtocol
     users: Whole
@@ -229,9 +229,8 @@ class Task(Stored):
         return f"Task({self.query}, {self.protocol.name}, digest {self.digest[:12]})"
 
     def __str__(self) -> str:
-        lines = [
-            f"{str(self.query)[:1].upper()}{str(self.query)[1:]}: {self.protocol.name}, at least {self.minimum:,} reports of {self.users:,}."
-        ]
+        asked = str(self.query)
+        lines = [f"{asked[:1].upper()}{asked[1:]}: {self.protocol.name}, at least {self.minimum:,} reports of {self.users:,}."]
         if self.protocol.trusted == "nobody":
             lines.append(str(self.guarantee))
         else:

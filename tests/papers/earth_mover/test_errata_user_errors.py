@@ -14,7 +14,7 @@ import pytest
 
 from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.errors import NotCertified
-from metricshuffle.estimation.inversion import simplex_projection
+from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.papers.earth_mover import error_bounds as errors
 from metricshuffle.papers.earth_mover.error_bounds import Clusters
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust

@@ -18,10 +18,10 @@ from metricshuffle.errors import ConditionError
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
-from metricshuffle.planning.offers.sums import shuffled_unary
+from metricshuffle.planning.offers.sums import SumSetting, shuffled_unary
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Sum
+from metricshuffle.queries import Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.spaces import Integers
 
@@ -122,8 +122,9 @@ def test_the_smallest_padding_depends_on_the_distance(distance: int, right: int)
 
 
 def test_the_plan_finds_that_padding() -> None:
-    setting = Setting(Sum(domain=Integers(0, 1000)), Target(3.0, 1e-4, 30.0), 100, 100, encoding="unary")
-    assert shuffled_unary(setting, 1).radius == 99
+    query = Sum(domain=Integers(0, 1000))
+    setting = Setting(query, Target(3.0, 1e-4, 30.0), 100, 100, encoding="unary")
+    assert shuffled_unary(SumSetting(setting, query), 1).radius == 99
 
 
 @pytest.mark.parametrize(

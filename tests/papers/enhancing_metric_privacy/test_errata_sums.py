@@ -23,11 +23,12 @@ from metricshuffle.errors import NotCertified
 from metricshuffle.noise.bounded import truncated
 from metricshuffle.noise.polya import Polya
 from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
-from metricshuffle.planning.offers.sums import shuffled_modular
+from metricshuffle.planning.offers.sums import SumSetting, shuffled_modular
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy import Guarantee, Trust
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Sum
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries import Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
@@ -245,8 +246,10 @@ def test_several_changed_users_cost_several_deltas() -> None:
 
 
 def test_beyond_the_planned_distance_the_truth_is_told_and_it_is_worse_than_proportional() -> None:
-    setting = Setting(Sum(domain=Integers(0, 1000)), Target(1.0, 1e-6, 10.0), 100, 100, transport="aggregator")
-    one = shuffled_modular(setting, 100)
+    query = Sum(domain=Integers(0, 1000))
+    setting = Setting(query, Target(1.0, 1e-6, 10.0), 100, 100, transport="aggregator")
+    one = shuffled_modular(SumSetting(setting, query), 100)
+    assert isinstance(one.mechanism, Sums)
     profile = one.mechanism.randomizers[0].summed_profile(100)
     assert profile.covers(1.0, 1e-6, 10.0)
     for distance in (20, 100, 400):

@@ -33,7 +33,7 @@ def _card(study: Study) -> Card:
             ("truth", f"{release.written(study.truth)}{unit}"),
             ("95 % interval", f"{release.interval_text}{unit}"),
             ("error", f"{plain(study.error)}{unit} (expected {plan.in_units(chosen.expected_error)})"),
-            ("protocol", f"{chosen.name}, {chosen.encoding}, {chosen.bits_per_user:,} bits a person"),
+            ("protocol", ", ".join(filter(None, (chosen.name, chosen.encoding, f"{chosen.bits_per_user:,} bits a person")))),
         ),
         promises=(
             Promise(f"If the {release.trusted} is honest", release.guarantee),

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.pages.charts.marks import BLUE, GRID, INK, MUTED, Spec, drawing, panel, x, y
 from metricshuffle.pages.elements import Card, Figure, Key, Promise, Table
-from metricshuffle.pages.users_chapter import UserStudy, merged
+from metricshuffle.pages.user_study import PlannedRelease, UserStudy, merged
 from metricshuffle.pages.users_compare import errors_chart, sentence_case
 from metricshuffle.planning.compare.users import UserComparison
-from metricshuffle.planning.user_plan import UserPlan
-from metricshuffle.planning.user_release import UserRelease
 from metricshuffle.spaces import Grid
 
 LEGEND = (Key("hides any replacement at epsilon 1", MUTED), Key("hides moves in proportion to their distance", BLUE))
@@ -39,7 +37,7 @@ def visits(study: UserStudy) -> Visits:
         users=study.users,
         visits=study.visits,
         places=str(study.grid).removeprefix("the "),
-        cards=tuple(_card(study, title, plan, release) for title, plan, release in study.releases),
+        cards=tuple(_card(study, released) for released in study.releases),
         maps=_maps_figure(study),
         worth=tuple(map(sentence_case, study.comparisons[1].sentences())),
         errors=_errors_figure(both, unit),
@@ -47,36 +45,36 @@ def visits(study: UserStudy) -> Visits:
     )
 
 
-def _card(study: UserStudy, title: str, plan: UserPlan, release: UserRelease) -> Card:
-    unit, chosen = study.unit, plan.choice
-    central = chosen.model == "central"
-    promises = [Promise("If the curator is honest" if central else "Whoever colludes", str(release.guarantee))]
-    if central:
+def _card(study: UserStudy, released: PlannedRelease) -> Card:
+    unit, chosen, release = study.unit, released.plan.choice, released.release
+    trusting = chosen.trusted != "nobody"
+    promises = [Promise(f"If the {chosen.trusted} is honest" if trusting else "Whoever colludes", str(release.guarantee))]
+    if trusting:
         promises.append(Promise("If it is not", str(release.if_shuffler_colludes), broken=True))
-    promises.append(Promise("What that is not", release.full_replacement, broken=True))
+    promises.append(Promise("What that is not", released.full_replacement, broken=True))
     return Card(
-        title=title,
-        answer=plain(round(study.error(release), 1)),
+        title=released.title,
+        answer=plain(round(study.error(released), 1)),
         unit=f" {unit}",
         caption="earth mover's distance to the truth",
         facts=(
             ("expected", f"{plain(round(chosen.expected_error, 1))} {unit}, for time spent evenly"),
-            ("way", f"{chosen.name}, {chosen.bits_per_user:,} bits a person"),
+            ("way", f"{chosen.protocol}, {chosen.bits_per_user:,} bits a person"),
         ),
         promises=promises,
     )
 
 
 def _maps_figure(study: UserStudy) -> Figure:
-    shown = [("The truth", study.truth), *((title, np.array(release.value)) for title, _, release in study.releases)]
+    shown = [("The truth", study.truth), *((released.title, released.shares) for released in study.releases)]
     darkest = max(float(shares.max()) for _, shares in shown)
     drawn = drawing(
         {"hconcat": [_map(title, shares, study.grid, darkest) for title, shares in shown], "spacing": 22},
         "fig-visits",
         "Where people spend their time: the truth and two private releases",
         " ".join(
-            f"{title}: {plain(round(study.error(release), 1))} {study.unit} of earth mover's distance from the truth."
-            for title, _, release in study.releases
+            f"{released.title}: {plain(round(study.error(released), 1))} {study.unit} of earth mover's distance from the truth."
+            for released in study.releases
         ),
     )
     caption = "The stronger the colour, the more time is spent there. Left: the truth, known because these people are invented."

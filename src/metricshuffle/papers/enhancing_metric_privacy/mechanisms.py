@@ -22,13 +22,13 @@ from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import rational_rate
 from metricshuffle.numerics.search import last_certified
 from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
-from metricshuffle.planning.offers.sums import randomized_response
+from metricshuffle.planning.drawing import total_errors
+from metricshuffle.planning.offers.sums import SumSetting, randomized_response
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.simulate import total_errors
 from metricshuffle.privacy.calibration import largest_rate
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Mean
-from metricshuffle.protocols.sums import SumProtocol
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries import Mean
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 from metricshuffle.randomness import Randomness
@@ -57,7 +57,7 @@ class Mechanism:
 
     def mean_error(self, users: int) -> float:
         """Expected error of the total, Euclidean on two axes."""
-        return SumProtocol(name=PROTOCOLS[self.name], transport="shuffler", randomizers=self.axes).mean_error(users)
+        return Sums(name=PROTOCOLS[self.name], trusted="shuffler", randomizers=self.axes).mean_error(users)
 
     def root_mean_square(self, users: int) -> float:
         return math.sqrt(sum(one.total_variance(users) for one in self.axes))
@@ -121,12 +121,13 @@ def published_response(epsilon: float, users: int, delta: float, span: int = SPA
 @lru_cache(maxsize=64)
 def needed_response(epsilon: float, users: int, delta: float, distance: int, span: int = SPAN) -> Mechanism | None:
     """RR-Shuffle with the flips that are needed for moves up to `distance`, or None if no flip is enough."""
-    setting = Setting(Mean(domain=Integers(0, span)), Target(epsilon * distance, delta, float(distance)), users, users)
+    query = Mean(domain=Integers(0, span))
+    setting = Setting(query, Target(epsilon * distance, delta, float(distance)), users, users)
     try:
-        randomizer = randomized_response(setting).mechanism.randomizers[0]
+        found = randomized_response(SumSetting(setting, query)).mechanism
     except ConditionError:
         return None
-    return Mechanism("RR-Shuffle", (randomizer,))
+    return Mechanism("RR-Shuffle", found.randomizers) if isinstance(found, Sums) else None
 
 
 def fewest_users(epsilon: float, delta: float, span: int = SPAN) -> int:

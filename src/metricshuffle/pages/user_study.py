@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.pages.synthetic import CITY
-from metricshuffle.planning.compare.users import UserComparison
-from metricshuffle.planning.user_plan import UserPlan
-from metricshuffle.planning.user_release import UserRelease
-from metricshuffle.planning.user_simulation import distance_of
+from metricshuffle.planning.compare.users import UserComparison, compare_users
+from metricshuffle.planning.drawing import distance_of
+from metricshuffle.planning.plan import Plan, plan
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.target import Target
 from metricshuffle.queries.user_items import UserHistogram
-from metricshuffle.spaces import Grid, NestedSquares, Space, users_of
+from metricshuffle.spaces import Grid, NestedSquares, Space, Users, users_of
+from metricshuffle.wire.release import Release
 
 Floats = NDArray[np.float64]
 Cells = list[NDArray[np.int64]]
@@ -26,65 +29,81 @@ NEAR = 425.0
 
 
 @dataclass(frozen=True)
+class PlannedRelease:
+    """A release with the plan it came from."""
+
+    title: str
+    """Who is trusted, in words."""
+    plan: Plan
+    release: Release
+
+    @property
+    def shares(self) -> Floats:
+        """Of every cell: none negative, and they sum to one."""
+        return np.asarray(self.release.value["share"], dtype=np.float64)
+
+    @property
+    def full_replacement(self) -> str:
+        """What replacing a whole month costs, in a sentence."""
+        return full_replacement_sentence(self.release.guarantee, self.plan.query.diameter)
+
+
+@dataclass(frozen=True)
 class UserStudy:
     """The same people's visits released twice, trusting nobody and trusting a curator, and a comparison at two rates."""
 
-    local: tuple[UserPlan, UserRelease]
-    central: tuple[UserPlan, UserRelease]
+    grid: Grid
+    """The cells that visits are in."""
+    people: Users
+    local: PlannedRelease
+    central: PlannedRelease
     truth: Floats
     visits: int
     comparisons: tuple[UserComparison, UserComparison]
     """Where a full replacement costs epsilon, and at the rate of the plans."""
 
     @property
-    def releases(self) -> tuple[tuple[str, UserPlan, UserRelease], ...]:
-        return ("Nobody is trusted", *self.local), ("A curator is trusted", *self.central)
+    def releases(self) -> tuple[PlannedRelease, PlannedRelease]:
+        return self.local, self.central
 
     @property
     def users(self) -> int:
-        return self.local[0].users
+        return self.local.plan.users
 
     @property
     def unit(self) -> str:
-        return self.local[0].query.unit
+        return self.people.unit
 
-    @property
-    def grid(self) -> Grid:
-        """The cells that visits are in."""
-        grid = self.local[0].query.people.items_in.domain
-        assert isinstance(grid, Grid)  # noqa: S101 - as in study_of
-        return grid
-
-    def error(self, release: UserRelease) -> float:
+    def error(self, released: PlannedRelease) -> float:
         """The earth mover's distance of a release to the truth."""
-        return distance_of(release.query.people, np.array(release.value), self.truth)
+        return distance_of(self.people, released.shares, self.truth)
 
 
-def city_squares() -> Space:
-    """The city in nested squares: 8 x 6 cells of 750 m."""
+def city_squares() -> Grid:
+    """The city in squares of which four make a larger one, and so on: 8 x 6 cells of 750 m."""
     cell = CITY.width * CITY.cell / 2**LEVELS
-    return Space(Grid(2**LEVELS, math.ceil(CITY.height * CITY.cell / cell), cell, CITY.unit), NestedSquares(LEVELS, cell))
+    return Grid(2**LEVELS, math.ceil(CITY.height * CITY.cell / cell), cell, CITY.unit)
 
 
 def study_of(points: Sequence[Floats], epsilon: float = 1.0, runs: int = 12) -> UserStudy:
     """Plan, run and compare, with real noise for the two releases."""
-    from metricshuffle.planning.compare.users import compare_users
-    from metricshuffle.planning.user_plan import plan_users
-    from metricshuffle.privacy.target import Target
-
-    space = city_squares()
-    grid, people = space.domain, users_of(space)
-    assert isinstance(grid, Grid)  # noqa: S101 - made just above
+    grid = city_squares()
+    space = Space(grid, NestedSquares(LEVELS, grid.cell))
+    people = users_of(space)
     held: Cells = [cells[:, 1] * grid.width + cells[:, 0] for cells in map(grid.cells, points)]
     target = Target(epsilon, 0.0, NEAR)
-    local, central = (plan_users(UserHistogram(people), target, len(held), trusted=trusted) for trusted in ("nobody", "curator"))
+
+    def released(title: str, trusted: Who) -> PlannedRelease:
+        planned = plan(UserHistogram(people), target, len(held), trusted=trusted)
+        return PlannedRelease(title, planned, planned.run(held))
 
     def compared(rate: float) -> UserComparison:
         return compare_users(users_of(space, 1), len(held), epsilon=epsilon, rate=rate, delta=1e-6, runs=runs, held=held, with_items=False)
 
     comparisons = compared(epsilon / people.diameter), compared(target.epsilon / target.distance)
     truth = people.histograms(held).mean(axis=0)
-    return UserStudy((local, local.run(held)), (central, central.run(held)), truth, sum(map(len, held)), comparisons)
+    local, central = released("Nobody is trusted", "nobody"), released("A curator is trusted", "curator")
+    return UserStudy(grid, people, local, central, truth, sum(map(len, held)), comparisons)
 
 
 def merged(study: UserStudy) -> UserComparison:
