@@ -12,7 +12,7 @@ import metricshuffle
 
 SOURCE = Path(metricshuffle.__file__).parent
 LAYERS = {
-    "errors": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "declared": 0.5, "randomness": 0.5,
+    "errors": 0, "exported": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "columns": 0.5, "declared": 0.5, "randomness": 0.5,
     "numerics": 0.7, "spaces": 1, "privacy": 1.5, "noise": 2, "accounting": 3, "randomizers": 4, "encodings": 4, "amplification": 4.5,
     "estimation": 5, "queries": 5.2, "protocols": 5.5, "wire": 6, "planning": 7, "testing": 8, "__init__": 8, "papers": 8.5, "pages": 8.5,
     "cli": 9, "__main__": 10,

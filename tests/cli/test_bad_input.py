@@ -159,8 +159,8 @@ def test_values(terminal: Any, sum_plan: Plan, content: bytes, told: tuple[str, 
 
 
 def test_wrong_values_are_counted_to_the_end_of_the_file(terminal: Any, sum_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.cli.columns.ROWS_AT_ONCE", 10)
-    monkeypatch.setattr("metricshuffle.cli.columns.LINES_AT_ONCE", 5)
+    monkeypatch.setattr("metricshuffle.columns.ROWS_AT_ONCE", 10)
+    monkeypatch.setattr("metricshuffle.columns.LINES_AT_ONCE", 5)
     sum_plan.save("plan.json")
     Path("values.csv").write_text("kcal\n" + "".join(f"{40 if i in (17, 18, 55) else 3}\n" for i in range(60)))
     sentence = terminal.refused("randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "out")

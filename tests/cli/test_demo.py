@@ -6,182 +6,204 @@ import io
 import math
 import re
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.pages.parsed import ParsedPage
 from tools.picture import picture
 
+import metricshuffle as ms
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.cli import demo as demo_module
 from metricshuffle.cli.demo import city_study, demo, main, snack_study, visits_study
-from metricshuffle.errors import MissingExtra
+from metricshuffle.errors import InputError, MissingExtra
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.numbers import epsilon_curves
+from metricshuffle.pages.facts import grid_of, release_facts
+from metricshuffle.pages.numbers import epsilon_curves, error_curves, frontier
 from metricshuffle.pages.report import report
 from metricshuffle.pages.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
-from metricshuffle.pages.users_chapter import UserStudy, city_squares, merged
+from metricshuffle.pages.user_study import UserStudy, city_squares, merged
 from metricshuffle.pages.what_if import consequences, honest_profile
-from metricshuffle.pages.words import Study, assessment, interval_text
-from metricshuffle.spaces import Grid
+from metricshuffle.pages.words import Study, assessment
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.randomizers.additive import AdditiveRandomizer
 
-VOID = {"meta", "br", "hr", "img", "link", "input"}
 ROOT = Path(__file__).parents[2]
 
 
-class Page(HTMLParser):
-    """Checks that tags nest, and collects the text, the links and the ids."""
+class Made(NamedTuple):
+    """Two small studies and one about users with many items, the page about them, and what was printed."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.loads: list[str] = []
-        self.ids: list[str] = []
-        self.seen: dict[str, int] = {}
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen[tag] = self.seen.get(tag, 0) + 1
-        found = {name: value or "" for name, value in attrs}
-        self.loads += [value for name, value in found.items() if name in ("src", "href", "xlink:href", "srcset", "action", "data")]
-        self.ids += [found["id"]] if "id" in found else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.words.append(data)
+    numbers: Study
+    city: Study
+    months: UserStudy
+    page: ParsedPage
+    printed: str
 
     @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", "".join(self.words))
+    def studies(self) -> tuple[Study, Study]:
+        return self.numbers, self.city
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Study, Study, str, str, UserStudy]:
-    """Two small studies, the page about them and what was printed, and a third study about users with many items."""
+def made() -> Made:
     printed = io.StringIO()
     console = Console(file=printed, width=250)
     numbers = snack_study(60, "modular", console)
     city, cells = city_study(120, "modular", console)
-    visits = visits_study(120, console)
-    return numbers, city, report(numbers, city, cells, visits), printed.getvalue(), visits
+    months = visits_study(120, console)
+    page = ParsedPage(report(numbers, city, cells, months))
+    return Made(numbers, city, months, page, re.sub(r"\s+", " ", printed.getvalue()))
 
 
-def test_the_page_is_well_formed_and_loads_nothing(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    text = made[2]
-    page = Page(text)
+def test_the_page_is_well_formed_and_loads_nothing(made: Made) -> None:
+    page, count = made.page, made.page.tags.count
     assert page.open == []
-    assert page.loads  # the links of the contents
-    assert all(target.startswith("#") and target[1:] in page.ids for target in page.loads)
+    assert page.targets  # the links of the contents
+    assert all(target.startswith("#") and target[1:] in page.ids for target in page.targets)
     assert len(page.ids) == len(set(page.ids))
-    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text)
-    assert len(text) < 300_000
-    assert page.seen["section"] == 9
-    assert page.seen["figure"] == page.seen["figcaption"] == 7
-    assert page.seen["title"] - 1 == page.seen["desc"] == 7  # one of each in every chart
+    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", page.html)
+    assert len(page.html) < 300_000
+    assert count("section") == 9
+    assert count("figure") == count("figcaption") == 7
+    assert count("title") - 1 == count("desc") == 7  # one of each in every chart
 
 
-def test_the_page_tells_both_releases(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    text, printed = Page(made[2]).text, re.sub(r"\s+", " ", made[3])
-    for study in made[:2]:
+def test_the_page_tells_both_releases(made: Made) -> None:
+    text, printed = made.page.text, made.printed
+    for study in made.studies:
         release = study.release
         assert release.raw_values_seen
         assert not release.unsafe_seeded
         for told in (
             str(release.guarantee),
             str(release.if_shuffler_colludes),
-            interval_text(study),
+            release_facts(study.release).interval_text,
             plain(study.plan.choice.expected_error),
         ):
             assert told in text
             assert told in printed
-        for one in study.plan.candidates:
-            assert f"{plain(one.expected_error)} {study.plan.query.unit}" in text
+        for candidate in study.plan.candidates:
+            assert f"{plain(candidate.expected_error)} {study.plan.query.unit}" in text
 
 
-def test_the_assessment_has_the_numbers_of_the_plan(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    text = Page(made[2]).text
-    for study in made[:2]:
-        plan, one = study.plan, study.plan.choice
+def test_the_assessment_has_the_numbers_of_the_plan(made: Made) -> None:
+    text = made.page.text
+    for study in made.studies:
+        plan, choice = study.plan, study.plan.choice
         paragraphs = assessment(study)
         for paragraph in paragraphs:
             assert paragraph in text
         whole = " ".join(paragraphs)
         for told in (
-            f"{plan.users:,} people", f"at least {plan.honest:,} of the {plan.users:,} reports", f"{one.bits_per_user:,} bits",
-            f"{one.messages_per_user} messages",
-            str(one.guarantee), str(one.fallback), f"{plain(plan.query.diameter)} {plan.query.unit} apart", plan.digest[:16],
+            f"{plan.users:,} people", f"at least {plan.honest:,} of the {plan.users:,} reports", f"{choice.bits_per_user:,} bits",
+            f"{choice.messages_per_user} messages",
+            str(choice.guarantee), str(choice.fallback), f"{plain(plan.query.diameter)} {plan.query.unit} apart", plan.digest[:16],
             "factor of 2.719",
-            f"expected error is {plain(one.expected_error)} {plan.query.unit}", interval_text(study),
+            f"expected error is {plain(choice.expected_error)} {plan.query.unit}", release_facts(study.release).interval_text,
         ):  # fmt: skip
             assert told in whole
 
 
-def test_the_chapter_about_users_tells_both_releases(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    text, printed, study = Page(made[2]).text, re.sub(r"\s+", " ", made[3]), made[4]
-    assert [plan.choice.model for _, plan, _ in study.releases] == ["local", "central"]
-    for _, _, release in study.releases:
+def test_the_chapter_about_users_tells_both_releases(made: Made) -> None:
+    text, printed, study = made.page.text, made.printed, made.months
+    assert [released.plan.choice.trusted for released in study.releases] == ["nobody", "curator"]
+    for released in study.releases:
+        release = released.release
         assert release.raw_values_seen
         assert not release.unsafe_seeded
-        for told in (str(release.guarantee), release.full_replacement, f"{plain(round(study.error(release), 1))} m"):
+        for told in (str(release.guarantee), released.full_replacement, f"{plain(round(study.error(released), 1))} m"):
             assert told in text
-    for told in (str(study.local[1].guarantee), study.local[1].full_replacement, f"{study.visits:,} visits"):
+    assert str(study.central.release.if_shuffler_colludes) in text
+    for told in (str(study.local.release.guarantee), study.local.full_replacement, f"{study.visits:,} visits"):
         assert told in printed
     for sentence in study.comparisons[1].sentences():
         assert sentence[1:] in text
     # both miss with probability far below 1e-6
-    assert study.error(study.central[1]) < 10.0 * study.central[0].choice.expected_error
-    assert study.error(study.central[1]) < study.error(study.local[1])
+    assert study.error(study.central) < 10.0 * study.central.plan.choice.expected_error
+    assert study.error(study.central) < study.error(study.local)
 
 
-def test_what_the_users_chapter_compares(made: tuple[Study, Study, str, str, UserStudy]) -> None:
+def test_shares_of_the_visits_are_possible(made: Made) -> None:
+    for released in made.months.releases:
+        assert released.shares.shape == made.months.truth.shape
+        assert released.shares.min() >= 0.0
+        assert released.shares.sum() == pytest.approx(1.0)
+
+
+def test_what_the_users_chapter_compares(made: Made) -> None:
     """User-level privacy once, and the tree release at both rates, in both models."""
-    study = made[4]
-    both = merged(study)
+    both = merged(made.months)
     trees = [method for method in both.methods if method.hides == "earth mover"]
     assert sorted(method.model for method in trees) == ["central", "central", "local", "local"]
     assert len({(method.model, method.name) for method in both.methods}) == len(both.methods)
-    one, other = study.comparisons
-    assert one.rate * one.diameter == pytest.approx(one.epsilon)
-    assert other.rate > 15.0 * one.rate
-    assert other.gain("central") > one.gain("central")
+    for_all, nearby = made.months.comparisons
+    assert for_all.rate * for_all.diameter == pytest.approx(for_all.epsilon)
+    assert nearby.rate > 15.0 * for_all.rate
+    assert nearby.gain("central") > for_all.gain("central")
 
 
-def test_an_estimate_is_near_the_truth(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    for study in made[:2]:  # misses with probability about 1e-9
+def test_an_estimate_is_near_the_truth(made: Made) -> None:
+    for study in made.studies:  # misses with probability about 1e-9
         assert study.error < 25.0 * study.plan.choice.expected_error
 
 
-def test_consequences_are_the_exact_ones(made: tuple[Study, Study, str, str, UserStudy]) -> None:
-    plan = made[0].plan
-    one = plan.choice
-    rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(plan, (one,))}
+def test_curves_pass_through_the_plan(made: Made) -> None:
+    """What the charts say of the plan's own crowd are the numbers of its candidates, to the precision of a chart."""
+    plan = made.numbers.plan
+    errors = {curve.protocol: curve.errors[0] for curve in error_curves(plan, [plan.users])}
+    candidates = {candidate.protocol: candidate for candidate in plan.candidates if candidate.shape in (None, 1, plan.honest)}
+    for protocol, error in errors.items():
+        assert error == pytest.approx(candidates[protocol].expected_error, rel=1e-3)
+    ends = [frontier(plan)[index] for index in (0, -1)]
+    for point, protocol in zip(ends, ("polya-shuffle", "geometric-shuffle"), strict=True):
+        assert point.error == pytest.approx(candidates[protocol].expected_error, rel=1e-3)
+        assert point.local_epsilon == pytest.approx(candidates[protocol].local_epsilon, rel=1e-3)
+
+
+def test_consequences_are_the_exact_ones(made: Made) -> None:
+    plan, choice = made.numbers.plan, made.numbers.plan.choice
+    rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(plan, (choice,))}
     assert next(iter(rows.values())).epsilons[0] <= plan.target.epsilon * (1 + 1e-9)
-    assert rows["The shuffler colludes", "with the analyst"].epsilons == (one.local_epsilon,)
-    share, rate = one.mechanism.randomizers[0].shape, one.rate  # type: ignore[union-attr]
-    assert rate is not None
-    half = AdditiveNoise(Polya(share * 30, rate)).epsilon(plan.target.delta, 20)
+    assert rows["The shuffler colludes", "with the analyst"].epsilons == (choice.local_epsilon,)
+    assert isinstance(choice.mechanism, Sums)
+    assert choice.rate is not None
+    randomizer = choice.mechanism.randomizers[0]
+    assert isinstance(randomizer, AdditiveRandomizer)
+    half = AdditiveNoise(Polya(randomizer.shape * 30, choice.rate)).epsilon(plan.target.delta, 20)
     assert rows["Users drop out or collude", "50% honest"].noise_alone[0] == pytest.approx(half, rel=1e-9)
     assert rows["Users drop out or collude", "50% honest"].epsilons[0] >= half
     assert rows["Users drop out or collude", "50% honest"].epsilons[0] > rows["Users drop out or collude", "80% honest"].epsilons[0] > 1.0
     twice, five = (rows["Someone moves farther", f"{times} times as far"].noise_alone[0] for times in (2, 5))
     assert 1.0 < twice < five < rows["Someone moves farther", "from one end to the other"].noise_alone[0]
-    assert math.isfinite(honest_profile(plan, one, plan.honest).delta(1.0, 20.0))
+    assert math.isfinite(honest_profile(plan, choice, plan.honest).delta(1.0, 20.0))
+
+
+def test_what_is_not_a_sum_has_no_such_charts(made: Made) -> None:
+    plan = made.months.local.plan
+    with pytest.raises(InputError, match="sums whose noise is at hand"):
+        consequences(plan, (plan.choice,))
+    with pytest.raises(InputError, match="a user-histogram is none"):
+        error_curves(plan)
+    with pytest.raises(InputError, match="places on a grid"):
+        grid_of(made.numbers.plan)
+
+
+def test_a_place_on_a_map_is_told_in_metres() -> None:
+    pytest.importorskip("pyproj")
+    grid = ms.Grid.from_box(46.50, 6.60, 46.54, 6.66, 250.0)
+    target = ms.Target(epsilon=1.0, delta=1e-6, distance=500)
+    planned = ms.plan(ms.Centroid(grid), target, 40, encoding="modular", protocols=["polya-shuffle"])
+    release = planned.run([(3, 4)] * 40)
+    facts = release_facts(release)
+    assert release.plane is not None
+    assert facts.value == release.plane.value
+    assert facts.interval == release.plane.interval
+    assert facts.error((875.0, 1125.0)) < 25.0 * planned.choice.expected_error
 
 
 def test_a_claim_is_called_false_from_the_right_distance() -> None:
@@ -199,11 +221,9 @@ def test_invented_people_are_always_the_same_and_inside() -> None:
     places = homes(300)
     assert CITY.cells(places).shape == (300, 2)
     months = visits(50)
-    assert all(np.array_equal(one, other) for one, other in zip(months, visits(50), strict=True))
-    assert {len(mine) for mine in months} > {8}
-    grid = city_squares().domain
-    assert isinstance(grid, Grid)
-    assert all(len(grid.cells(mine)) == len(mine) for mine in months)
+    assert all(np.array_equal(month, again) for month, again in zip(months, visits(50), strict=True))
+    assert {len(month) for month in months} > {8}
+    assert all(len(city_squares().cells(month)) == len(month) for month in months)
     inside = (places[:, 1] > 0.0) & (places[:, 1] < 4000.0)
     assert np.abs(places[:, 1] - river(places[:, 0]))[inside].min() >= BANK - 1e-6
 
@@ -212,10 +232,10 @@ def test_the_readme_picture_is_the_one_that_would_be_drawn_now() -> None:
     assert picture() == (ROOT / "docs" / "picture.svg").read_text(encoding="utf-8")
 
 
-def test_the_demo_writes_one_file(made: tuple[Study, Study, str, str, UserStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_module, "snack_study", lambda *_: made[0])
-    monkeypatch.setattr(demo_module, "city_study", lambda *_: (made[1], CITY.cells(homes(120))))
-    monkeypatch.setattr(demo_module, "visits_study", lambda *_: made[4])
+def test_the_demo_writes_one_file(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_module, "snack_study", lambda *_: made.numbers)
+    monkeypatch.setattr(demo_module, "city_study", lambda *_: (made.city, CITY.cells(homes(120))))
+    monkeypatch.setattr(demo_module, "visits_study", lambda *_: made.months)
     printed = io.StringIO()
     written = demo(tmp_path / "new" / "folder", console=Console(file=printed, width=200))
     assert [path.name for path in written.parent.iterdir()] == ["report.html"]

@@ -64,8 +64,8 @@ def test_reports_of_several_files_are_one_batch(terminal: Any, sum_plan: Plan) -
 
 
 def test_streaming_in_chunks_changes_nothing(terminal: Any, shares_plan: Plan, values: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.cli.columns.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("metricshuffle.cli.columns.LINES_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.columns.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.columns.LINES_AT_ONCE", 7)
     shares_plan.save("plan.json")
     assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
     reports = list(read_reports(shares_plan, "reports"))
@@ -139,7 +139,7 @@ def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, n
     (tmp_path / "values.csv").write_text("kcal\n" + "3\n" * 100_000)
     words = ["randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports"]
     # Slowed down, so that the command is certainly in the middle of its work.
-    slow = "import runpy, time, metricshuffle.cli.columns as c; c.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c._numbers; "
+    slow = "import runpy, time, metricshuffle.columns as c; c.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c._numbers; "
     slow += "c._numbers = lambda cells: (time.sleep(0.2), numbers(cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
     with subprocess.Popen([sys.executable, "-c", slow, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
         deadline = time.monotonic() + 20

@@ -14,18 +14,20 @@ import metricshuffle as ms
 
 BEFORE: dict[str, Described] = {one["name"]: one for one in json.loads(Path(__file__).with_name("candidates.json").read_text("utf-8"))}
 CLOSE = 1e-9
+# Expected errors of shares are simulated, and lengths of a tree are no longer off by their rounding to 32 bits.
+SIMULATED = 1e-8
 # What a candidate is told apart by, besides its protocol, encoding and trust: the total shape of the noise.
 Key = tuple[str, str | None, str, int | None]
 
 
-def same(now: object, before: object) -> bool:
+def same(now: object, before: object, close: float = CLOSE) -> bool:
     """Numbers up to a relative 1e-9 (null stands for infinity), all else exactly."""
     if isinstance(before, dict):
         return isinstance(now, dict) and all(name in now and same(now[name], value) for name, value in before.items())
     if before is None:
         return now is None or now == math.inf
     if isinstance(before, int | float) and not isinstance(before, bool):
-        return isinstance(now, int | float) and math.isclose(now, before, rel_tol=CLOSE)
+        return isinstance(now, int | float) and math.isclose(now, before, rel_tol=close)
     return now == before
 
 
@@ -67,7 +69,10 @@ def differences(now: Any, row: Described) -> list[str]:
     }
     if "bits_per_user" in row:
         pairs["bits_per_user"] = (now.bits_per_user, row["bits_per_user"])
-    return [f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before)]
+    room = {"expected_error": SIMULATED} if now.protocol == "tree-laplace" else {}
+    return [
+        f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before, room.get(name, CLOSE))
+    ]
 
 
 def test_there_are_sixty_settings() -> None:

@@ -10,7 +10,7 @@ from tests.pages.parsed import ParsedPage
 
 from metricshuffle import Centroid, Grid, Integers, Mean, Plan, Target, plan
 from metricshuffle.amplification.amplify import Amplification, amplify_generic
-from metricshuffle.pages import amplify, reproduction, users_chapter, users_compare
+from metricshuffle.pages import amplify, reproduction, user_study, users_compare
 from metricshuffle.pages.report import report
 from metricshuffle.pages.synthetic import CITY, homes, snacks, visits
 from metricshuffle.pages.words import Study
@@ -44,8 +44,8 @@ def report_page() -> str:
     cells = CITY.cells(homes(PEOPLE))
     places = small_plan(Centroid(domain=grid), 500)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(users_chapter, "CITY", grid)
-        months = users_chapter.study_of(visits(PEOPLE), runs=2)
+        patch.setattr(user_study, "CITY", grid)
+        months = user_study.study_of(visits(PEOPLE), runs=2)
     return report(
         Study(f"Snacks {HOSTILE}", f"snacks {HOSTILE}", numbers, numbers.run(snacks(PEOPLE)), 230.0),
         Study("A city", "a cell", places, places.run(cells), (3000.0, 2000.0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -19,6 +20,7 @@ class ParsedPage(HTMLParser):
         self.targets: list[str] = []
         self.ids: list[str] = []
         self.values: list[str] = []
+        self.read: list[str] = []
         self.texts: dict[str, list[str]] = {}
         """By the element they are directly in."""
         self.feed(html)
@@ -49,8 +51,9 @@ class ParsedPage(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open:
             self.texts.setdefault(self.open[-1], []).append(data)
+            self.read += [data] if self.open[-1] not in ("style", "script") else []
 
     @property
     def text(self) -> str:
-        """What is read, or read out."""
-        return " ".join(part for tag, parts in self.texts.items() if tag not in ("style", "script") for part in parts)
+        """What is read, or read out, in the order of the page."""
+        return re.sub(r"\s+", " ", "".join(self.read))

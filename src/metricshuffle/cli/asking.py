@@ -130,7 +130,7 @@ class Asked:
         return _several(words, "--labels")
 
     def _words_of_file(self, path: Path) -> list[str]:
-        from metricshuffle.cli.columns import open_columns
+        from metricshuffle.columns import open_columns
 
         if self.column is None:
             raise InputError("--labels-from needs --column, the column that holds the labels.")

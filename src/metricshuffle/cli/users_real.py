@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from metricshuffle.cli.asking import Asked
-from metricshuffle.cli.columns import Table, open_columns
 from metricshuffle.cli.options import choice
 from metricshuffle.cli.values import Rows
+from metricshuffle.columns import Table, open_columns
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
 from metricshuffle.queries.user_items import UserHistogram

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.cli.columns import Chunk, ParquetTable, Table, open_columns
 from metricshuffle.cli.options import choice
+from metricshuffle.columns import Chunk, ParquetTable, Table, open_columns
 from metricshuffle.declared import shown
 from metricshuffle.errors import DomainError, InputError, WrongRows
 from metricshuffle.numerics.types import Integers64
@@ -240,6 +240,6 @@ def _nowhere(chunk: Chunk, start: int, where: WrongRows) -> str:
     limits: tuple[tuple[float, str], ...] = ((90.0, "latitude"), (180.0, "longitude"))
     for index, (most, name) in enumerate(limits):
         degrees: Any = chunk.columns[start + index][where.first]
-        if isinstance(degrees, int | float | np.floating | np.integer) and abs(degrees) > most:
+        if isinstance(degrees, int | float | np.floating | np.integer) and abs(float(degrees)) > most:
             return f"({degrees:g} is no {name}, which lies between -{most:g} and {most:g} degrees; the first --column is the latitude)"
     return ""

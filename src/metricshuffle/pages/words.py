@@ -31,11 +31,6 @@ class Study:
         return release_facts(self.release).error(self.truth)
 
 
-def interval_text(study: Study) -> str:
-    """ "x to y", for each axis."""
-    return release_facts(study.release).interval_text
-
-
 def consequence_text(row: Consequence, index: int) -> str:
     """The epsilon of one protocol in a row; where the mixing of shares gives out, what the noise alone would do."""
     epsilon, noise = row.epsilons[index], row.noise_alone[index]

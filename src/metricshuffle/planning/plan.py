@@ -15,9 +15,9 @@ from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.first_version import first_version
 from metricshuffle.planning.offers import NotMade, made
-from metricshuffle.planning.setting import EncodingChoice, Honest, Padding, Setting, ShareTransport, checked_setting
+from metricshuffle.planning.setting import EncodingChoice, Padding, Setting, ShareTransport, checked_setting
 from metricshuffle.privacy.guarantee import Guarantee, Who
-from metricshuffle.privacy.target import Target
+from metricshuffle.privacy.target import Honest, Target
 from metricshuffle.protocols.base import Protocol, Reports
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
@@ -138,7 +138,7 @@ class Plan(Stored):
         return json.dumps(self._document(), indent=2)
 
     def _document(self) -> dict[str, Any]:
-        stored = self.model_dump(mode="json")
+        stored = json.loads(self.model_dump_json())  # null where there is no bound; model_dump would leave an infinity
         for index, candidate in enumerate(stored["candidates"]):
             if index != self.chosen or not isinstance(self.protocol, Sums):
                 del candidate["mechanism"]

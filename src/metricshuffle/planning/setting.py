@@ -10,13 +10,12 @@ from typing import Literal, get_args
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.privacy.guarantee import Who
-from metricshuffle.privacy.target import Target, checked_users, honest_count
+from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.queries.base import Query
 
 EncodingChoice = Literal["unary", "modular", "auto"]
 ShareTransport = Literal["shuffler", "aggregator"]
 Padding = Literal["clamp", "bounded"]
-Honest = int | float | str | None
 MOST_SAMPLES = 10**6
 
 

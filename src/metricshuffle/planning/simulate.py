@@ -21,7 +21,7 @@ from metricshuffle.planning.crowd import Crowd, checked_shares
 from metricshuffle.planning.drawing import distance_of, randomized_counts, simulated_noise, simulated_shares, total_errors
 from metricshuffle.privacy.target import checked_users
 from metricshuffle.protocols.base import Protocol
-from metricshuffle.protocols.frequencies import Frequencies, normal_width
+from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, normal_width
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries.base import Query
@@ -110,6 +110,11 @@ def simulated_error(query: Query, protocol: Protocol, users: int, samples: int |
     return float(np.mean([next(draw)[0] for _ in range(PLANNING_RUNS[query.people.size <= MANY_POINTS])]))
 
 
+def _width(draws: int) -> float:
+    """Half of a 95 % interval in standard errors, as releases have it: by Chebyshev's inequality if few numbers were drawn."""
+    return normal_width(0.05) if draws >= FEW_PEOPLE else 1.0 / math.sqrt(0.05)
+
+
 def _sums(query: Query, protocol: Sums, people: int, runs: int, source: Randomness) -> Floats:
     if not isinstance(query, SummedQuery):
         raise InputError(f"sums do not answer a {query.kind}.")
@@ -152,7 +157,7 @@ def _user_run(query: UserQuery, protocol: Protocol) -> Callable[[Crowd, np.rando
             shares = simulated_shares(inversion, crowd.sampled, generator)
             spread = inversion.variances(crowd.truth) + (crowd.truth * (1.0 - crowd.truth) if protocol.drawn else 0.0)
             reports = crowd.users * items
-            inside = np.abs(shares - crowd.truth) <= normal_width(0.05) * np.sqrt(reports * spread + inversion.largest_variances) / reports
+            inside = np.abs(shares - crowd.truth) <= _width(crowd.users) * np.sqrt(reports * spread + inversion.largest_variances) / reports
             return distance_of(query.people, possible_shares(tree, shares), crowd.truth), float(inside.mean())
 
         return from_items
@@ -164,7 +169,7 @@ def _user_run(query: UserQuery, protocol: Protocol) -> Callable[[Crowd, np.rando
         draws = protocol.draws(crowd.users)
         drawn = simulated_noise(noise, draws, generator) / crowd.users
         error = math.sqrt(noise.variance * draws) / crowd.users
-        width = normal_width(0.05) if protocol.trusted != "curator" else 1.0 / math.sqrt(0.05)
+        width = _width(1 if protocol.trusted == "curator" else crowd.users)
         if not isinstance(query, UserHistogram):
             return float(np.abs(drawn).mean()), float((np.abs(drawn) <= width * error).mean())
         measured, errors = features.totals(query, crowd.truth @ table + drawn, error)
@@ -183,7 +188,7 @@ def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares:
         held = generator.multinomial(users, shares / shares.sum())
         truth = held / users
         unbiased = inversion.totals(randomized_counts(inversion, held, generator)) / users
-        halves = normal_width(0.05) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
+        halves = _width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
         errors = np.abs(unbiased - truth)
         yield float(errors.mean()), float((errors <= halves).mean())
 
@@ -193,7 +198,7 @@ def _hat_runs(query: Query, protocol: Frequencies, users: int, generator: np.ran
     hat = protocol.witch_hat
     variance = float(np.mean([hat.variance(float(value)) for value in np.linspace(-hat.half_width, hat.half_width, EVEN_VALUES)]))
     scale = 1.0 if query.kind == "mean" else float(users)
-    half = normal_width(0.05) * math.sqrt(hat.variance(hat.half_width) / users) * scale
+    half = _width(users) * math.sqrt(hat.variance(hat.half_width) / users) * scale
     while True:
         error = abs(float(generator.normal(0.0, math.sqrt(variance / users)))) * scale
         yield error, float(error <= half)

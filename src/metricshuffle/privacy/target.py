@@ -86,7 +86,11 @@ class Target(Declared):
         return f"epsilon {plain(self.epsilon)} {growth} {plain(self.distance)}, delta {self.delta:g}"
 
 
-def honest_count(honest: int | float | str | None, users: int) -> int:
+Honest = int | float | str | None
+"""Honest reports that are counted on: a count, a fraction in (0, 1], a percentage like "90%", or all."""
+
+
+def honest_count(honest: Honest, users: int) -> int:
     """How many honest reports a plan counts on: a whole number is a count, a float in (0, 1] or "90%" a fraction."""
     if honest is None:
         return users

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.accounting.items.lipschitz import NormName, lipschitz_constant
 from metricshuffle.declared import Kinded
-from metricshuffle.errors import PlanError
+from metricshuffle.errors import InputError, PlanError
 from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.estimation.tree_projection import shares_from_subtrees
 from metricshuffle.numerics.types import Floats
@@ -65,9 +65,9 @@ class TreeEdges(Features):
 
     def totals(self, query: Query, means: Floats, error: float) -> tuple[Floats, Floats]:
         """The mass at a point: what lies below its own edge less what lies below those that hang from it."""
-        tree = _tree(query)
+        tree, lengths = _tree(query), self._lengths(query)
         below, variances = np.ones(tree.order.size), np.zeros(tree.order.size)
-        below[tree.links], variances[tree.links] = means / tree.lengths, (error / tree.lengths) ** 2
+        below[tree.links], variances[tree.links] = means / lengths, (error / lengths) ** 2
         shares, squares = below.copy(), variances.copy()
         for node in tree.order:
             children = tree.children[node]
@@ -77,7 +77,17 @@ class TreeEdges(Features):
         return shares[tree.nodes], np.sqrt(squares[tree.nodes])
 
     def possible(self, query: Query, means: Floats) -> Floats:
-        return shares_from_subtrees(_tree(query), means)
+        tree = _tree(query)
+        return shares_from_subtrees(tree, means * (tree.lengths / self._lengths(query)))
+
+    def _lengths(self, query: Query) -> Floats:
+        """The lengths as they were rounded down: a short edge beside a long one loses much of its length."""
+        lengths: Floats = self.coordinates(query).table.max(axis=0)
+        if not np.all(lengths > 0.0):
+            raise InputError(
+                "some edges of the tree are so short beside the longest that 32 bits do not tell the points at their ends apart; merge these."
+            )
+        return lengths
 
 
 class PointShares(Features):

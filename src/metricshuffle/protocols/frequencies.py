@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -35,8 +36,10 @@ from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_type
 from metricshuffle.randomizers.witch_hat import WitchHat
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories
+from metricshuffle.spaces import Categories, Grid, Integers, Interval
 
+# Distances of up to so many values are compared pair by pair.
+MOST_COMPARED = 1024
 # Below so many people an interval takes Chebyshev's inequality instead of the normal approximation.
 FEW_PEOPLE = 30
 
@@ -121,10 +124,10 @@ class Frequencies(Protocol):
     # Analyst
 
     def estimate(self, query: Query, shuffled: Shuffled) -> Estimate:
-        counts = np.array(shuffled.numbers, dtype=np.int64)
-        reports = shuffled.people * self.items
-        if counts.shape != (self.randomizer.outputs,) or counts.min(initial=0) < 0 or int(counts.sum()) != reports:
+        numbers, reports = shuffled.numbers, shuffled.people * self.items
+        if len(numbers) != self.randomizer.outputs or min(numbers, default=0) < 0 or sum(numbers) != reports:
             raise PlanError(f"a batch of this task is {self.randomizer.outputs:,} counts that sum to {reports:,}; this one is not.")
+        counts = np.array(numbers, dtype=np.int64)
         if self.readout == "total":
             return self._total(counts, shuffled.people)
         inversion = Inversion.of(self.randomizer)
@@ -165,7 +168,7 @@ class Frequencies(Protocol):
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             if method == "normal":
-                half = normal_width(1.0 - level) * error
+                half = error * (1.0 / math.sqrt(1.0 - level) if people < FEW_PEOPLE else normal_width(1.0 - level))
             else:
                 log_miss = math.log(2.0 / (1.0 - level))
                 linear = largest * log_miss / 3.0
@@ -198,23 +201,48 @@ class Frequencies(Protocol):
 
     def check(self, query: Query) -> None:
         randomizer = self.randomizer
+        if self.trusted == "curator":
+            raise PlanError(
+                "reports hide alone or among those of honest people, and no curator adds anything to them; the task is damaged."
+            )
         if isinstance(query, UserHistogram):
             if self.items != (query.people.items or self.items) or self.drawn != (query.people.items is None):
                 raise PlanError("the reports are made for another number of items than users hold.")
             ItemAccounts.of(self, query).check_rate()
-        elif isinstance(query, Histogram):
+        elif isinstance(query, Histogram) and self.readout == "shares":
             if randomizer.inputs != query.cells or self.items != 1:
                 raise PlanError(f"the randomizer has {randomizer.inputs:,} inputs for a histogram of {query.cells:,} values.")
-            if isinstance(randomizer, PlanarGeometric) and (randomizer.cell != query.step or self.step != 1.0):
-                raise PlanError("the randomizer is made for cells of another size.")
-            if isinstance(randomizer, BoundedGeometric) and self.step != query.step:
-                raise PlanError(f"the reports count steps of {self.step:g}, and the bins are {query.step:g} wide.")
+            if has_metric(randomizer):
+                self._check_distances(query)
         elif isinstance(query, NumberQuery) and self.readout == "total":
             low, high = query.ends
-            if self.witch_hat.half_width != 0.5 * (high - low) or self.step != self.witch_hat.step:
+            if self.witch_hat.half_width != 0.5 * (high - low) or self.step != self.witch_hat.step or self.items != 1:
                 raise PlanError("the WitchHat is made for another range of numbers.")
+            query.check_step(self.step)
         else:
             raise PlanError(f"counts of reports do not answer a {query.kind}; the task is damaged.")
+
+    def _check_distances(self, query: Histogram) -> None:
+        """Raise unless no two values are farther apart for the randomizer, in its steps, than they are for the query."""
+        randomizer, domain = self.randomizer, query.domain
+        if isinstance(randomizer, BoundedGeometric):
+            same = isinstance(domain, Integers | Interval) and self.step == query.step
+        elif isinstance(randomizer, PlanarGeometric):
+            cells = (randomizer.width, randomizer.height, randomizer.cell, randomizer.metric)
+            same = isinstance(domain, Grid) and cells == (domain.width, domain.height, domain.cell, "euclidean") and self.step == 1.0
+        else:
+            pairs = itertools.combinations(range(randomizer.inputs), 2)
+            same = randomizer.inputs <= MOST_COMPARED and all(
+                max(randomizer.distance(a, b), randomizer.distance(b, a)) * self.step <= query.distance(a, b) * (1.0 + 1e-12)
+                for a, b in pairs
+            )
+        if not same:
+            raise PlanError("the randomizer measures distances between other values than those of the query; the task is damaged.")
+
+    def _whole_steps(self) -> bool:
+        """Whether values are whole steps of the randomizer apart: a linear promise is verified at whole steps only."""
+        pairs = itertools.combinations(range(self.randomizer.inputs), 2)
+        return all(abs(apart - round(apart)) <= 1e-9 for apart in (self.randomizer.distance(a, b) for a, b in pairs))
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
         each = target.for_each_of(rounds)
@@ -224,9 +252,11 @@ class Frequencies(Protocol):
             return self._hat_account(each, target, honest)
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
+        profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
+        if promise.shape == "linear" and not isinstance(profile, ShuffledGeometric) and not self._whole_steps():
+            raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
         if self.trusted == "nobody":
-            return Account(shuffled_profile(self.randomizer, 1), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
-        profile = shuffled_profile(self.randomizer, honest)
+            return Account(profile, promise.with_delta(0.0), "one person", 0.0, "pure", shape)
         return Account(profile, promise, "one person", target.delta, profile.bound, shape)
 
     def promise(self, query: Query, target: Target) -> Target:

@@ -19,6 +19,8 @@ from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account
 from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.randomizers.clustered_response import ClusteredResponse
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Clustered, Discrete, Users
 
@@ -70,13 +72,21 @@ class ItemAccounts:
         any_randomizer = ItemWiseProfile(self.item_rate, shuffle)
         if self.drawn:
             return SampledProfile(any_randomizer, self.items, reach_of(people))
-        if knows_distances(people):
+        if knows_distances(people) and self._measures(people):
             moves = moves_of(self.randomizer, shuffle.diameter)
             own = max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * 2.0**-53)
             any_randomizer = ItemWiseProfile(own, shuffle)
             if not target.kept_by(any_randomizer):
                 return ItemWiseProfile(own, shuffle, moves, "blanket flow")
         return any_randomizer
+
+    def _measures(self, people: Users) -> bool:
+        """Whether the randomizer's own distances are those of the points: its laws are accounted for by them."""
+        metric, randomizer = people.items_in.metric, self.randomizer
+        if isinstance(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
+            return (randomizer.clusters, randomizer.places, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
+        alike = isinstance(metric, Discrete) or (isinstance(metric, Clustered) and metric.inner == 1.0)
+        return alike and isinstance(randomizer, KaryRandomizedResponse)
 
     def account(self, each: Target, target: Target, honest: int) -> Account:
         profile = self.profile(each, honest)

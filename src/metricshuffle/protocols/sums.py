@@ -191,6 +191,11 @@ class Sums(Protocol):
             raise PlanError("the noise differs between the axes, which no account covers.")
         if self.trusted == "curator" and self.modulus is None:
             raise PlanError("a curator's sum needs a modulus.")
+        flipped = isinstance(self.randomizers[0], CountResponse)
+        if flipped and (self.modulus is not None or self.trusted not in ("shuffler", "aggregator")):
+            raise PlanError("flipped bits hide among those of others, in unary messages; the protocol is damaged.")
+        if self.trusted == "nobody" and not flipped and any(getattr(part, "padding", "none") == "bounded" for part in self.randomizers):
+            raise PlanError("a single report with bounded noise gives itself away at the edge; the protocol is damaged.")
         if self.modulus is not None and any(
             randomizer.padding != "none" for randomizer in self.randomizers if isinstance(randomizer, AdditiveRandomizer)
         ):
@@ -201,6 +206,8 @@ class Sums(Protocol):
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
         accounts = self.accounts(target, rounds)
+        if accounts.target.distance < 1.0 - 1e-12:
+            raise ConditionError("Sums", "a distance of at least one step", f"{accounts.target.distance:g} steps")
         profile, pure = self._profile(accounts, honest)
         together = self.grain == 1
         if self.trusted == "nobody":

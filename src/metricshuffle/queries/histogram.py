@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -91,6 +92,13 @@ class Histogram(Query):
         if isinstance(self.domain, Integers | Interval):
             return (self.cells - 1) * self.step
         return Space.of(self.domain).diameter
+
+    def distance(self, a: int, b: int) -> float:
+        """How far apart two cells are, by their codes, in units."""
+        if isinstance(self.domain, Grid):
+            (row, column), (other_row, other_column) = divmod(a, self.domain.width), divmod(b, self.domain.width)
+            return self.domain.cell * math.hypot(row - other_row, column - other_column)
+        return float(a != b) if isinstance(self.domain, Categories) else abs(a - b) * self.step
 
     def check_distance(self, distance: float) -> None:
         if isinstance(self.domain, Categories) and distance != 1.0:

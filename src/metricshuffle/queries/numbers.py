@@ -46,8 +46,11 @@ class NumberQuery(SummedQuery):
         return 1.0 if isinstance(self.domain, Integers) else granularity / STEPS_PER_GRAIN
 
     def check_step(self, step: float) -> None:
+        low, high = self.ends
         if isinstance(self.domain, Integers):
             super().check_step(step)
+        elif step * STEPS_PER_GRAIN > (high - low) * (1.0 + 1e-9):
+            raise InputError(f"values in {self.domain} are counted in steps of a {STEPS_PER_GRAIN}th of its length at most, got {step!r}.")
 
     def grain(self, granularity: float) -> int:
         if isinstance(self.domain, Integers):

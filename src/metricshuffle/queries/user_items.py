@@ -241,7 +241,8 @@ class UserLinearQuery(UserQuery):
 
     def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
         """The means: a number, a pair (degrees on a map) where the points themselves are averaged, else a table by name."""
-        low, high = estimate.interval(level, simultaneous=simultaneous, method=method)
+        # the two axes of a place hold jointly, as those of a centroid do
+        low, high = estimate.interval(level, simultaneous=simultaneous or self.averages_points, method=method)
         value, errors, least, largest = (part / estimate.people for part in (estimate.totals, estimate.standard_errors, low, high))
         if self.averages_points:
             if len(value) == 1:

@@ -18,6 +18,7 @@ from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Answer, Estimate
 from metricshuffle.queries.cells import label_of
 from metricshuffle.queries.numbers import NumberQuery
+from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.queries.table import Table, frame
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Release:
 
         Tables: `simultaneous`, all rows hold at once; "normal" is an approximation for many reports, "bernstein" holds for any number.
         """
-        if (simultaneous or method != "normal") and not self.task.query.shared and method == "normal":
+        if simultaneous and not isinstance(self.value, Table):
             raise InputError("simultaneous intervals are for tables; the intervals of a place hold jointly as they are.")
         return self.task.query.answer(self.estimate, level, simultaneous=simultaneous, method=method).interval
 
@@ -130,7 +131,9 @@ class Release:
     # Files
 
     def to_json(self) -> str:
-        """One JSON document: the answer first, then the task and the tally that it is computed from."""
+        """One JSON document: the answer first, then the task and the tally that it is computed from, and a checksum of all."""
+        from metricshuffle.wire.task import content_digest
+
         answer, task = self.answer, self.task
         document: dict[str, Any] = {
             "format": FORMAT,
@@ -151,8 +154,8 @@ class Release:
         }
         if isinstance(answer.value, Table):  # each row has its own
             del document["standard_error"], document["interval_95"]
-        if isinstance(task.query, NumberQuery):
-            document["granularity"] = task.protocol.step * task.protocol.grain
+        if isinstance(task.query, SummedQuery):  # of places it is counted in cells
+            document["granularity"] = task.protocol.grain * (task.protocol.step if isinstance(task.query, NumberQuery) else 1.0)
         if answer.plane is not None:
             plane = answer.plane
             document["plane"] = {"unit": task.query.unit, "value": plane.value, "standard_error": plane.standard_error,
@@ -162,12 +165,12 @@ class Release:
         document["task"] = json.loads(task.to_json())
         document["tally"] = {"people": self.reports, "messages": self.shuffled.messages, "round": self.round,
                              "sums": {str(key): row for key, row in self.shuffled.sums.items()}}  # fmt: skip
-        return json.dumps(document, indent=2)
+        return json.dumps({**document, "checksum": content_digest(json.loads(json.dumps(document)))}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
-        from metricshuffle.wire.task import Task
+        from metricshuffle.wire.task import Task, content_digest
 
         try:
             data = json.loads(text)
@@ -176,6 +179,8 @@ class Release:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             named = data.get("format") if isinstance(data, dict) else None
             raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
+        if data.get("checksum") != content_digest({name: value for name, value in data.items() if name != "checksum"}):
+            raise PlanError("this release was edited or damaged: its checksum does not match its content; ask for it again.")
         task = Task.from_json(json.dumps(data.get("task")))
         try:
             tally = data["tally"]
@@ -184,7 +189,7 @@ class Release:
             shuffled = Shuffled(batch, int(tally["people"]), int(tally["messages"]), sums, task.protocol.modulus)
         except (KeyError, TypeError, ValueError, AttributeError) as wrong:
             raise PlanError(f"this release is damaged: its tally cannot be read ({wrong}); ask for it again.") from None
-        release = cls.of(task, shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"))
+        release = task.estimate(shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"))
         if not _same(_plain(release.value), data.get("value")):
             raise PlanError("this release was edited or damaged: its value is not what its tally gives; ask for it again.")
         return release

@@ -14,10 +14,10 @@ from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotC
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import promised
 from metricshuffle.privacy.guarantee import Guarantee
-from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import AnyProtocol, Reports
+from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
+from metricshuffle.protocols.base import AnyProtocol, Protocol, Reports
 from metricshuffle.protocols.tally import Batch, Shuffled, Tally
-from metricshuffle.queries.base import AnyQuery
+from metricshuffle.queries.base import AnyQuery, Query
 from metricshuffle.randomness import Randomness
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger, Shuffle
@@ -58,6 +58,22 @@ class Task(Stored):
         return self
 
     @classmethod
+    def of(cls, query: Query, protocol: Protocol, target: Target, users: int, honest: Honest = None, rounds: int = 1) -> Self:
+        """The task of a protocol of one's own making, with the guarantees it has; refused if it does not keep the target."""
+        counted_on = honest_count(honest, checked_users(users))
+        task = cls(
+            query=query,
+            protocol=protocol,
+            users=users,
+            honest=counted_on,
+            rounds=rounds,
+            guarantee=protocol.guarantee(query, target, counted_on, rounds),
+            if_shuffler_colludes=protocol.alone(query, target, rounds),
+        )
+        task.verify()
+        return task
+
+    @classmethod
     def check_stored(cls, data: Any) -> None:
         named = data.get("format") if isinstance(data, dict) else None
         if named != TASK_FORMAT:
@@ -91,6 +107,7 @@ class Task(Stored):
         """
         claimed, protocol, query = self.guarantee, self.protocol, self.query
         try:
+            query.check_distance(claimed.distance)
             protocol.check(query)
             account = protocol.account(query, self.target, self.honest, self.rounds)
             true = protocol.guarantee(query, self.target, self.honest, self.rounds)

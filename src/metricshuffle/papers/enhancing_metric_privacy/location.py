@@ -106,7 +106,7 @@ def _centred(points: Floats, name: str) -> Floats:
 
 
 def _read(csv: Path) -> tuple[Floats, int]:
-    from metricshuffle.cli.columns import open_columns
+    from metricshuffle.columns import open_columns
 
     for names in COLUMNS:
         try:

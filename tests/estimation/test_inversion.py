@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.estimation.inversion import Inversion, likeliest, simplex_projection
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.estimation.likelihood import likeliest
+from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import InputError
-from metricshuffle.estimation.inversion import simplex_projection
+from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.estimation.tree_projection import possible_shares, shares_from_subtrees
 from metricshuffle.spaces import Categories, Clustered, Integers, Tree, embedding
 

@@ -11,10 +11,11 @@ import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
-from metricshuffle.planning.user_simulation import simulated_noise
+from metricshuffle.planning.drawing import simulated_noise
+from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
+from metricshuffle.protocols.features import TreeEdges
 from metricshuffle.queries.coordinates import Answers
 from metricshuffle.queries.user_items import UserHistogram
-from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, users_of
 
@@ -37,10 +38,11 @@ def test_the_exact_law_of_a_report_keeps_the_rate_for_users_of_any_size(rate: fl
     """Two points, up to three items: every cell that can leave, both directions, with the masses the sampler has."""
     people = users_of(Clustered(2, 2, 0.3))
     query = UserHistogram(people)
-    noise = AnswerNoise("l1", 1.0 / rate, query.tree.lengths.size, cell=1.0 / rate)
+    coordinates = TreeEdges().coordinates(query)
+    noise = AnswerNoise("l1", 1.0 / rate, coordinates.numbers.shape[1], cell=1.0 / rate)
     grid = GridLaplace.at_least(noise.scale, Fraction(noise.cell))
     sets = [items for size in (1, 2, 3) for items in itertools.combinations_with_replacement((0, 1, 2), size)]
-    answers = query.answers([list(items) for items in sets])
+    answers = Answers.of(coordinates, *people.coded([list(items) for items in sets]))
     laws = []
     for user in range(len(sets)):
         exact = answers.exact(user)

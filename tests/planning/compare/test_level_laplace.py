@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricshuffle.planning.crowd import Crowd
 from metricshuffle.planning.compare.methods import level_laplace, level_scales, two_level_laplace
-from metricshuffle.planning.user_simulation import distance_of
+from metricshuffle.planning.crowd import Crowd
+from metricshuffle.planning.drawing import distance_of
 from metricshuffle.spaces import Clustered, Grid, NestedSquares, Space, embedding, nested_squares, users_of
 
 SPACES = {"square": nested_squares(3, 8.0), "wide": Space(Grid(7, 3), NestedSquares(3)), "clusters": Clustered(3, 4, 0.1)}
