@@ -3,49 +3,51 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from metricshuffle.protocols import Shuffled
-from metricshuffle.protocols.base import Reports
-from metricshuffle.protocols.sums import SumProtocol
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.protocols.tally import Batch, Shuffled
+from metricshuffle.queries import Inputs, Sum
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Integers
 
 Floats = NDArray[np.float64]
 DOUBT = 1e-7
 """Chance that a true claim is refuted; streams are seeded, so what passes once passes always."""
+ANY_QUERY = Sum(Integers(0, 1))
+"""Protocols of sums are given steps, and do not look at the query."""
 
 
-def estimated_totals(mechanism: SumProtocol, steps: NDArray[np.int64], runs: int, seed: str) -> Floats:
+def estimated_totals(protocol: Sums, steps: NDArray[np.int64], runs: int, seed: str) -> Floats:
     """`runs` estimates of the totals (one row each) of one data set; `steps` has a row a person, a column an axis."""
-    randomness = Randomness.seeded(seed)
+    randomness, batch = Randomness.seeded(seed), Batch("")
     people = len(steps)
-    together = mechanism.records(np.tile(steps, (runs, 1)), randomness)
+    together = protocol.messages(Inputs(ANY_QUERY, np.tile(steps, (runs, 1))), randomness)
     out = np.empty((runs, steps.shape[1]))
     for run in range(runs):
-        batch: list[Any] = [Reports("", together[run * people : (run + 1) * people], True)]
-        shuffled: Shuffled = mechanism.shuffled("", batch, randomness)
-        out[run] = mechanism.totals(shuffled)
+        tally = protocol.tally(batch).add(together[run * people : (run + 1) * people])
+        shuffled = Shuffled(batch, people, tally.messages, protocol.published(ANY_QUERY, tally, randomness), protocol.modulus)
+        out[run] = protocol.estimate(ANY_QUERY, shuffled).totals
     return out
 
 
-def observed_sums(mechanism: SumProtocol, steps: NDArray[np.int64], runs: int, seed: str) -> Floats:
+def observed_sums(protocol: Sums, steps: NDArray[np.int64], runs: int, seed: str) -> Floats:
     """What an observer can compute from each of `runs` shuffled batches: the sum of all axes' centred totals, vectorised."""
-    people, width = len(steps), mechanism.messages if mechanism.modulus is not None else 1
-    records = mechanism.records(np.tile(steps, (runs, 1)), Randomness.seeded(seed))
+    people, width = len(steps), protocol.shares if protocol.modulus is not None else 1
+    messages = protocol.messages(Inputs(ANY_QUERY, np.tile(steps, (runs, 1))), Randomness.seeded(seed))
     totals = np.zeros(runs)
-    for axis, randomizer in enumerate(mechanism.randomizers):
-        mine = records[:, axis * width : (axis + 1) * width].reshape(runs, people * width)
-        if mechanism.modulus is None:
+    for axis, randomizer in enumerate(protocol.randomizers):
+        mine = messages[:, axis * width : (axis + 1) * width].reshape(runs, people * width)
+        if protocol.modulus is None:
             totals += mine.sum(axis=1)
         else:
             # shares stay below 2^62 / (people * width) in these tests, so nothing overflows
-            residue = mine.astype(np.int64).sum(axis=1) % mechanism.modulus
+            residue = mine.astype(np.int64).sum(axis=1) % protocol.modulus
             top = people * randomizer.top
-            totals += np.where(residue > (mechanism.modulus + top) // 2, residue - mechanism.modulus, residue)
+            totals += np.where(residue > (protocol.modulus + top) // 2, residue - protocol.modulus, residue)
     return totals
 
 

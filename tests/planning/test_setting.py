@@ -1,84 +1,149 @@
-"""The pure rate in every branch, against brute force."""
+"""Everything a plan is made from: steps, wishes that fit together, and those that make no sense for a query."""
 
 from __future__ import annotations
 
 import math
-from itertools import product
+from typing import Any
 
 import pytest
 
-from metricshuffle.planning.plan import checked_setting
-from metricshuffle.planning.setting import Setting
-from metricshuffle.privacy.profile import Shape
+from metricshuffle.errors import InputError
+from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.plan import plan
+from metricshuffle.planning.setting import checked_setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Centroid, Mean, Sum
-from metricshuffle.spaces import Grid, Integers, Interval
+from metricshuffle.queries import Centroid, Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, users_of
+
+NEAR = Target(1.0, 1e-6, 1.0)
+QUERIES: dict[str, Query] = {
+    "sum": Sum(Integers(0, 9)),
+    "mean": Mean(Interval(0.0, 9.0)),
+    "centroid": Centroid(Grid(5, 5)),
+    "histogram": Histogram(Integers(0, 9)),
+    "labels": Histogram(Categories(["a", "b", "c"])),
+    "users": UserHistogram(users_of(Integers(0, 9))),
+    "users with items": UserHistogram(users_of(Integers(0, 9), 3)),
+    "users' mean": UserLinearQuery.average(users_of(Integers(0, 9))),
+}
+ONLY_SUMS: dict[str, Any] = {"encoding": "unary", "padding": "bounded", "granularity": 2, "transport": "aggregator"}
 
 
-def worst_excess(setting: Setting, rate: float) -> float:
-    """Largest (epsilon spent / epsilon promised) over all moves of one person within the distance, by their definition."""
-    target, grain = setting.target, setting.grain
-    far = target.distance / setting.step * (1 + 1e-9)
-    worst = 0.0
-    if setting.axes == 2:
-        reach = math.floor(far)
-        for i, j in product(range(reach + 1), repeat=2):
-            if 0 < math.hypot(i, j) <= far:
-                promised = target.epsilon * (math.hypot(i, j) / far if target.shape == "linear" else 1.0)
-                worst = max(worst, setting.rounds * rate * (i + j) / promised)
-        return worst
-    for d in range(1, math.floor(far) + 1):
-        cells, rest = divmod(d, grain)
-        spent = cells * rate + math.log1p(rest / grain * math.expm1(rate))
-        promised = target.epsilon * (d / far if target.shape == "linear" else 1.0)
-        worst = max(worst, setting.rounds * spent / promised)
-    return worst
-
-
-ONE_AXIS = list(product(("linear", "flat"), (1, 3), (1, 4, 10), (1, 7, 23.5)))
-
-
-@pytest.mark.parametrize(("shape", "rounds", "grain", "distance"), ONE_AXIS)
-def test_the_pure_rate_on_one_axis_is_kept_and_tight(shape: Shape, rounds: int, grain: int, distance: float) -> None:
-    setting = checked_setting(Mean(Integers(0, 40)), Target(1.5, 0, distance, shape), 9, None, rounds=rounds, granularity=grain)
-    rate = setting.pure_rate()
-    assert worst_excess(setting, rate) <= 1 + 1e-8
-    # Between whole steps a linear promise is not used up.
-    slack = distance / math.floor(distance) if shape == "linear" and grain == 1 else 1.0
-    assert worst_excess(setting, rate * 1.001 * slack) > 1
-    profile = setting.pure_profile(rate)
-    assert setting.promise.kept_by(profile)
-    if shape == "linear":
-        assert not setting.promise.kept_by(setting.pure_profile(rate * 1.001 * slack))
-
-
-@pytest.mark.parametrize(("shape", "rounds", "cells"), list(product(("linear", "flat"), (1, 2), (1, 1.3, math.sqrt(2.01), 3, 5.5, 60))))
-def test_the_pure_rate_on_two_axes_is_kept_and_nearly_tight(shape: Shape, rounds: int, cells: float) -> None:
-    grid = Grid(60, 70, cell=0.1)
-    setting = checked_setting(Centroid(grid), Target(2.0, 0, cells * 0.1, shape), 9, None, rounds=rounds)
-    rate = setting.pure_rate()
-    assert worst_excess(setting, rate) <= 1 + 1e-8
-    loose = 1.02 if cells > 1 else 1.001
-    assert worst_excess(setting, rate * loose * (1.3 if cells == 1.3 and shape == "linear" else 1.0)) > 1
-    assert setting.promise.kept_by(setting.pure_profile(rate))
-
-
-def test_whole_numbers_of_steps_are_not_lost_to_rounding() -> None:
-    """0.3 / 0.1 is less than 3 in floating point; a third cell must be part of the promise."""
-    setting = checked_setting(Centroid(Grid(20, 20, cell=0.1)), Target(1, 1e-6, 0.3), 100, None)
-    assert math.floor(setting.promise.distance) == 3
-    assert setting.promise.distance == pytest.approx(3, rel=1e-11)
-    assert checked_setting(Sum(Integers(0, 9)), Target(1, 1e-6, 3), 100, None).promise.distance == 3.0
+def steps_of(query: SummedQuery, target: Target, **choices: Any) -> SumSetting:
+    return SumSetting(checked_setting(query, target, 100, None, **choices), query)
 
 
 def test_a_real_number_has_many_steps_in_a_grain() -> None:
-    setting = checked_setting(Mean(Interval(-5, 5)), Target(1, 1e-6, 2), 100, None, granularity=0.5)
+    """Real numbers are counted in 4096ths of the granularity."""
+    setting = steps_of(Mean(Interval(-5, 5)), Target(1, 1e-6, 2), granularity=0.5)
     assert (setting.grain, setting.step) == (4096, 0.5 / 4096)
-    assert setting.promise.distance == pytest.approx(4 * 4096, rel=1e-11)
+    assert setting.target.distance == pytest.approx(4 * 4096, rel=1e-11)
     assert setting.query.between == "values rounded to a fine grid"
 
 
+def test_a_distance_in_cells_is_whole_where_it_was_meant_to_be() -> None:
+    """0.3 km of cells of 0.1 km are three cells."""
+    setting = steps_of(Centroid(Grid(20, 20, cell=0.1)), Target(1, 1e-6, 0.3))
+    assert math.floor(setting.target.distance) == 3
+    assert steps_of(Sum(Integers(0, 9)), Target(1, 1e-6, 3)).target.distance == 3.0
+
+
 def test_epsilon_can_be_changed_alone() -> None:
+    """All else of a setting stays."""
     setting = checked_setting(Mean(Integers(0, 40)), Target(1.5, 1e-5, 7, "flat"), 9, 8)
     assert setting.at_epsilon(2.0).target == Target(2.0, 1e-5, 7, "flat")
     assert setting.at_epsilon(2.0).honest == 8
+
+
+@pytest.mark.parametrize("option", ONLY_SUMS)
+@pytest.mark.parametrize("name", [name for name, query in QUERIES.items() if not isinstance(query, SummedQuery)])
+def test_what_is_about_sums_makes_no_sense_for_tables_and_items(name: str, option: str) -> None:
+    """Encodings, padding, granularity and the transport of shares are refused by name."""
+    query = QUERIES[name]
+    with pytest.raises(InputError, match=rf"^{option} makes no sense for a {query.kind}; leave it out\.$"):
+        plan(query, NEAR, 50, **{option: ONLY_SUMS[option]})
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_samples_are_for_histograms_of_users_with_any_number_of_items(name: str) -> None:
+    """No other protocol draws items, so nobody may believe that hers are drawn."""
+    if name == "users":
+        assert checked_setting(QUERIES[name], NEAR, 50, samples=2).samples == 2
+    else:
+        with pytest.raises(InputError, match=r"samples (makes no sense|must be a whole number from 1 to 1e6, for users with any number)"):
+            plan(QUERIES[name], NEAR, 50, samples=2)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"users": 0}, {"users": 2.5}, {"users": True}, {"users": 10**14}, {"honest": 51}, {"honest": 0}, {"honest": "many"},
+        {"rounds": 0}, {"rounds": 1.5}, {"rounds": True}, {"trusted": "analyst"}, {"trusted": None}, {"max_bits": 0}, {"max_bits": 2.5},
+        {"max_bits": "3"}, {"max_bits": True}, {"max_local_epsilon": 0.0}, {"max_local_epsilon": math.nan},
+        {"max_local_epsilon": math.inf}, {"max_local_epsilon": "3"}, {"max_local_epsilon": True}, {"protocols": "tree-laplace"},
+        {"protocols": 3}, {"protocols": []}, {"protocols": ["magic"]}, {"protocols": [3]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_wishes_are_a_sentence_that_names_them(name: str, wrong: dict[str, Any]) -> None:
+    """The same for every query; nothing ends as another kind of exception."""
+    (option,) = wrong
+    with pytest.raises(InputError, match=rf"{option.removesuffix('s')}.*\.$"):
+        plan(QUERIES[name], NEAR, **{"users": 50, **wrong})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"encoding": "binary"}, {"encoding": ["unary"]}, {"padding": "none"}, {"transport": "curator"}, {"granularity": 0},
+        {"granularity": -1.0}, {"granularity": math.nan}, {"granularity": math.inf}, {"granularity": "2"}, {"granularity": True},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["sum", "mean", "centroid"])
+def test_wrong_choices_for_sums_are_a_sentence_that_names_them(name: str, wrong: dict[str, Any]) -> None:
+    """Granularities that are no number, and encodings that do not exist."""
+    (option,) = wrong
+    with pytest.raises(InputError, match=rf"{option}.*\.$"):
+        plan(QUERIES[name], NEAR, 50, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "words"),
+    [
+        ("sum", Target(1, 1e-6, 10), "beyond the diameter"), ("centroid", Target(1, 1e-6, 6), "beyond the diameter"),
+        ("histogram", Target(1, 1e-6, 0.5), "between one step, 1, and the diameter"),
+        ("histogram", Target(1, 1e-6, 9.5), "between one step, 1, and the diameter"),
+        ("labels", Target(1, 1e-6, 2.0), "must be 1"), ("users", Target(1, 1e-6, 9.5), "largest earth mover's distance"),
+        ("users with items", Target(1, 1e-6, 0.1), "less than the smallest move"),
+    ],
+)  # fmt: skip
+def test_distances_that_promise_nothing_are_refused(name: str, target: Target, words: str) -> None:
+    """Farther than any two people are apart, or nearer than the smallest move there is."""
+    with pytest.raises(InputError, match=words):
+        plan(QUERIES[name], target, 50)
+
+
+def test_a_plan_needs_a_query_and_a_target() -> None:
+    """Anything else is named."""
+    with pytest.raises(InputError, match="a plan needs a query .* got str and Target"):
+        plan("mean", NEAR, 50)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got Sum and tuple"):
+        plan(QUERIES["sum"], (1.0, 1e-6, 1.0), 50)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_only_the_protocols_that_are_wanted_are_calibrated(name: str) -> None:
+    """`protocols` filters, a name of another query's protocol is unknown here, and the sentence lists those that are known."""
+    choices: dict[str, Any] = {"granularity": 1.0, "encoding": "modular"} if name == "mean" else {}
+    everything = plan(QUERIES[name], Target(1.0, 1e-6, 1.0), 50, trusted="curator", **choices)
+    names = {offer.protocol for offer in everything.candidates}
+    for wanted in sorted(names):
+        calibrated = plan(QUERIES[name], Target(1.0, 1e-6, 1.0), 50, trusted="curator", protocols=[wanted], **choices)
+        assert {offer.protocol for offer in calibrated.candidates} == {wanted}
+        assert all(row.protocol == wanted for row in calibrated.not_offered)
+    other = "tree-laplace" if "tree-laplace" not in names else "geometric-local"
+    with pytest.raises(InputError, match=f"there is no protocol '{other}' for .*; choose among .*{min(names)}"):
+        plan(QUERIES[name], Target(1.0, 1e-6, 1.0), 50, protocols=[other], **choices)

@@ -13,8 +13,9 @@ from tests.oracles.mechanism_runs import certain_delta, estimated_totals, observ
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.planar import PlanarNoise
 from metricshuffle.noise.polya import Polya
+from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.profile import PrivacyProfile
-from metricshuffle.protocols.sums import SumProtocol
+from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 
@@ -25,30 +26,30 @@ def additive(
     return AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=granularity)
 
 
-def unary(*randomizers: AdditiveRandomizer | CountResponse) -> SumProtocol:
+def unary(*randomizers: AdditiveRandomizer | CountResponse) -> Sums:
     name = "randomized-response-shuffle" if isinstance(randomizers[0], CountResponse) else "polya-shuffle"
-    return SumProtocol(name=name, transport="shuffler", randomizers=randomizers)
+    return Sums(name=name, trusted="shuffler", randomizers=randomizers)
 
 
-def modular(*randomizers: AdditiveRandomizer, transport: str = "shuffler") -> SumProtocol:
-    messages = 3 if transport == "shuffler" else 1
-    return SumProtocol(name="polya-shuffle", transport=transport, randomizers=randomizers, modulus=2003, messages=messages)
+def modular(*randomizers: AdditiveRandomizer, trusted: Who = "shuffler") -> Sums:
+    shares = 3 if trusted == "shuffler" else 1
+    return Sums(name="polya-shuffle", trusted=trusted, randomizers=randomizers, modulus=2003, shares=shares)
 
 
 ONE, THIRD, FIFTH = Fraction(1), Fraction(1, 3), Fraction(1, 5)
-MECHANISMS: dict[str, tuple[SumProtocol, int]] = {
-    "one geometric report": (modular(additive(ONE, 0.5), transport="analyst"), 1),
+MECHANISMS: dict[str, tuple[Sums, int]] = {
+    "one geometric report": (modular(additive(ONE, 0.5), trusted="nobody"), 1),
     "geometric, shares": (modular(additive(ONE, 0.5)), 19),
     "polya, shares": (modular(additive(Fraction(1, 19), 0.25)), 19),
-    "polya, aggregator, two more than honest": (modular(additive(THIRD, 0.25), transport="aggregator"), 5),
+    "polya, aggregator, two more than honest": (modular(additive(THIRD, 0.25), trusted="aggregator"), 5),
     "polya, clamped": (unary(additive(FIFTH, 0.25, "clamp", 60)), 5),
     "polya, bounded": (unary(additive(FIFTH, 0.25, "bounded", 20)), 5),
     "geometric, clamped": (unary(additive(ONE, 0.5, "clamp", 40)), 3),
     "geometric, bounded": (unary(additive(ONE, 0.5, "bounded", 8)), 2),
     "rounded first, clamped": (unary(additive(ONE, 0.75, "clamp", 30, granularity=3)), 3),
     "rounded first, shares": (modular(additive(THIRD, 0.75, granularity=4)), 7),
-    "curator": (modular(additive(ONE, 0.25), transport="curator"), 3),
-    "curator, rounded first": (modular(additive(ONE, 0.5, granularity=4), transport="curator"), 40),
+    "curator": (modular(additive(ONE, 0.25), trusted="curator"), 3),
+    "curator, rounded first": (modular(additive(ONE, 0.5, granularity=4), trusted="curator"), 40),
     "randomized response": (unary(CountResponse(span=9, flip=0.25)), 3),
     "binary randomized response": (unary(CountResponse(span=1, flip=0.125)), 19),
     "two axes, shares": (modular(additive(THIRD, 0.25), additive(THIRD, 0.25, span=5)), 3),
@@ -56,7 +57,7 @@ MECHANISMS: dict[str, tuple[SumProtocol, int]] = {
 }
 
 
-def spread_values(mechanism: SumProtocol, people: int) -> np.ndarray:
+def spread_values(mechanism: Sums, people: int) -> np.ndarray:
     """Remainders of every size, so that roundings have their average variance."""
     return np.stack([np.arange(people) % (randomizer.span + 1) for randomizer in mechanism.randomizers], axis=1).astype(np.int64)
 
@@ -100,7 +101,7 @@ def test_the_curator_adds_noise_once_and_exactly() -> None:
     assert symmetric_p_value((totals[:, 0] - 16).astype(np.int64), masses) > TOO_UNLIKELY
 
 
-def less_noisy(mechanism: SumProtocol) -> SumProtocol:
+def less_noisy(mechanism: Sums) -> Sums:
     """The same protocol with a fifth less noise."""
     changed = tuple(
         randomizer.model_copy(update={"flip": round(randomizer.flip * 0.8 * 2**32) / 2**32})
@@ -111,7 +112,7 @@ def less_noisy(mechanism: SumProtocol) -> SumProtocol:
     return mechanism.model_copy(update={"randomizers": changed})
 
 
-def claimed(mechanism: SumProtocol, people: int) -> PrivacyProfile:
+def claimed(mechanism: Sums, people: int) -> PrivacyProfile:
     axis = mechanism.randomizers[0].summed_profile(people)
     if len(mechanism.randomizers) == 1:
         return axis

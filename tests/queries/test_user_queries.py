@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.errors import DomainError, InputError
+from metricshuffle.errors import DomainError, InputError, PlanError
+from metricshuffle.protocols.features import Columns, Features, TreeEdges
 from metricshuffle.queries.coordinates import Answers, Coordinates
 from metricshuffle.queries.user_items import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
@@ -21,6 +22,14 @@ LINE = Space(Integers(0, 100), Scaled(Absolute(), 0.01))
 WORDS = Categories(["cat", "dog", "hammer", "saw", "robot"])
 VECTORS = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.1], [0.0, 0.9, 0.1], [0.1, 0.8, 0.2], [0.5, 0.5, 0.5]])
 BETWEEN = np.linalg.norm(VECTORS[:, None] - VECTORS[None], axis=2)
+
+
+def answers_of(query: UserQuery, held: Any) -> Answers:
+    """The exact answers of people who hold these items."""
+    features: Features = TreeEdges() if isinstance(query, UserHistogram) else Columns()
+    inputs = query.inputs(held, 1.0)
+    assert inputs.sizes is not None
+    return Answers.of(features.coordinates(query), inputs.numbers[:, 0], inputs.sizes)
 
 
 def words(items: int | None = None) -> Any:
@@ -80,7 +89,8 @@ def test_rounded_coordinates_of_a_scaled_line_are_never_farther_apart_than_the_p
 
 
 def _check_contraction(query: UserHistogram, exact: list[list[Fraction]]) -> None:
-    numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
+    coordinates = TreeEdges().coordinates(query)
+    numbers, below = coordinates.numbers, Fraction(2) ** coordinates.power
     assert np.array_equal(numbers, np.rint(numbers))
     assert np.abs(numbers).max() <= 2**32
     lost = 1e-8 * float(max(itertools.chain(*exact))) * len(exact)
@@ -97,8 +107,8 @@ held_lists = st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=9), min_
 @given(held_lists)
 def test_answers_are_exact_for_users_of_any_size(held: list[list[int]]) -> None:
     query = UserHistogram(users_of(Clustered(3, 4, 0.05)))
-    answers = query.answers(held)
-    numbers, below = query.coordinates.numbers, Fraction(2) ** query.coordinates.power
+    answers, coordinates = answers_of(query, held), TreeEdges().coordinates(query)
+    numbers, below = coordinates.numbers, Fraction(2) ** coordinates.power
     naive = [[sum(int(numbers[item][j]) for item in items) / below / len(items) for j in range(numbers.shape[1])] for items in held]
     assert [answers.exact(user) for user in range(len(held))] == naive
     assert answers.total() == [sum(column, Fraction(0)) for column in zip(*naive, strict=True)]
@@ -112,7 +122,7 @@ def test_sums_of_large_negative_numerators_are_exact() -> None:
 
 def test_everybody_counts_the_same_however_many_items_she_holds() -> None:
     query = UserLinearQuery.average(users_of(Integers(0, 10)))
-    total = query.answers([[0] * 99, [10]]).total()[0]
+    total = answers_of(query, [[0] * 99, [10]]).total()[0]
     assert float(total) / 2 + query.coordinates.middle[0] == 5.0  # and not the mean of all items, 0.1
 
 
@@ -151,7 +161,7 @@ def test_a_constant_that_is_too_small_is_refused_with_a_pair() -> None:
 def test_word_vectors_and_similarities() -> None:
     mean = UserLinearQuery.embedded(words(), VECTORS, ("x", "y", "z"))
     held = [["cat", "dog"], ["saw"], ["robot"] * 3]
-    total = [float(part) for part in mean.answers(held).total()]
+    total = [float(part) for part in answers_of(mean, held).total()]
     expected = (VECTORS[[0, 1]].mean(axis=0) + VECTORS[3] + VECTORS[4]) / 3
     np.testing.assert_allclose(np.array(total) / 3 + mean.coordinates.middle, expected, atol=1e-8)
     alike = UserLinearQuery.similarity(words(), VECTORS, {"animal": [1, 0, 0], "tool": [0, 1, 0]})
@@ -196,7 +206,6 @@ def test_queries_survive_json() -> None:
         (lambda: UserLinearQuery.similarity(words(), VECTORS, {}), "at least one vector"),
         (lambda: UserHistogram(3), "Space, a Domain or a Metric"),  # type: ignore[arg-type]
         (lambda: UserHistogram(users_of(Integers(0, 10**6))), "at most"),
-        (lambda: UserHistogram(users_of(Grid(3, 3, 1.0))).tree, "not those along a line or a tree"),
         (lambda: users_of(Matrix([[0, 1, 5], [1, 0, 1], [5, 1, 0]])), r"\(i, j, k\) = \(0, 1, 2\)"),
     ],
 )
@@ -217,15 +226,15 @@ def test_wrong_queries_are_refused_in_words(make: Any, words_: str) -> None:
 )
 def test_wrong_holdings_are_refused_in_words(held: Any, words_: str) -> None:
     with pytest.raises(InputError, match=words_):
-        UserHistogram(users_of(Clustered(2, 2, 0.1), 2)).answers(held)
+        UserHistogram(users_of(Clustered(2, 2, 0.1), 2)).inputs(held, 1.0)
 
 
 def test_a_user_without_items_and_one_with_too_many_are_refused() -> None:
     query = UserHistogram(users_of(Space(Categories(["a", "b"]), Discrete())))
     with pytest.raises(DomainError, match="holds no items"):
-        query.answers([["a"], []])
+        query.inputs([["a"], []], 1.0)
     with pytest.raises(InputError, match="up to 1,048,576 items"):
-        query.answers([np.zeros(MOST_ITEMS + 1, dtype=np.int64)])
+        query.inputs([np.zeros(MOST_ITEMS + 1, dtype=np.int64)], 1.0)
 
 
 def test_queries_with_tables_can_be_compared() -> None:
@@ -235,3 +244,33 @@ def test_queries_with_tables_can_be_compared() -> None:
     assert one != other
     assert one != people
     assert hash(one) == hash(same)
+
+
+def test_distances_of_no_tree_have_no_tree_features() -> None:
+    """Cells of a grid: there is no tree, and whoever asks for masses below its edges is told so."""
+    query = UserHistogram(users_of(Grid(3, 3, 1.0)))
+    assert query.tree is None
+    with pytest.raises(PlanError, match="not those along a line or a tree"):
+        TreeEdges().coordinates(query)
+
+
+def test_cells_of_a_grid_count_at_their_middles() -> None:
+    """The mean place of users averages the middles of cells."""
+    query = UserLinearQuery.average(users_of(Grid(3, 2, 10.0, "m")))
+    assert query.names == ("east", "north")
+    assert query.table[0].tolist() == [5.0, 5.0]
+    assert query.table[-1].tolist() == [25.0, 15.0]
+    assert query.averages_points
+    assert not UserLinearQuery(users_of(Grid(3, 2, 10.0, "m")), query.table, ("x", "y")).averages_points
+
+
+def test_values_of_users_are_clamped_if_asked() -> None:
+    """Items outside the domain are refused, or moved to its nearest point."""
+    query = UserHistogram(users_of(Integers(0, 3)))
+    with pytest.raises(DomainError, match="9"):
+        query.inputs([[0, 9], [1]], 1.0)
+    inputs = query.inputs([[0, 9], [1]], 1.0, clamp=True)
+    assert inputs.numbers[:, 0].tolist() == [0, 3, 1]
+    assert inputs.sizes is not None
+    assert inputs.sizes.tolist() == [2, 1]
+    assert inputs.people == 2

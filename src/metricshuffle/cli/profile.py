@@ -67,7 +67,7 @@ def profile(
     from metricshuffle.accounting.sums.additive import AdditiveNoise
     from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.noise.polya import Polya
-    from metricshuffle.numerics.rounding import plain, rounded_up
+    from metricshuffle.numerics.rounding import promised, promised_delta
     from metricshuffle.privacy.target import checked_users, honest_count
 
     users = checked_users(users)
@@ -89,8 +89,8 @@ def profile(
     over = "" if rounds == 1 else f" over {rounds} rounds"
     say(
         screen(),
-        f"A total move of {distance:,} steps is hidden at epsilon {plain(rounded_up(answer['epsilon'], 6))}, "
-        f"delta {rounded_up(answer['delta'], 4):g}{over} ({bound} bound), if {hides}.",
+        f"A total move of {distance:,} steps is hidden at epsilon {promised(answer['epsilon'])}, "
+        f"delta {promised_delta(answer['delta'])}{over} ({bound} bound), if {hides}.",
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 ROUNDOFF = 2.0**-53
 """The unit roundoff: one addition, product, quotient or root of floats is off by at most this fraction of itself."""
 ULP = 2.0 * ROUNDOFF
 """How far the next float above 1 is."""
+FORGIVEN = Decimal("4e-15")
+"""What an epsilon in print may be below its double."""
 
 
 def raised(value: float, roundings: int) -> float:
@@ -34,14 +37,35 @@ def plain(number: float) -> str:
     return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:.4g}"
 
 
-def rounded_up(number: float, digits: int) -> float:
-    """The number to so many significant digits, never less than it was (to one part in a billion): for what is promised."""
-    if number == 0.0 or not math.isfinite(number):
-        return number
-    unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
-    return float(f"{math.ceil(number / unit * (1.0 - 1e-9)) * unit:.{digits}g}") if unit > 0.0 else number
-
-
 def promised(epsilon: float) -> str:
     """An epsilon in a table or a sentence: four digits, never less than the truth."""
-    return plain(rounded_up(epsilon, 4)) if math.isfinite(epsilon) else "no promise"
+    return _written(epsilon, 4, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
+
+
+def promised_delta(delta: float) -> str:
+    """A delta in a sentence: three digits, never less than the truth."""
+    return _written(delta, 3, ROUND_CEILING)
+
+
+def reached(distance: float) -> str:
+    """A distance up to which something is promised: six digits, never more than the truth."""
+    return _written(distance, 6, ROUND_FLOOR)
+
+
+def _written(number: float, digits: int, towards: str) -> str:
+    """A number >= 0 to so many significant digits, rounded one way only, from the shortest decimal that is this float.
+
+    Upwards a few units of the last place are forgiven: a promise of doubles is kept to within 2e-15 (PURE_TOLERANCE), and an epsilon of
+    1.0000000000000002 is one of 1. Downwards nothing is: a float below 3 may be a whole step below.
+    """
+    if number == 0.0:
+        return "0"
+    exact = Decimal(repr(float(number)))
+    if towards == ROUND_CEILING:
+        exact *= 1 - FORGIVEN
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=towards)
+    if rounded == rounded.to_integral_value() and rounded < 10**15:
+        return f"{int(rounded):,}"
+    if Decimal("0.0001") <= rounded < 10**15:
+        return f"{rounded:,f}".rstrip("0").rstrip(".")
+    return f"{float(rounded):.{digits}g}"

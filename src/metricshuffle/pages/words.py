@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import plain, promised, rounded_up
+from metricshuffle.numerics.rounding import promised, promised_delta
 from metricshuffle.pages.facts import PlanFacts, plan_facts, release_facts
 from metricshuffle.pages.what_if import Consequence
 from metricshuffle.planning import Plan
@@ -69,8 +69,8 @@ def _promise(plan: PlanFacts) -> str:
     closer = "; for answers closer together the factor is smaller still." if plan.in_proportion else "."
     return (
         f"Promise. {plan.choice.guarantee} In other words: of two answers {plan.in_units(plan.distance)} apart, nobody who sees what the "
-        f"analyst sees can shift the odds by more than a factor of {plain(rounded_up(math.exp(plan.epsilon), 4))}, except with "
-        f"probability at most {rounded_up(plan.choice.delta, 3):.3g}{closer}"
+        f"analyst sees can shift the odds by more than a factor of {promised(math.exp(plan.epsilon))}, except with "
+        f"probability at most {promised_delta(plan.choice.delta)}{closer}"
     )
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from metricshuffle.accounting.items.user_level import full_replacement_sentence
-from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.numerics.rounding import plain, promised, promised_delta, reached
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserQuery
@@ -35,7 +35,7 @@ def target_text(plan: Plan) -> str:
     """The target with its unit; an epsilon that was searched for is not rounded below what is promised."""
     target = plan.target
     growth = "in proportion to the distance up to" if target.shape == "linear" else "for every move up to"
-    return f"epsilon {promised(target.epsilon)} {growth} {plain(target.distance)}{unit_of(plan)}, delta {target.delta:g}"
+    return f"epsilon {promised(target.epsilon)} {growth} {reached(target.distance)}{unit_of(plan)}, delta {promised_delta(target.delta)}"
 
 
 def heading(plan: Plan) -> str:
@@ -130,7 +130,8 @@ def explanation(plan: Plan) -> list[str]:
             else "NOT hidden at this delta"
         )
         seen = "one report" if plan.rounds == 1 else f"one person's {plan.rounds} reports"
-        lines.append(f"If the {choice.trusted} colludes with the analyst, a change of {plain(target.distance)}{unit} in {seen} is {left}.")
+        change = f"a change of {reached(target.distance)}{unit} in {seen}"
+        lines.append(f"If the {choice.trusted} colludes with the analyst, {change} is {left}.")
     if choice.trusted in ("shuffler", "aggregator"):
         lines.append(
             f"The promise counts {plan.honest:,} honest reports of {plan.users:,}: people who drop out or collude beyond that weaken it, "
@@ -146,15 +147,15 @@ def explanation(plan: Plan) -> list[str]:
 
 def _hidden(plan: Plan) -> str:
     target, unit = plan.target, unit_of(plan)
-    odds = f"up to a failure probability of {target.delta:g}"
+    odds = f"up to a failure probability of {promised_delta(target.delta)}"
     if target.shape == "linear":
         return (
-            f"A change of {plain(target.distance / 2)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
-            f"one of {plain(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
+            f"A change of {reached(target.distance / 2)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
+            f"one of {reached(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
             f"shift by more than a factor {promised(math.exp(target.epsilon))}, {odds}."
         )
     return (
-        f"Every change up to {plain(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
+        f"Every change up to {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
         f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), {odds}."
     )
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, compu
 
 from metricshuffle.declared import OrInfinite
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.rounding import plain, promised, rounded_up
+from metricshuffle.numerics.rounding import promised, promised_delta, reached
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 Protects = Literal["one person", "people together", "one user's items"]
@@ -111,7 +111,7 @@ class Guarantee(BaseModel):
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        far = f"{plain(self.distance) if self.distance == int(self.distance) else format(self.distance, '.6g')}{unit}"
+        far = f"{reached(self.distance)}{unit}"
         far += "" if self.between == "values" else f" (distance between {self.between})"
         users = {None: "items", "any": "items (any number of them)", "public": "items (their number is public)"}
         plural = "items" if self.items != 1 else "item"
@@ -128,7 +128,7 @@ class Guarantee(BaseModel):
             seen = self.bound.startswith("raw ")  # then nothing is left to rely on
             return f"NOT hidden: {movers}{'' if seen else f' {relied}'} (bound: {self.bound})."
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
-        probability = "with certainty" if self.delta == 0 else f"delta {rounded_up(self.delta, 3):.3g}"
+        probability = "with certainty" if self.delta == 0 else f"delta {promised_delta(self.delta)}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
         return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {relied} (bound: {self.bound})."
 

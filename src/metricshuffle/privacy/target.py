@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import promised, promised_delta, reached
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 
@@ -83,7 +83,7 @@ class Target(Declared):
 
     def __str__(self) -> str:
         growth = "in proportion to the distance up to" if self.shape == "linear" else "for every move up to"
-        return f"epsilon {plain(self.epsilon)} {growth} {plain(self.distance)}, delta {self.delta:g}"
+        return f"epsilon {promised(self.epsilon)} {growth} {reached(self.distance)}, delta {promised_delta(self.delta)}"
 
 
 Honest = int | float | str | None

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from metricshuffle.declared import Stored, Whole
 from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotCertified, PlanError
 from metricshuffle.files import read_text, write_text
-from metricshuffle.numerics.rounding import promised
+from metricshuffle.numerics.rounding import promised, promised_delta
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.protocols.base import AnyProtocol, Protocol, Reports
@@ -116,7 +116,7 @@ class Task(Stored):
             raise NotCertified(f"the guarantee of this task cannot be certified: {wrong}") from None
         if not kept:
             raise NotCertified(
-                f"this task claims more than is true: epsilon {promised(claimed.epsilon)} with delta {claimed.delta:g} at distance "
+                f"this task claims more than is true: epsilon {promised(claimed.epsilon)} with delta {promised_delta(claimed.delta)} at distance "
                 f"{claimed.distance:g} is not what its noise gives; do not take part."
             )
         self._check_words(claimed, true, claimed.delta < true.delta * (1.0 - SAME))

@@ -16,7 +16,7 @@ from fractions import Fraction
 from metricshuffle.citations import theorem
 from metricshuffle.declared import shown
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.numerics.rounding import ROUNDOFF, plain, promised, raised, rounded_up
+from metricshuffle.numerics.rounding import ROUNDOFF, plain, promised, promised_delta, raised
 from metricshuffle.privacy.guarantee import Guarantee, Items, Trust
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
@@ -239,6 +239,4 @@ def full_replacement_sentence(guarantee: Guarantee, diameter: float) -> str:
     move = f"Replacing all of one user's items (up to {plain(diameter)}{unit} of earth mover's distance)"
     if not math.isfinite(epsilon) or delta >= 1.0:
         return f"{move} is NOT hidden."
-    return (
-        f"{move} is hidden only at epsilon {promised(epsilon)} ({'with certainty' if delta == 0 else f'delta {rounded_up(delta, 3):.3g}'})."
-    )
+    return f"{move} is hidden only at epsilon {promised(epsilon)} ({'with certainty' if delta == 0 else f'delta {promised_delta(delta)}'})."

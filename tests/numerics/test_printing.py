@@ -1,0 +1,55 @@
+"""What is promised in print: epsilons and deltas are never less than the truth, distances never more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+
+from metricshuffle.numerics.rounding import FORGIVEN, promised, promised_delta, reached
+
+Printed = Callable[[float], str]
+
+
+def values(count: int) -> list[float]:
+    """Random numbers of all sizes, and such that are a hair beside a short decimal."""
+    source = random.Random(20)
+    numbers = [10 ** source.uniform(-30, 14) for _ in range(count // 2)]
+    return numbers + [source.randrange(1, 9999) * 10.0 ** source.randrange(-8, 5) * (1 + source.choice((-1, 1)) * 1e-13) for _ in numbers]
+
+
+@pytest.mark.parametrize(("printed", "digits"), [(promised, 4), (promised_delta, 3)])
+def test_epsilons_and_deltas_are_rounded_up(printed: Printed, digits: int) -> None:
+    for number in values(10_000):
+        shown, exact = Decimal(printed(number).replace(",", "")), Decimal(number)
+        assert exact * (1 - FORGIVEN) <= shown <= exact * (1 + Decimal(10) ** (1 - digits)), number
+
+
+def test_distances_are_rounded_down() -> None:
+    for number in values(10_000):
+        shown, shortest = Decimal(reached(number).replace(",", "")), Decimal(repr(number))
+        assert shortest * (1 - Decimal("1e-5")) <= shown <= shortest, number
+
+
+@pytest.mark.parametrize(
+    ("printed", "number", "text"),
+    [
+        (promised, 1.0004, "1.001"),
+        (promised, 1.0000000000000002, "1"),
+        (promised, 12345.6, "12,350"),
+        (promised, float("inf"), "no promise"),
+        (promised, 5e-324, "4.941e-324"),
+        (promised_delta, 0.0, "0"),
+        (promised_delta, 1e-6, "1e-06"),
+        (promised_delta, 1.0001e-6, "1.01e-06"),
+        (reached, 0.3, "0.3"),
+        (reached, 0.3 / 0.1, "2.99999"),
+        (reached, 1.9999999, "1.99999"),
+        (reached, 1_234_567.0, "1,234,560"),
+        (reached, 1e20, "1e+20"),
+    ],
+)
+def test_words(printed: Printed, number: float, text: str) -> None:
+    assert printed(number) == text
