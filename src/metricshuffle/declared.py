@@ -72,6 +72,16 @@ Positive = Annotated[float, BeforeValidator(_positive)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 
 
+def parsed(text: str, what: str) -> Any:
+    """JSON, or a sentence; `what` names the thing in it: "a plan"."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as wrong:
+        raise PlanError(f"this is not {what}: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+    except (ValueError, RecursionError):
+        raise PlanError(f"this is not {what}: it nests too deeply, or a number has thousands of digits.") from None
+
+
 def sentence(wrong: ValidationError) -> str:
     """What pydantic found, as one sentence that names the model and the fields."""
     parts = []
@@ -128,15 +138,14 @@ class Stored(Declared):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Undo `to_json`; a damaged text is refused in words."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not {cls.stored_as}: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        data = parsed(text, cls.stored_as)
         cls.check_stored(data)
         try:
             return cls.model_validate(data)
         except ValidationError as wrong:
             raise PlanError(sentence(wrong)) from None
+        except (TypeError, ArithmeticError) as wrong:  # of some field's own arithmetic, on what no plan holds
+            raise PlanError(f"this is not {cls.stored_as}: one of its fields holds what it cannot ({wrong}).") from None
 
     @classmethod
     def check_stored(cls, data: Any) -> None:
@@ -165,7 +174,7 @@ class Kinded(Declared):
         if not isinstance(value, Mapping):
             return value
         kind = value.get("kind")
-        if kind not in cls.kinds:
+        if not isinstance(kind, str) or kind not in cls.kinds:
             raise InputError(f"{cls.__name__} has the unknown kind {shown(kind)}; known kinds are {', '.join(sorted(cls.kinds))}.")
         try:
             return cls.kinds[kind].model_validate(value)

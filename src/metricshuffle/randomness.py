@@ -26,15 +26,19 @@ BUFFER_WORDS = 8192
 
 _ZEROS = bytes(8 * BUFFER_WORDS)
 _forks = 0
+_starting: dict[tuple[int, int], threading.Lock] = {}
+"""The lock under which a stream is started anew, one per process: nobody in a forked child can wait for its parent's."""
 
 
-def _count_fork() -> None:
+def _after_fork() -> None:
+    """In the child, which has a single thread as yet."""
     global _forks  # a process-wide fact, not a random state
     _forks += 1
+    _starting.clear()
 
 
 if hasattr(os, "register_at_fork"):  # absent where there is no fork
-    os.register_at_fork(after_in_child=_count_fork)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _process() -> tuple[int, int]:
@@ -50,12 +54,57 @@ def checked_count(count: int) -> int:
     return number
 
 
+class _KeyStream:
+    """The words of one key, as one process draws them; every use is under its lock.
+
+    A forked child never touches its parent's: it may be in the middle of a draw, with its lock held for ever.
+    """
+
+    def __init__(self, key: bytes | None, first_word: int) -> None:
+        self.owner = _process()  # before the key: a fork between the two leaves an owner that is wrong, and never a key in two processes
+        self.lock = threading.Lock()
+        self.handed_out = first_word
+        start = (first_word // 2).to_bytes(16, "big")  # a block of the counter is two words
+        self._cipher = Cipher(algorithms.AES(os.urandom(32) if key is None else key), modes.CTR(start)).encryptor()
+        self._buffer: Words = np.empty(BUFFER_WORDS, dtype=np.uint64)
+        self._used = BUFFER_WORDS  # nothing buffered
+        if first_word % 2:
+            self._generate(self._buffer[:1])
+
+    def _generate(self, out: Words) -> None:
+        view = out.view(np.uint8).data
+        for start in range(0, len(view), len(_ZEROS)):
+            part = view[start : start + len(_ZEROS)]
+            self._cipher.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+
+    def fill(self, buffer: Words) -> None:
+        """Overwrite `buffer` with the next words.
+
+        Words are counted as used before they are copied and erased: whatever interrupts this (an exception of a signal
+        handler) may lose words, but no later draw gets an erased or a repeated one.
+        """
+        self.handed_out += buffer.size
+        first, kept = self._used, min(buffer.size, BUFFER_WORDS - self._used)
+        self._used += kept
+        buffer[:kept] = self._buffer[first : first + kept]
+        self._buffer[first : first + kept] = 0  # a word that was handed out is not kept
+        missing = buffer[kept:]
+        if missing.size >= BUFFER_WORDS:
+            self._generate(missing)
+        elif missing.size:
+            self._generate(self._buffer)
+            missing[:] = self._buffer[: missing.size]
+            self._buffer[: missing.size] = 0
+            self._used = missing.size
+
+
 class Randomness:
     """A stream of independent uniform 64-bit words; every method is exact (rejection, never a float).
 
-    The stream does not depend on how it is asked for: words(3) then words(5) are words(8). A stream may
-    be shared by threads (which then interleave); copying or pickling one is refused, because two copies
-    would give the same noise twice: use spawn().
+    The stream does not depend on how it is asked for: words(3) then words(5) are words(8). A stream may be shared by threads
+    (which then interleave) and used after a fork, by any number of threads at once. A process that was spawned, or another
+    interpreter in this one, shares nothing. Copying or pickling is refused, because two copies would give the same noise
+    twice: use spawn().
     """
 
     def __init__(self, key: bytes | None) -> None:
@@ -64,8 +113,7 @@ class Randomness:
             raise InputError(f"a key has 32 bytes, got {len(key)}; use Randomness.system() or Randomness.seeded(seed).")
         self._key = key
         self._children = 0
-        self._buffer: Words = np.empty(BUFFER_WORDS, dtype=np.uint64)
-        self._start()
+        self._stream = _KeyStream(key, 0)
 
     @classmethod
     def system(cls) -> Self:
@@ -88,38 +136,27 @@ class Randomness:
         """True if somebody who knows the seed knows the noise."""
         return self._key is not None
 
-    def _start(self) -> None:
-        key = os.urandom(32) if self._key is None else self._key
-        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._used = BUFFER_WORDS  # nothing buffered
-        self._owner = _process()
-        self._lock = threading.Lock()  # a lock inherited over a fork may be held for ever
-
-    def _generate(self, out: Words) -> None:
-        view = out.view(np.uint8).data
-        for start in range(0, len(view), len(_ZEROS)):
-            part = view[start : start + len(_ZEROS)]
-            self._stream.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+    def _current(self) -> _KeyStream:
+        """The stream of this process; the first thread that comes after a fork starts it, the others wait for that."""
+        stream = self._stream
+        if stream.owner == _process():
+            return stream
+        with _starting.setdefault(_process(), threading.Lock()):  # setdefault is atomic: all threads get one and the same lock
+            if self._stream.owner != _process():
+                self._stream = _KeyStream(self._key, self._stream.handed_out)
+            return self._stream
 
     def fill(self, buffer: Words) -> None:
         """Overwrite a contiguous uint64 array with the next words of the stream, without allocating."""
         if buffer.dtype != np.uint64 or buffer.ndim != 1 or not buffer.flags.c_contiguous:
             raise InputError(f"buffer must be a contiguous one-dimensional uint64 array, got {buffer.dtype} {buffer.shape}.")
-        if self._key is None and self._owner != _process():
-            self._start()
-        with self._lock:
-            kept = min(buffer.size, BUFFER_WORDS - self._used)
-            buffer[:kept] = self._buffer[self._used : self._used + kept]
-            self._buffer[self._used : self._used + kept] = 0  # a word that was handed out is not kept
-            self._used += kept
-            rest = buffer[kept:]
-            if rest.size >= BUFFER_WORDS:
-                self._generate(rest)
-            elif rest.size:
-                self._generate(self._buffer)
-                rest[:] = self._buffer[: rest.size]
-                self._buffer[: rest.size] = 0
-                self._used = rest.size
+        while True:
+            stream = self._current()
+            with stream.lock:
+                stream.fill(buffer)
+            if stream.owner == _process() or self._key is not None:
+                return
+            # A signal handler forked in the middle of this draw, and we are the child: our parent has these words, too.
 
     def words(self, count: int) -> Words:
         """The next `count` words of the stream."""
@@ -176,7 +213,7 @@ class Randomness:
         """An independent stream; of a seeded stream, the k-th child is always the same."""
         if self._key is None:
             return type(self).system()
-        with self._lock:
+        with self._current().lock:
             self._children += 1
             return type(self)(hashlib.sha256(self._key + f" child {self._children}".encode()).digest())
 

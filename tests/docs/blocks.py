@@ -1,8 +1,9 @@
 """Runs the code of a page in order, as a reader would, and compares what is printed with what the page shows.
 
 A `python` block is executed; a `text` block right after it is what it prints. In a `console` block lines that start with `$ ` are
-commands and the lines below them what they say. White space does not count, a line `...` stands for anything, and after the
-comment `<!-- numbers vary -->` numbers are compared by their place only.
+commands and the lines below them what they say: `metricshuffle`, and `mkdir` and `cp` of files that travel. One that is shown to say
+`metricshuffle: ...` must be refused with exit code 2, and any other must not. White space does not count, a line `...` stands for
+anything, and after the comment `<!-- numbers vary -->` numbers are compared by their place only.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 import io
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -47,12 +50,21 @@ def same(shown: str, said: str, vary: bool) -> bool:
     return re.fullmatch(re.escape(shown).replace(re.escape("..."), ".*"), said, re.S) is not None
 
 
-def typed(command: str) -> str:
-    """What a `metricshuffle` command says, on both streams."""
+def typed(command: str, *, refused: bool = False) -> str:
+    """What a command says, on both streams; whether it is refused must be as expected."""
     program, *words = shlex.split(command, comments=True)
-    assert program == "metricshuffle", f"only metricshuffle is run, not {program}"
+    if program == "mkdir":
+        for folder in words:
+            Path(folder).mkdir()
+        return ""
+    if program == "cp":
+        source, folder = words
+        assert Path(folder).is_dir(), f"{command}: {folder} is not a folder"
+        shutil.copy(source, folder)
+        return ""
+    assert program == "metricshuffle", f"only metricshuffle, mkdir and cp are run, not {program}"
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == (2 if refused else 0), f"{command}\n{result.output}"
     return result.output
 
 
@@ -71,7 +83,7 @@ def run(page: str, name: str) -> int:
         else:
             assert block.kind == "console", f"{name} has a block of kind {block.kind}, which nobody runs"
             for command, shown in commands(block.body):
-                said = typed(command)
+                said = typed(command, refused=shown.startswith("metricshuffle: "))
                 assert not shown.strip() or same(shown, said, block.vary), f"{name} shows for {command}\n{shown}\nbut it says\n{said}"
         done += block.kind != "text"
     return done

@@ -50,7 +50,7 @@ def test_no_number_is_left_out() -> None:
 
 
 def test_functions_named_on_the_page_exist() -> None:
-    named = set(re.findall(r"`((?:accounting|noise|papers|planning|randomizers|ms)\.[A-Za-z_0-9.]+)`", PAGE))
+    named = set(re.findall(r"`((?:accounting|amplification|noise|papers|planning|randomizers|ms)\.[A-Za-z_0-9.]+)`", PAGE))
     assert len(named) > 15
     for name in named:
         where, found = "metricshuffle", metricshuffle

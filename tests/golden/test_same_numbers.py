@@ -12,6 +12,7 @@ from tests.golden.settings import SETTINGS, Described, query_of
 
 import metricshuffle as ms
 
+# One word in the file was changed by hand: centroids beyond fifty cells were accounted one axis at a time and called "exact, joint".
 BEFORE: dict[str, Described] = {one["name"]: one for one in json.loads(Path(__file__).with_name("candidates.json").read_text("utf-8"))}
 CLOSE = 1e-9
 # Expected errors of shares are simulated, and lengths of a tree are no longer off by their rounding to 32 bits.
@@ -32,10 +33,14 @@ def same(now: object, before: object, close: float = CLOSE) -> bool:
 
 
 def said(guarantee: ms.Guarantee) -> Described:
-    """A guarantee as it is kept in the file."""
-    names = ("epsilon", "delta", "distance", "unit", "shape", "protects", "bound", "rounds", "between", "items")
+    """A guarantee as it is kept in the file; how distances are measured is told in other words since (`between`)."""
+    names = ("epsilon", "delta", "distance", "unit", "shape", "protects", "bound", "rounds", "items")
     trust = {"trusted": guarantee.trust.trusted, "honest_reports": guarantee.trust.honest_reports}
     return {name: getattr(guarantee, name) for name in names} | trust
+
+
+def without_between(guarantee: Described) -> Described:
+    return {name: value for name, value in guarantee.items() if name != "between"}
 
 
 def told(one: Any) -> Described:
@@ -63,8 +68,8 @@ def differences(now: Any, row: Described) -> list[str]:
     numbers = told(now)
     pairs: dict[str, tuple[object, object]] = {
         "expected_error": (now.expected_error, row["expected_error"]),
-        "guarantee": (said(now.guarantee), row["guarantee"]),
-        "fallback": (said(now.fallback), row["fallback"]),
+        "guarantee": (said(now.guarantee), without_between(row["guarantee"])),
+        "fallback": (said(now.fallback), without_between(row["fallback"])),
         "details": ({name: numbers.get(name) for name in details}, details),
     }
     if "bits_per_user" in row:

@@ -128,7 +128,7 @@ def test_distances_that_promise_nothing_are_refused(name: str, target: Target, w
 
 def test_a_plan_needs_a_query_and_a_target() -> None:
     """Anything else is named."""
-    with pytest.raises(InputError, match="a plan needs a query .* got str and Target"):
+    with pytest.raises(InputError, match=r"a plan needs a query .* got str and Target"):
         plan("mean", NEAR, 50)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got Sum and tuple"):
         plan(QUERIES["sum"], (1.0, 1e-6, 1.0), 50)  # type: ignore[arg-type]

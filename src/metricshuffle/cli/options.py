@@ -97,7 +97,7 @@ def planned(file: Path) -> Plan | Task:
     text = read_text(file)
     try:
         data = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # the reader of plans says what is wrong
         data = None
     try:
         return Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)

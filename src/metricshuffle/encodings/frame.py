@@ -66,7 +66,7 @@ def read_header(text: bytes, what: str) -> dict[str, Any]:
     """A header of JSON, or a sentence."""
     try:
         header = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise PlanError(f"{what} is damaged: its header cannot be read; ask for it again.")

@@ -138,7 +138,7 @@ def explanation(plan: Plan) -> list[str]:
             f"and a batch of fewer than {plan.minimum:,} reports is refused."
         )
     lines += [choice.gain] if choice.gain else []
-    if plan.query.between == "cells":
+    if plan.query.between(1.0).startswith("cells, "):
         lines.append("Distances are between grid cells: two places less than a cell apart can fall into neighbouring cells.")
     if choice.guarantee.protects == "one person" and plan.protocol.grain != 1:
         lines.append("Values are rounded at random first, so the promise is about one person moving, not several together.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from metricshuffle.errors import InputError, PlanError
@@ -19,14 +20,14 @@ TRUSTED = {"analyst": "nobody", "shuffler": "shuffler", "aggregator": "aggregato
 def first_version(data: dict[str, Any]) -> dict[str, Any]:
     """The fields of a plan from those of version 1; the digest of the file is checked first."""
     content = {name: value for name, value in data.items() if name != "digest"}
-    if data.get("digest") != content_digest(content):
+    if data.get("digest") != content_digest({**content, "candidates": _with_infinities(data.get("candidates"))}):
         raise PlanError("its digest does not match its content: the file was edited or damaged; make the plan again.")
     try:
         query = Query.of_kind(data["query"])
         if not isinstance(query, SummedQuery):
             raise PlanError(f"version 1 of a plan is about sums, and this one is a {getattr(query, 'kind', None)!r}; plan again.")
         step = query.step(data["granularity"])
-        candidates = tuple(_candidate(row, step) for row in data["candidates"])
+        candidates = tuple(_candidate(row, step, query.between(step)) for row in data["candidates"])
         choice = candidates[data["chosen"]]
         task = Task(
             query=query, protocol=choice.mechanism, users=data["users"], honest=data["honest"], rounds=data["rounds"],
@@ -40,10 +41,20 @@ def first_version(data: dict[str, Any]) -> dict[str, Any]:
         raise PlanError(f"this plan of version 1 cannot be read ({wrong}); plan again.") from None
 
 
-def _candidate(row: dict[str, Any], step: float) -> Candidate:
+def _with_infinities(candidates: Any) -> Any:
+    """Candidates as their digest was taken: what has no bound was an infinity there, and is null in the file."""
+    if not isinstance(candidates, list) or not all(isinstance(row, dict) for row in candidates):
+        return candidates
+    boundless = ("local_epsilon", "local_epsilon_per_unit", "expected_error")
+    return [{**row, **{name: math.inf for name in boundless if row.get(name, 0.0) is None}} for row in candidates]
+
+
+def _candidate(row: dict[str, Any], step: float, between: str) -> Candidate:
+    """A candidate of today; how its distances are measured is told in today's words."""
     old = row["mechanism"]
     protocol = Sums(
         name=old["name"], trusted=TRUSTED[old["transport"]], step=step, randomizers=old["randomizers"], modulus=old["modulus"],
         shares=old["messages"],
     )  # fmt: skip
-    return Candidate(**{**row, "mechanism": protocol})
+    promises = {name: {**row[name], "between": between} for name in ("guarantee", "fallback")}
+    return Candidate(**{**row, **promises, "mechanism": protocol})

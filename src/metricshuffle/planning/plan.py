@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Real, Stored
+from metricshuffle.declared import Declared, Real, Stored, parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
@@ -159,10 +159,7 @@ class Plan(Stored):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Undo `to_json`; a damaged or edited text is refused in words. Version 1 of sums is read too."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a plan: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        data = parsed(text, cls.stored_as)
         named = data.get("format") if isinstance(data, dict) else None
         if named == "metricshuffle-plan/1":
             return cls(**first_version(data))

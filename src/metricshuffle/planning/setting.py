@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import plain, reached
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.queries.base import Query
@@ -136,6 +136,6 @@ def _whole(name: str, value: object) -> None:
 def step_sentence(query: Query, distance: float, step: float) -> str:
     """What is wrong with a distance below one step."""
     return (
-        f"distance {plain(distance)} is less than one step ({f'{plain(step)} {query.unit}'.strip()}); "
+        f"distance {reached(distance)} is less than one step ({f'{plain(step)} {query.unit}'.strip()}); "
         f"values closer than a step are the same value, so nothing would be promised."
     )

@@ -111,15 +111,16 @@ class Guarantee(BaseModel):
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        far = f"{reached(self.distance)}{unit}"
-        far += "" if self.between == "values" else f" (distance between {self.between})"
+        near = f"{reached(self.distance)}{unit}"
+        how = "" if self.between == "values" else f" (distance between {self.between})"
+        far = f"{near}{how}"
         users = {None: "items", "any": "items (any number of them)", "public": "items (their number is public)"}
         plural = "items" if self.items != 1 else "item"
         held = f"{self.items:,} {plural} (their number is public)" if isinstance(self.items, int) else users[self.items]
         movers = {
             "one person": f"one person's value moving by up to {far}",
             "people together": f"values moving by up to {far} in total, over any number of people,",
-            "one user's items": f"one user's {held} moving by up to {far} of earth mover's distance",
+            "one user's items": f"one user's {held} moving by up to {near} of earth mover's distance{how}",
         }[self.protects]
         relied = str(self.trust)
         if self.protects == "one user's items":

@@ -103,6 +103,11 @@ def honest_count(honest: Honest, users: int) -> int:
     if isinstance(honest, bool) or not isinstance(honest, int | float) or honest != honest:
         raise InputError(f"honest must be a count, a fraction in (0, 1] or a percentage like 90%, got {honest!r}.")
     if isinstance(honest, int):
+        if honest == 1 and users > 1:
+            raise InputError(
+                f"honest = 1 can mean one person or everybody; write 100% (or leave it out) for all {users:,}, and plan for nobody trusted if "
+                "only one can be counted on."
+            )
         count = honest
     elif 0.0 < honest <= 1.0:
         count = math.floor(Fraction(f"{honest:.15g}") * users)  # as it was written: 0.29 of 100 are 29, and never one too many

@@ -180,7 +180,7 @@ class Protocol(Kinded, ABC):
             trust=Trust(trusted=self.trusted, honest_reports=honest if self.trusted in ("shuffler", "aggregator") else None),
             bound=account.bound,
             rounds=rounds,
-            between=query.between,
+            between=query.between(self.step),
             items=query.items,
         )
 

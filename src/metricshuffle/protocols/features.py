@@ -85,7 +85,7 @@ class TreeEdges(Features):
         lengths: Floats = self.coordinates(query).table.max(axis=0)
         if not np.all(lengths > 0.0):
             raise InputError(
-                "some edges of the tree are so short beside the longest that 32 bits do not tell the points at their ends apart; merge these."
+                "some edges of the tree are so short beside the longest that 32 bits do not tell their ends apart; merge such points."
             )
         return lengths
 

@@ -299,7 +299,7 @@ class Frequencies(Protocol):
             trust=Trust(trusted="nobody"),
             bound=self.randomizer.local_profile().bound,
             rounds=rounds,
-            between=query.between,
+            between=query.between(self.step),
         )
 
 

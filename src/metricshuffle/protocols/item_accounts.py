@@ -84,7 +84,7 @@ class ItemAccounts:
         """Whether the randomizer's own distances are those of the points: its laws are accounted for by them."""
         metric, randomizer = people.items_in.metric, self.randomizer
         if isinstance(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
-            return (randomizer.clusters, randomizer.places, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
+            return (randomizer.clusters, randomizer.size, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
         alike = isinstance(metric, Discrete) or (isinstance(metric, Clustered) and metric.inner == 1.0)
         return alike and isinstance(randomizer, KaryRandomizedResponse)
 
@@ -111,6 +111,7 @@ class ItemAccounts:
             trust=Trust(trusted="nobody"),
             bound=profile.bound,
             rounds=rounds,
+            between=self.query.between(1.0),
             items=self.query.items,
         )
 

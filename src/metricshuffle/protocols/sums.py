@@ -119,28 +119,30 @@ class Sums(Protocol):
         people, counts = shuffled.people, shuffled.numbers
         if len(counts) != len(self.randomizers):
             raise PlanError(f"a batch of this task has {len(self.randomizers)} sums, got {len(counts)}.")
-        totals = np.array([self._total(axis, count, people) for axis, count in enumerate(counts)])
+        exact = [self._total(axis, count, people) for axis, count in enumerate(counts)]
+        origin = tuple(round(total) for total in exact)
+        totals = np.array([float(total - whole) for total, whole in zip(exact, origin, strict=True)])
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             # one for each axis, jointly
             if isinstance(self.randomizers[0], CountResponse):
-                rows = self.count_intervals(tuple(counts), people, level)
+                rows = self.count_intervals(tuple(counts), people, level) - np.array(origin, dtype=np.float64)[:, None]
                 return rows[:, 0], rows[:, 1]
             halves = self.half_widths(people, level)
             return totals - halves, totals + halves
 
-        return Estimate(totals, self.standard_errors(people), people, self.step, ends)
+        return Estimate(totals, self.standard_errors(people), people, self.step, ends, origin=origin)
 
-    def _total(self, axis: int, count: int, people: int) -> float:
+    def _total(self, axis: int, count: int, people: int) -> Fraction:
         """An unbiased estimate of the total of the steps on an axis."""
         randomizer, encoding = self.randomizers[axis], self.encodings[axis]
         if isinstance(encoding, Unary):
             if not 0 <= count <= people * encoding.length:
                 raise PlanError(f"{people:,} reports of this task make up to {encoding.length:,} ones each; this batch does not.")
-            return randomizer.total_from_count(count, people)
+            return Fraction(randomizer.total_from_count(count, people))
         if not 0 <= count < encoding.modulus:
             raise PlanError(f"a sum of this task lies in 0..{encoding.modulus - 1:,}; this batch does not.")
-        return float(encoding.centred(count, 0, people * randomizer.top) * randomizer.granularity)
+        return Fraction(encoding.centred(count, 0, people * randomizer.top) * randomizer.granularity)
 
     def noise_draws(self, people: int) -> int:
         """How many shares of noise are in a total of that many reports."""
@@ -285,12 +287,14 @@ class Sums(Protocol):
             trust=Trust(trusted="nobody"),
             bound=bound,
             rounds=rounds,
-            between=query.between,
+            between=query.between(self.step),
         )
 
 
 def narrow(total: Polya, target: Target, grain: int) -> bool:
     """Whether the law of a padded sum is narrow enough to be accounted exactly."""
+    if target.delta == 0.0:  # nothing padded is certain; what a received task says
+        return False
     return bool(total.tail_radius(math.log(target.delta) - TAIL_MARGIN) + target.distance / grain <= EXACT_CELLS)
 
 

@@ -156,5 +156,6 @@ class NoisyVectors(Protocol):
             trust=Trust(trusted="nobody"),
             bound="raw items seen",
             rounds=rounds,
+            between=query.between(self.step),
             items=query.items if isinstance(query, UserQuery) else None,
         )

@@ -37,7 +37,8 @@ class Inputs:
 class Estimate:
     """Unbiased totals over the people who reported, their standard errors, and intervals for them.
 
-    Totals are in whole steps of `step` units (numbers, places), or people (histograms), or shares of people (users' items).
+    Totals are in whole steps of `step` units (numbers, places), or people (histograms), or shares of people (users' items). They count
+    from `origin`, so that nothing is lost where a total has more digits than a double.
     """
 
     totals: Floats
@@ -48,6 +49,7 @@ class Estimate:
     possible: Floats | None = None
     """Shares that can be true (none negative, summing to one) near the unbiased ones; None where totals are no shares."""
     warning: str = ""
+    origin: tuple[int, ...] = (0, 0)
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> tuple[Floats, Floats]:
         """(low, high) of every total; `simultaneous`: all hold at once. "bernstein" holds for any number of reports and is wider."""
@@ -94,9 +96,8 @@ class Query(Kinded, ABC):
     def values_in(self) -> Domain:
         """Where one value lies."""
 
-    @property
-    def between(self) -> str:
-        """What distances are measured between."""
+    def between(self, step: float) -> str:
+        """What distances are measured between, and how, where that is not the difference of values; values are counted in such steps."""
         return "values"
 
     @property

@@ -15,6 +15,7 @@ from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.cells import bins_of, label_of, places_of, shares_answer
+from metricshuffle.queries.places import STRAIGHT
 from metricshuffle.spaces import AnyDomain, Categories, Domain, Grid, Integers, Interval, Space
 
 MOST_CELLS = 2**16
@@ -80,10 +81,9 @@ class Histogram(Query):
     def error_unit(self) -> str:
         return "% of the people"
 
-    @property
-    def between(self) -> str:
+    def between(self, step: float) -> str:
         if isinstance(self.domain, Grid):
-            return "cells"
+            return STRAIGHT
         binned = isinstance(self.domain, Interval) or (isinstance(self.domain, Integers) and self.step > 1)
         return f"bins of {plain(self.step)}" if binned else "values"
 
@@ -131,5 +131,5 @@ class Histogram(Query):
         return label_of(places_of(self.domain, self.step), code)
 
     def __str__(self) -> str:
-        binned = f" in {self.between}" if self.between.startswith("bins") else ""
-        return f"histogram over {self.domain}{binned}"
+        words = self.between(self.step)
+        return f"histogram over {self.domain}{f' in {words}' if words.startswith('bins') else ''}"

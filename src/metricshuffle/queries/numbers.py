@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import IntervalMethod
-from metricshuffle.numerics.types import Floats
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.queries.base import Answer, Estimate, Inputs
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.spaces import Domain, Integers, Interval
@@ -34,9 +35,8 @@ class NumberQuery(SummedQuery):
             raise InputError(f"{type(self).__name__} needs Integers or an Interval, got {type(self.domain).__name__}.")
         return self.domain.low, self.domain.high
 
-    @property
-    def between(self) -> str:
-        return "values" if isinstance(self.domain, Integers) else "values rounded to a fine grid"
+    def between(self, step: float) -> str:
+        return "values" if isinstance(self.domain, Integers) else f"values rounded to steps of {plain(step)} {self.unit}".rstrip()
 
     @property
     def snapping(self) -> float:
@@ -75,10 +75,7 @@ class NumberQuery(SummedQuery):
 
     def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
         low, high = estimate.interval(level, simultaneous=simultaneous, method=method)
-        spread = self.spread(estimate.totals, estimate.people)
-        value, least, largest = (
-            float(self.in_units(totals, estimate.people, estimate.step)[0]) for totals in (estimate.totals, low - spread, high + spread)
-        )
+        value, least, largest = self.ends_of(estimate, low, high)[0]
         error = float(estimate.standard_errors[0]) * self.error_scale(estimate.people, estimate.step)
         return Answer(value, error, (least, largest))
 
@@ -91,8 +88,8 @@ class Sum(NumberQuery):
     def __init__(self, domain: Domain, **rest: Any) -> None:  # again, because type checkers do not see pydantic inherit it
         super().__init__(domain, **rest)
 
-    def in_units(self, totals: Floats, people: int, step: float) -> Floats:
-        return totals * step + people * self.ends[0]
+    def in_units(self, total: Fraction, axis: int, people: int, step: float) -> Fraction:
+        return total * Fraction(step) + people * Fraction(self.ends[0])
 
     def error_scale(self, people: int, step: float) -> float:
         return step
@@ -106,8 +103,8 @@ class Mean(NumberQuery):
     def __init__(self, domain: Domain, **rest: Any) -> None:  # again, because type checkers do not see pydantic inherit it
         super().__init__(domain, **rest)
 
-    def in_units(self, totals: Floats, people: int, step: float) -> Floats:
-        return totals * (step / people) + self.ends[0]
+    def in_units(self, total: Fraction, axis: int, people: int, step: float) -> Fraction:
+        return total * Fraction(step) / people + Fraction(self.ends[0])
 
     def error_scale(self, people: int, step: float) -> float:
         return step / people

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import IntervalMethod
-from metricshuffle.numerics.types import Floats
 from metricshuffle.queries.base import Answer, Estimate, Inputs, Pair
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.spaces import Domain, Grid
 
 # Along each edge of a rectangle whose latitudes and longitudes are looked for: edges are curved, by far less than this misses.
 EDGE_POINTS = 9
+STRAIGHT = "cells, in a straight line"
+"""What distances on a grid are measured between."""
 
 
 def pair(values: Any) -> Pair:
@@ -68,9 +70,8 @@ class Centroid(SummedQuery):
     def axes(self) -> int:
         return 2
 
-    @property
-    def between(self) -> str:
-        return "cells"
+    def between(self, step: float) -> str:
+        return STRAIGHT
 
     def step(self, granularity: float) -> float:
         return self.grid.cell
@@ -87,18 +88,17 @@ class Centroid(SummedQuery):
         checked = self.domain.clamped(values) if clamp else self.domain.validated(values)
         return Inputs(self, np.asarray(checked, dtype=np.int64).reshape(-1, 2))
 
-    def in_units(self, totals: Floats, people: int, step: float) -> Floats:
-        return (totals / people + 0.5) * step
+    def in_units(self, total: Fraction, axis: int, people: int, step: float) -> Fraction:
+        return (total / people + Fraction(1, 2)) * Fraction(step)
 
     def error_scale(self, people: int, step: float) -> float:
         return step / people
 
     def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
         low, high = estimate.interval(level, simultaneous=simultaneous, method=method)
-        people, step = estimate.people, estimate.step
-        value, least, largest = (self.in_units(totals, people, step) for totals in (estimate.totals, low, high))
-        error = estimate.standard_errors * self.error_scale(people, step)
-        plane = Answer(pair(value), pair(error), (pair((least[0], largest[0])), pair((least[1], largest[1]))))
+        east, north = self.ends_of(estimate, low, high)
+        error = estimate.standard_errors * self.error_scale(estimate.people, estimate.step)
+        plane = Answer((east[0], north[0]), pair(error), (east[1:], north[1:]))
         return plane if self.grid.box is None else degrees_of(self.grid, plane)
 
     def remarks(self) -> list[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from fractions import Fraction
 from typing import ClassVar
-
-import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.numerics.types import Floats
-from metricshuffle.queries.base import Query
+from metricshuffle.queries.base import Estimate, Query
 from metricshuffle.spaces import AnyDomain, Domain, Space
 
 
@@ -73,16 +73,31 @@ class SummedQuery(Query):
         """Largest step on each axis (steps run from 0)."""
 
     @abstractmethod
-    def in_units(self, totals: Floats, people: int, step: float) -> Floats:
-        """The answer in units from the totals of the steps."""
+    def in_units(self, total: Fraction, axis: int, people: int, step: float) -> Fraction:
+        """The answer in units, along an axis, from the total of the steps."""
+
+    def ends_of(self, estimate: Estimate, low: Floats, high: Floats) -> list[tuple[float, float, float]]:
+        """Along each axis the answer and both ends of its interval, which lie outside of where they were cut off to doubles."""
+        spread = estimate.people * Fraction(self.snapping)
+        rows = []
+        for axis, totals in enumerate(zip(estimate.totals, low, high, strict=True)):
+            exact = [estimate.origin[axis] + Fraction(float(total)) for total in totals]
+            exact[1] -= spread
+            exact[2] += spread
+            value, least, largest = (self.in_units(total, axis, estimate.people, estimate.step) for total in exact)
+            rows.append((float(value), _outside(least, -math.inf), _outside(largest, math.inf)))
+        return rows
 
     @abstractmethod
     def error_scale(self, people: int, step: float) -> float:
         """How many units of the answer one step of error in a total makes."""
 
-    def spread(self, totals: Floats, people: int) -> Floats:
-        """How far totals may be off because values are counted in steps: all perhaps to the same side."""
-        return np.full(totals.shape, people * self.snapping)
-
     def __str__(self) -> str:
         return f"{self.kind} over {self.domain}"
+
+
+def _outside(number: Fraction, towards: float) -> float:
+    """The nearest double on that side."""
+    nearest = float(number)
+    inside = Fraction(nearest) < number if towards > 0 else Fraction(nearest) > number
+    return math.nextafter(nearest, towards) if inside else nearest

@@ -20,9 +20,22 @@ from metricshuffle.privacy.guarantee import Items
 from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.cells import places_of, shares_answer
 from metricshuffle.queries.coordinates import Coordinates
-from metricshuffle.queries.places import degrees_of, pair
+from metricshuffle.queries.places import STRAIGHT, degrees_of, pair
 from metricshuffle.queries.table import Table as AnswerTable
-from metricshuffle.spaces import Domain, Grid, NestedSquares, TreeEmbedding, Users, users_of
+from metricshuffle.spaces import (
+    Circle,
+    Clustered,
+    Discrete,
+    Domain,
+    Grid,
+    Matrix,
+    Metric,
+    NestedSquares,
+    Tree,
+    TreeEmbedding,
+    Users,
+    users_of,
+)
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED
 
 Floats = NDArray[np.float64]
@@ -30,6 +43,15 @@ MOST_COORDINATES = 100_000
 MOST_ITEMS = 2**20
 POINT_NAMES: dict[int, tuple[str, ...]] = {1: ("mean",), 2: ("east", "north")}
 """What the coordinates of an average of points are called."""
+MEASURED: dict[type[Metric], str] = {
+    NestedSquares: "cells of nested squares: the diagonal of the smallest square that holds both",
+    Clustered: "points of clusters",
+    Tree: "points along a tree",
+    Circle: "points around a circle",
+    Matrix: "items as given in a table",
+    Discrete: "items, any two of which are 1 apart",
+}
+"""How distances between items are measured, where that is not the difference of numbers or a straight line."""
 LARGEST_NUMBER = 1e290
 
 
@@ -84,6 +106,13 @@ class UserQuery(Query):
     @property
     def items(self) -> Items | None:
         return self.people.items or "any"
+
+    def between(self, step: float) -> str:
+        metric = self.people.items_in.metric
+        words = next((words for kind, words in MEASURED.items() if isinstance(metric, kind)), None)
+        if words is not None:
+            return words
+        return STRAIGHT if isinstance(self.values_in, Grid) else "values"
 
     def check_distance(self, distance: float) -> None:
         if distance > self.diameter * (1.0 + 1e-12):

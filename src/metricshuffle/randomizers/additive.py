@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, PlainSerializer
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
-from metricshuffle.declared import Declared
+from metricshuffle.declared import Declared, shown
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
 from metricshuffle.noise.law import SymmetricLaw
@@ -23,7 +23,15 @@ from metricshuffle.randomness import Randomness
 
 Padding = Literal["none", "clamp", "bounded"]
 
-ExactShape = Annotated[Fraction, BeforeValidator(Fraction), PlainSerializer(str, return_type=str)]
+
+def _exact_shape(value: Any) -> Fraction:
+    try:
+        return Fraction(value)
+    except (TypeError, ArithmeticError):
+        raise ValueError(f"must be a fraction like 1/30, got {shown(value)}") from None
+
+
+ExactShape = Annotated[Fraction, BeforeValidator(_exact_shape), PlainSerializer(str, return_type=str)]
 
 # Error figures and intervals are read off laws whose cut-off tail is below e^-60.
 UTILITY_LOG_TAIL = -60.0
@@ -131,9 +139,9 @@ class AdditiveRandomizer(Declared):
     def _quantised(self, profile: PrivacyProfile) -> PrivacyProfile:
         return profile if self.granularity == 1 else Quantised(profile, self.granularity)
 
-    def total_from_count(self, count: int, reports: int) -> float:
+    def total_from_count(self, count: int, reports: int) -> int:
         """Estimate of the total of the steps from the shifted counts of a padded form."""
-        return float((count - reports * self.radius) * self.granularity)
+        return (count - reports * self.radius) * self.granularity
 
     def error_noise(self, count: int) -> Polya | BoundedSum:
         """The noise in a sum of `count` reports unless one of them was clamped (see `clamp_probability`)."""

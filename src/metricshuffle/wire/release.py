@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from metricshuffle.accounting.items.user_level import full_replacement_sentence
+from metricshuffle.declared import parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
@@ -172,10 +173,7 @@ class Release:
         """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
         from metricshuffle.wire.task import Task, content_digest
 
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as wrong:
-            raise PlanError(f"this is not a release: it is not JSON ({wrong.msg} at line {wrong.lineno}).") from None
+        data = parsed(text, "a release")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             named = data.get("format") if isinstance(data, dict) else None
             raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
@@ -187,7 +185,7 @@ class Release:
             sums = {int(key): [int(number) for number in row] for key, row in tally["sums"].items()}
             batch = task.batch(int(tally["round"]), seeded=bool(data["unsafe_seeded"]))
             shuffled = Shuffled(batch, int(tally["people"]), int(tally["messages"]), sums, task.protocol.modulus)
-        except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as wrong:
             raise PlanError(f"this release is damaged: its tally cannot be read ({wrong}); ask for it again.") from None
         release = task.estimate(shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"))
         if not _same(_plain(release.value), data.get("value")):

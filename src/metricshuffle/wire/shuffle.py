@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,27 +34,30 @@ class Ledger:
         """Whether a batch was let go before."""
         if not self.path.exists():
             return False
-        with self._open() as connection:
+        with self._opened() as connection:
             return connection.execute("SELECT 1 FROM batches WHERE batch = ?", (batch_id.hex(),)).fetchone() is not None
 
     def record(self, task: str, batches: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember batches (round and reports by id); all of them, or none if one was let go in the meantime."""
         rows = [(batch.hex(), task, round, reports) for batch, (round, reports) in batches.items()]
         try:
-            with self._open() as connection:
+            with self._opened() as connection, connection:
                 connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", rows)
         except sqlite3.IntegrityError:
             raise PlanError(
                 f"some of these reports were let go in the meantime, as {self.path} says; nobody's report may count twice."
             ) from None
 
-    def _open(self) -> sqlite3.Connection:
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = sqlite3.connect(self.path)
-            connection.execute(LEDGER_SCHEMA)
+            with closing(sqlite3.connect(self.path)) as connection:
+                connection.execute(LEDGER_SCHEMA)
+                yield connection
+        except sqlite3.IntegrityError:
+            raise
         except sqlite3.Error as wrong:
             raise InputError(f"cannot use the ledger {self.path}: {wrong}.") from None
-        return connection
 
 
 @dataclass

@@ -80,6 +80,9 @@ class Task(Stored):
             raise PlanError(f"this is not a task: its format is {named!r}, not {TASK_FORMAT!r}.")
         if not data.get("digest"):
             raise PlanError("this task has no digest; ask for it again.")
+        # As it stands in the file, the sentences for readers included, which are made anew from the numbers afterwards.
+        if data["digest"] != content_digest({name: value for name, value in data.items() if name != "digest"}):
+            raise PlanError("its digest does not match its content: the file was edited or damaged; ask for it again.")
 
     def save(self, path: str) -> None:
         write_text(path, self.to_json() + "\n")
@@ -112,7 +115,8 @@ class Task(Stored):
             account = protocol.account(query, self.target, self.honest, self.rounds)
             true = protocol.guarantee(query, self.target, self.honest, self.rounds)
             kept = account.kept
-        except (ConditionError, NotCertified, InputError) as wrong:
+        except (ConditionError, NotCertified, ValueError, ArithmeticError, TypeError) as wrong:
+            # What a received task makes the arithmetic stumble over is not certified either.
             raise NotCertified(f"the guarantee of this task cannot be certified: {wrong}") from None
         if not kept:
             raise NotCertified(
@@ -130,7 +134,7 @@ class Task(Stored):
         """Raise if the claim is stronger, or about something else, than what was computed."""
         weaker = {"one person": ("one person", "people together"), "people together": ("people together",)}
         covered = weaker.get(claimed.protects, (claimed.protects,))
-        fields = ("trust", "rounds", "unit", "between", "items")
+        fields = ("trust", "rounds", "unit", "between", "items", "bound")
         differ = [name for name in fields if getattr(claimed, name) != getattr(true, name)]
         if claimed.distance > true.distance or claimed.shape != true.shape:
             differ.append("distance")
@@ -217,7 +221,8 @@ class Task(Stored):
         if people < max(self.minimum, 1):
             raise BatchTooSmall(
                 f"the batch has {people:,} reports, but the guarantee counts on at least {max(self.minimum, 1):,} honest ones; "
-                f"wait for more reports, or plan again counting on {max(people, 1):,} honest ones and let people randomize again."
+                f"wait for more reports, or plan again counting on {max(people, 1):,} honest ones and let people randomize again, which "
+                "costs them a second round: what the first reports give away adds up with it."
             )
         self.protocol.check_people(people, self.users)
 

@@ -14,7 +14,7 @@ from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.frequencies import Frequencies, has_metric, known_randomizers, shuffled_profile
+from metricshuffle.protocols.frequencies import Frequencies, known_randomizers, shuffled_profile
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.randomizers.randomizer import Fitted, Randomizer
 
@@ -45,7 +45,7 @@ def calibrated(setting: Setting, query: Histogram, kind: str, fitted: Fitted) ->
     honest = None if setting.trusted == "nobody" or target.delta == 0.0 else setting.honest
     cap = setting.max_local_epsilon
     most = LARGEST_LOCAL_EPSILON if cap is None else min(LARGEST_LOCAL_EPSILON, cap / setting.rounds)
-    metric = has_metric(fitted(1.0))
+    metric = known_randomizers()[kind].distance is not Randomizer.distance  # of any member: which of them fit is not known yet
     step = 1.0 if metric and not fitted.in_steps else query.step
     # The rate of a metric one is its strength over the distance, in its own steps.
     distance = target.in_steps(step).distance if metric else 1.0

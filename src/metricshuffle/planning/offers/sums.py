@@ -39,6 +39,8 @@ SHARING_PART, PADDING_PART = 1e-3, 0.1
 WRAP_LOG_PROBABILITY = -46.0
 # Rates are found to this much (relative): so much more noise than needed nobody notices.
 CALIBRATION = 1e-7
+# Anybody's report is clamped with at most this chance: well below what a 95 % interval may miss.
+CLAMPED_RARELY = 0.005
 NAMES = {"geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"}
 
 
@@ -84,7 +86,7 @@ class SumSetting:
 
     def check(self) -> None:
         """Raise unless there are steps, and the distance has at least one."""
-        if self.grain and self.target.distance < 1.0 - 1e-12:
+        if self.grain and self.target.distance < 1.0:
             raise InputError(step_sentence(self.query, self.setting.target.distance, self.step))
 
     def randomizers(self, shape: object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
@@ -200,12 +202,15 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         return at.accounts.total_profile(at.randomizers(share, rate, padding, radius)[0].summed_profile(at.honest))
 
     radius = last_whole(lambda c: clamping_penalty(target.epsilon, min(1.0, reports * law.beyond(c))) <= 0.99 * room, -1, enough)
+    visible = _enough_for_intervals(at, noise)
+    radius = max(radius, visible)
     ideal = at.accounts.pure_profile(rate) if certain else at.accounts.noise_profile(total)
     profile: PrivacyProfile = RarelyClamped(ideal, min(1.0, reports * law.beyond(radius)))
     if bounded or (is_narrow and at.axes == at.rounds == at.grain == 1):
         # Where a report is clamped with the whole of delta the promise is broken, so less padding need not be tried.
         least = -1 if bounded else last_whole(lambda c: reports * law.beyond(c) < target.delta, -1, radius) - 1
         tight, most = last_whole(lambda c: target.nearly_kept_by(exactly(c)), least, radius), 2 * enough if bounded else radius
+        tight = max(tight, visible)
         while tight < most and not target.kept_by(exactly(tight)):
             tight += max(1, tight // 50)
         if tight < most:
@@ -219,6 +224,19 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
     together = "people together" if at.grain == 1 else "one person"
     account = Account(profile, target, together, target.delta, profile.bound, target.shape)  # type: ignore[arg-type]
     return at.offered(protocol, account, rate=rate, shape=total_shape, padding=padding, radius=radius)
+
+
+def _enough_for_intervals(at: SumSetting, noise: Polya) -> int:
+    """The padding at which, among all who may report, anybody is clamped so rarely that a 95 % interval can be given; 0 for bounded noise.
+
+    Privacy counts the honest reports only, but an interval has to hold for everybody's.
+    """
+    if at.setting.padding == "bounded":
+        return 0
+    reports = at.setting.users * at.axes
+    enough = math.ceil(noise.tail_radius(math.log(CLAMPED_RARELY / reports)))
+    law = noise.law(UTILITY_LOG_TAIL, enough)
+    return last_whole(lambda c: reports * law.beyond(c) <= CLAMPED_RARELY, -1, enough)
 
 
 def randomized_response(at: SumSetting) -> Candidate:

@@ -15,39 +15,52 @@ from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers import sums as candidates
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.planning.plan import checked_setting
-from metricshuffle.planning.setting import Setting
+from metricshuffle.planning.offers import sums as candidates
+from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.setting import checked_setting
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Centroid, Mean, Sum
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries import Centroid, Mean, Sum
 from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.spaces import Grid, Integers, Interval
 
 TARGET = Target(1.0, 1e-6, 10)
 
 
+def protocol_of(one: Candidate) -> Sums:
+    assert isinstance(one.mechanism, Sums)
+    return one.mechanism
+
+
 def noise_of(one: Candidate) -> AdditiveRandomizer:
-    randomizer = one.mechanism.randomizers[0]
+    randomizer = protocol_of(one).randomizers[0]
     assert isinstance(randomizer, AdditiveRandomizer)
     return randomizer
 
 
-def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, honest: int | None = None, **choices: Any) -> Setting:
-    return checked_setting(query or Mean(Integers(-5, 25)), target, users, honest, **choices)
+def flips_of(one: Candidate) -> CountResponse:
+    randomizer = protocol_of(one).randomizers[0]
+    assert isinstance(randomizer, CountResponse)
+    return randomizer
 
 
-def accounted(setting: Setting, one: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
+def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, honest: int | None = None, **choices: Any) -> SumSetting:
+    asked = query or Mean(Integers(-5, 25))
+    return SumSetting(checked_setting(asked, target, users, honest, **choices), asked)
+
+
+def accounted(setting: SumSetting, one: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
     """The profile of what the mechanism's honest reports add up to (rates times `faster`), and what comes on top of delta."""
-    mechanism = one.mechanism
-    randomizer = noise_of(one)
+    mechanism, randomizer = protocol_of(one), noise_of(one)
     exact = Polya(randomizer.shape * setting.honest, randomizer.rate * faster)
     extra = 0.0
     if mechanism.modulus is not None:
         axis: PrivacyProfile = AdditiveNoise(exact)
-        if mechanism.transport == "shuffler":
-            sigma = security_bits(setting.honest, mechanism.messages, mechanism.modulus)
+        if mechanism.trusted == "shuffler":
+            sigma = security_bits(setting.honest, mechanism.shares, mechanism.modulus)
             extra = setting.axes * setting.rounds * view_penalty(setting.target.epsilon, sigma)
     else:
         changed = randomizer.model_copy(update={"rate": randomizer.rate * faster, "granularity": 1})
@@ -64,9 +77,9 @@ def accounted(setting: Setting, one: Candidate, faster: float = 1.0) -> tuple[Pr
     return PlanarNoise(axis) if isinstance(axis, AdditiveNoise) and one.padding != "bounded" else PerAxis(axis), extra
 
 
-def kept(setting: Setting, one: Candidate, faster: float = 1.0) -> bool:
+def kept(setting: SumSetting, one: Candidate, faster: float = 1.0) -> bool:
     profile, extra = accounted(setting, one, faster)
-    promise = setting.promise
+    promise = setting.target
     return profile.covers(promise.epsilon, promise.delta - extra, promise.distance * (1 + 1e-12), promise.shape)
 
 
@@ -116,9 +129,9 @@ def test_every_padding_is_the_smallest() -> None:
     setting = setting_for(users=100, query=Sum(Integers(0, 1000)), target=Target(3.0, 1e-4, 30))
     one = candidates.shuffled_unary(setting, 1)
     assert one.radius == 99
-    shorter = one.mechanism.randomizers[0].model_copy(update={"radius": 98}).summed_profile(100)
+    shorter = noise_of(one).model_copy(update={"radius": 98}).summed_profile(100)
     assert isinstance(shorter, Clamped)
-    assert not setting.promise.kept_by(shorter)
+    assert not setting.target.kept_by(shorter)
 
 
 def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
@@ -129,7 +142,7 @@ def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
     assert (1 + math.e) * randomizer.model_copy(update={"radius": randomizer.radius - 50}).clamp_probability(50_000) > 0.98e-6
     assert one.guarantee.bound == "pure, rarely clamped"
     with pytest.raises(ConditionError, match="Bounded padding"):
-        candidates.shuffled_unary(replace(setting, padding="bounded"), 1)
+        candidates.shuffled_unary(SumSetting(replace(setting.setting, padding="bounded"), setting.query), 1)
 
 
 def test_padding_that_cannot_be_certified_is_refused_in_words() -> None:
@@ -141,7 +154,7 @@ def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> Non
     """Colluders send values and noise too, but hide nothing: the modulus counts users, the shares the honest."""
     setting = setting_for(users=500, honest=19)
     one = candidates.shuffled_modular(setting, 1)
-    modulus, messages, share = one.mechanism.modulus, one.mechanism.messages, noise_of(one).shape
+    modulus, messages, share = protocol_of(one).modulus, protocol_of(one).shares, noise_of(one).shape
     assert modulus is not None
     room = (modulus - 500 * 30 - 1) // 2
     assert Polya(share * 500, one.rate or 0.0).mass_beyond(room) <= 1e-20
@@ -172,7 +185,7 @@ def test_local_and_central_noise_is_pure(choices: dict[str, Any]) -> None:
     local, central = candidates.local(setting), candidates.central(setting)
     for one in (local, central):
         assert one.guarantee.delta == 0.0
-        assert one.rate == pytest.approx(setting.pure_rate(), rel=1e-8)
+        assert one.rate == pytest.approx(setting.accounts.pure_rate(), rel=1e-8)
     assert local.guarantee.trust.trusted == "nobody"
     assert not local.baseline
     assert local.local_epsilon <= setting.target.epsilon * (1 + 1e-12)
@@ -211,9 +224,9 @@ def test_randomized_response_is_verified_over_every_data_set() -> None:
     setting = setting_for(query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50)
     one = candidates.randomized_response(setting)
     assert one.rate is None
-    profile = one.mechanism.randomizers[0].summed_profile(50)
+    profile = flips_of(one).summed_profile(50)
     assert all(profile.delta(0.5 * d, d) <= 1e-3 for d in (1, 2, 3))
-    weaker = one.mechanism.randomizers[0].model_copy(update={"flip": 0.9 * (one.flip or 0.0)}).summed_profile(50)
+    weaker = flips_of(one).model_copy(update={"flip": 0.9 * (one.flip or 0.0)}).summed_profile(50)
     assert max(weaker.delta(0.5 * d, d) for d in (1, 2, 3)) > 1e-3
     assert one.flip is not None
     assert one.local_epsilon == pytest.approx(3 * math.log((1 - one.flip) / one.flip))
@@ -233,8 +246,8 @@ def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffl
 def test_real_numbers_are_rounded_first() -> None:
     setting = setting_for(query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 2.0), users=40, granularity=0.5)
     for one in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
-        assert one.mechanism.randomizers[0].granularity == 4096
-        assert one.mechanism.randomizers[0].top == 20
+        assert noise_of(one).granularity == 4096
+        assert noise_of(one).top == 20
         assert one.guarantee.between == "values rounded to a fine grid"
     # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon / distance.
     assert candidates.local(setting).rate == pytest.approx(math.log1p(0.25), rel=1e-4)
