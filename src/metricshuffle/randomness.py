@@ -154,7 +154,7 @@ class Randomness:
             stream = self._current()
             with stream.lock:
                 stream.fill(buffer)
-            if stream.owner == _process() or self._key is not None:
+            if stream.owner[1] == _forks or self._key is not None:
                 return
             # A signal handler forked in the middle of this draw, and we are the child: our parent has these words, too.
 

@@ -37,7 +37,7 @@ class SumAccounts:
             return self.over_rounds(axis)
         if self.rounds == 1 and isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False):
             # Farther than that it goes one axis at a time, and says so.
-            return PlanarNoise(axis) if self.target.distance <= JOINT_RADIUS else PerAxis(axis)
+            return PlanarNoise(axis) if self.target.distance <= JOINT_RADIUS else PlanarNoise(axis, PerAxis.bound)
         return PerAxis(self.over_rounds(axis))
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
