@@ -30,7 +30,8 @@ def estimated_totals(protocol: Sums, steps: NDArray[np.int64], runs: int, seed: 
     for run in range(runs):
         tally = protocol.tally(batch).add(together[run * people : (run + 1) * people])
         shuffled = Shuffled(batch, people, tally.messages, protocol.published(ANY_QUERY, tally, randomness), protocol.modulus)
-        out[run] = protocol.estimate(ANY_QUERY, shuffled).totals
+        estimate = protocol.estimate(ANY_QUERY, shuffled)
+        out[run] = estimate.totals + np.array(estimate.origin)[: steps.shape[1]]
     return out
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.oracles.small_plans import SMALL, answered, plan_of, truth_of, values_of
 
-from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, PlanError
+from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, MissingExtra, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
@@ -133,7 +137,7 @@ def test_intervals_grow_with_their_level(name: str) -> None:
     """Every end moves outwards, or stays where nothing more is possible."""
     release = released(name)
     ends = [answered(release, level)[2] for level in (0.5, 0.9, 0.95, 0.999)]
-    for narrow, wide in zip(ends, ends[1:], strict=False):
+    for narrow, wide in itertools.pairwise(ends):
         assert np.all(wide[:, 0] <= narrow[:, 0])
         assert np.all(wide[:, 1] >= narrow[:, 1])
     for level in (0.0, 1.0, -0.5, math.nan):
@@ -154,7 +158,7 @@ def test_simultaneous_intervals_are_for_tables(name: str) -> None:
     else:
         for method in ("normal", "bernstein"):
             with pytest.raises(InputError, match="for tables"):
-                release.interval(0.9, simultaneous=True, method=method)  # type: ignore[arg-type]
+                release.interval(0.9, simultaneous=True, method=method)
 
 
 def test_a_release_read_from_its_file_answers_as_before(name: str, tmp_path: Path) -> None:
@@ -218,7 +222,10 @@ def test_a_release_of_fewer_people_than_were_counted_on_is_refused() -> None:
     document["tally"] |= {"people": 599, "sums": {"0": [counts[0] - 1, *counts[1:]]}}
     with pytest.raises(BatchTooSmall, match="at least 600"):
         Release.from_json(edited(document))
-    for damage in ({"people": 0}, {"people": "many"}, {"sums": {}}, {"sums": {"0": []}}, {"sums": {"x": [1]}}, {"round": 2}, {"round": 0}):
+    damages: list[dict[str, Any]] = [
+        {"people": 0}, {"people": "many"}, {"sums": {}}, {"sums": {"0": []}}, {"sums": {"x": [1]}}, {"round": 2}, {"round": 0},
+    ]  # fmt: skip
+    for damage in damages:
         with pytest.raises(MetricShuffleError, match=r"\.$"):
             Release.from_json(edited(document | {"tally": document["tally"] | damage}))
 
@@ -238,24 +245,41 @@ def test_a_release_and_a_plan_are_short_to_look_at(name: str) -> None:
         assert max(map(len, lines)) <= 200
 
 
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for pandas whose frames are dictionaries of columns, so that frames are tested wherever the tests run."""
+    stand_in = ModuleType("pandas")
+    stand_in.__spec__ = ModuleSpec("pandas", None)
+    stand_in.DataFrame = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pandas", stand_in)
+
+
+@pytest.mark.usefixtures("frames")
 def test_a_release_is_a_frame(name: str) -> None:
-    """A row for each cell, or for each axis, with values and ends of intervals in columns."""
-    pytest.importorskip("polars")
+    """A row for each cell, or for each axis, with values and ends of intervals in columns of plain numbers."""
     release = released(name)
     frame = release.to_frame()
     unbiased, errors, interval = answered(release)
-    assert len(frame) == len(unbiased)
-    columns = set(frame.columns)
+    assert {len(column) for column in frame.values()} == {len(unbiased)}
+    json.dumps(frame)  # nothing of numpy is left in it
     if isinstance(release.value, Table):
-        assert columns == set(release.value.columns)
+        assert list(frame) == list(release.value.columns)
     else:
-        assert columns == {"label", "value", "standard_error", "low_95", "high_95"}
-        assert np.allclose(np.asarray(frame["value"]), np.atleast_1d(release.value))
+        assert list(frame) == ["label", "value", "standard_error", "low_95", "high_95"]
+        assert np.array_equal(frame["value"], np.atleast_1d(release.value))
         ends = np.atleast_2d(np.asarray(release.interval(0.95)))
-        assert np.allclose(np.column_stack([frame["low_95"], frame["high_95"]]), ends)
+        assert np.array_equal(np.column_stack([frame["low_95"], frame["high_95"]]), ends)
         if release.plane is None:
-            assert np.allclose(np.asarray(frame["standard_error"]), errors)
-            assert np.allclose(ends, interval)
+            assert np.array_equal(frame["standard_error"], errors)
+            assert np.array_equal(ends, interval)
+
+
+def test_without_a_library_for_frames_a_release_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence, and nothing else is lost."""
+    monkeypatch.setattr("metricshuffle.queries.table.find_spec", lambda name: None)
+    for wanted in ("mean", "labels"):
+        with pytest.raises(MissingExtra, match=r"pandas, polars or pyarrow.*pip install"):
+            released(wanted).to_frame()
 
 
 def test_a_release_says_what_spoils_it(name: str) -> None:

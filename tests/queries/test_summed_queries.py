@@ -58,7 +58,7 @@ def test_a_centroid_is_a_place_in_the_middle_of_cells() -> None:
     assert np.array(answer.interval) == pytest.approx(np.array([[10.0, 15.0], [2.5, 7.5]]))
     assert answer.plane is None
     assert query.spans(2.5) == (9, 3)
-    assert query.between == "cells"
+    assert query.between(2.5).startswith("cells")
     assert query.snapping == 0.0
 
 

@@ -11,6 +11,7 @@ from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.amplification.amplify import AmplifiedBand
+    from metricshuffle.cli.amplify_names import Rounded
 
 
 def amplify(
@@ -70,23 +71,24 @@ def amplify(
             text = page(given, users, honest, rounds, delta, epsilon)
             write_text(plot, text)
     if as_json:
-        _print_json(band, delta, epsilon)
+        _print_json(band, delta, epsilon, given.rounded)
         return
     if plot is not None:
         note(f"Wrote {plot}.")
     if delta is not None:
-        say(screen(), answer.explain(delta, given.distance))
+        say(screen(), *filter(None, (answer.explain(delta, given.distance), given.remark)))
         return
     nothing = "" if band.amplified else " Shuffling buys nothing here: one report alone hides as much."
     say(
         screen(),
         f"{answer.users:,} shuffled reports are indistinguishable at epsilon {promised(epsilon or 0.0)} up to delta {promised(band.upper)} "
         f"({band.bound} bound), and no bound can be below delta {band.lower:.4g}.{nothing}",
+        *filter(None, (given.remark,)),
     )
 
 
-def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None) -> None:
-    """Both ends, each as a pair of epsilon and delta; what is infinite is null."""
+def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:
+    """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told."""
     import json
     import math
 
@@ -97,4 +99,5 @@ def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None)
         name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
         for name, value in (("upper", band.upper), ("lower", band.lower))
     }
-    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator}))
+    changed = {} if rounded is None else {"rounded": True, "largest_relative_change": rounded.relative_change}
+    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator, **changed}))

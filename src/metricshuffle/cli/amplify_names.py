@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,31 @@ TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 NAMES = tuple(TAKES)
 POSITIVE = ("local-epsilon", "rate", "half-width")
 LINE_STEPS, HAT_STEPS = 64, 32
+UNNOTICED = 1e-9
+"""An entry of a matrix may change by this fraction before anything is said: as much as the sum of a row may be off."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """The entry of a typed matrix that changed most (relative to what was typed) when it became multiples of 2^-63."""
+
+    row: int
+    column: int
+    typed: float
+    sampled: float
+
+    @property
+    def relative_change(self) -> float:
+        return abs(self.sampled - self.typed) / self.typed
+
+    @property
+    def sentence(self) -> str:
+        return (
+            "The matrix was rounded to multiples of 2^-63 in rows that sum to 1: "
+            f"row {self.row}, column {self.column} (counting from 0) is {self.typed:.6g} as typed and {self.sampled:.6g} after that, "
+            f"a relative change of {self.relative_change:.2g}. The rounded matrix is what is sampled here and what these numbers are "
+            "about; they do not hold for reports drawn by the typed one."
+        )
 
 
 @dataclass(frozen=True)
@@ -78,19 +104,43 @@ class Given:
         if self.name == "witch-hat":
             return known.WitchHat(value["half-width"], value["local-epsilon"], value["rate"], value["steps"] or HAT_STEPS)
         if self.name == "channel":
-            return _channel(value["matrix"], value["local-epsilon"], value["pair"])
+            return _channel(self._typed_rows, value["local-epsilon"], value["pair"])
         by_options = {
             "krr": known.KaryRandomizedResponse, "hadamard": known.HadamardResponse,
             "subset": known.SubsetSelection, "hash": known.LocalHash,
         }  # fmt: skip
         return by_options[self.name](value["options"], value["local-epsilon"], **optional)
 
+    @cached_property
+    def _typed_rows(self) -> list[list[float]]:
+        """Read once: the file may be a pipe."""
+        return rows_of_numbers(self.values["matrix"])
 
-def _channel(path: Path, claimed: float | None, pair: tuple[int, int] | None) -> Any:
+    @cached_property
+    def rounded(self) -> Rounded | None:
+        """How the matrix that is accounted for differs from the one that was typed, if it does so noticeably."""
+        if self.name != "channel":
+            return None
+        import numpy as np
+
+        typed, sampled = np.array(self._typed_rows), self.randomizer().rows()
+        changed = np.abs(sampled - typed) / np.where(typed > 0.0, typed, 1.0)  # what is 0 stays 0
+        row, column = (int(place) for place in np.unravel_index(int(np.argmax(changed)), typed.shape))
+        if not changed[row, column] > UNNOTICED:
+            return None
+        return Rounded(row, column, float(typed[row, column]), float(sampled[row, column]))
+
+    @property
+    def remark(self) -> str:
+        """What has to be said beside every number about it; empty if there is nothing."""
+        return "" if self.rounded is None else self.rounded.sentence
+
+
+def _channel(typed: list[list[float]], claimed: float | None, pair: tuple[int, int] | None) -> Any:
     from metricshuffle.amplification.channel_pair import ChannelPair
     from metricshuffle.randomizers import Channel
 
-    channel = Channel(rows_of_numbers(path), claimed)
+    channel = Channel(typed, claimed)
     if pair is None:
         return channel
     for row in pair:
@@ -115,6 +165,11 @@ def rows_of_numbers(path: Path, option: str = "--matrix") -> list[list[float]]:
             raise InputError(
                 f"{option} {path}, line {number}: {line.strip()[:60]!r} is not a row of numbers separated by commas."
             ) from None
+        for cell, value in zip(line.split(","), rows[-1], strict=True):
+            if value == 0.0 and any(digit in "123456789" for digit in cell.lower().partition("e")[0]):
+                raise InputError(
+                    f"{option} {path}, line {number}: {cell.strip()[:60]} is too small for a number here; write 0 or a larger one."
+                )
         if len(rows[-1]) != len(rows[0]):
             raise InputError(f"{option} {path}, line {number} has {len(rows[-1])} numbers, but the first row has {len(rows[0])}.")
     if len(rows) < 2:

@@ -120,6 +120,16 @@ def choice(name: str, value: str, among: tuple[str, ...]) -> str:
     return value
 
 
+def on_screen(*outputs: Path | None, as_json: bool) -> bool:
+    """Whether an output is standard output; a sentence if two things would be written there."""
+    from metricshuffle.files import STANDARD_OUTPUT
+
+    there = sum(output is not None and str(output) == STANDARD_OUTPUT for output in outputs)
+    if there + as_json > 1 and there:
+        raise InputError("only one thing can be written to standard output; leave --json out, or give the name of a file instead of -.")
+    return bool(there)
+
+
 def writable(output: Path | None, *inputs: Path, option: str = "--output") -> None:
     """Refuse an output that cannot be written or that would replace an input, before any work is done."""
     from metricshuffle.files import written_in_place

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.cli import plan_options as option
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, writable
+from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, on_screen, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def plan(
 ) -> None:
     """Choose a protocol: calibrate all that apply, compare their errors, and keep the best as a plan."""
     from metricshuffle.cli.asking import Asked
+    from metricshuffle.files import written_in_place
 
     if (epsilon is None) == (error is None):
         raise InputError("give either --epsilon (how much may be revealed) or --error (how exact the answer must be), and not both.")
@@ -64,6 +65,9 @@ def plan(
     choice("trusted", trusted, ("nobody", "shuffler", "aggregator", "curator"))
     writable(save, option="--save")
     writable(task, option="--task")
+    to_screen = on_screen(save, task, as_json=as_json)
+    if save is not None and save == task and not written_in_place(save):
+        raise InputError(f"--save and --task both name {save}; the plan and the task that travels are two files.")
     asked = Asked(
         low=low, high=high, step=step, unit=unit, labels=labels, labels_from=labels_from, column=column, distances=distances, width=width,
         height=height, cell=cell, box=box, levels=levels, side=side, items=items,
@@ -83,7 +87,7 @@ def plan(
         note(f"The set of labels in {labels_from} is part of the plan, so that it becomes public.")
     if as_json:
         print(made.to_json())
-    else:
+    elif not to_screen:
         _show(made, explain=explain, written=[file for file in (save, task) if file is not None])
 
 

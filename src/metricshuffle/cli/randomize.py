@@ -18,6 +18,7 @@ from metricshuffle.cli.options import (
     RoundOption,
     UserColumn,
     ValuesFile,
+    on_screen,
     task_of,
     writable,
 )
@@ -38,6 +39,7 @@ def randomize(
 ) -> None:
     """Clients: turn every value into a randomized report. Nothing but the reports leaves; values are read in chunks."""
     writable(output, plan_file, values)
+    on_screen(output, as_json=as_json)
     import json
 
     from metricshuffle.cli.screen import note, rows_are_people, working

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, PlanFile, task_of, writable
+from metricshuffle.cli.options import Json, PlanFile, on_screen, task_of, writable
+from metricshuffle.errors import InputError
 
 
 def shuffle(
@@ -23,7 +24,11 @@ def shuffle(
     as_json: Json = False,
 ) -> None:
     """Shuffler: forget who sent what. A batch below the plan's minimum, and reports that were let go before, are refused."""
+    remembered_in = plan_file.with_name(f"{plan_file.name}.ledger") if ledger is None else ledger
     writable(output, plan_file, *reports)
+    on_screen(output, as_json=as_json)
+    if output.resolve() == remembered_in.resolve():
+        raise InputError(f"--output {output} is the ledger, which must stay; give another name.")
     import json
 
     from metricshuffle.cli.screen import note, working
@@ -31,7 +36,7 @@ def shuffle(
     from metricshuffle.wire import Ledger, Shuffle, read_reports
 
     task = task_of(plan_file)
-    remembered = Ledger(plan_file.with_name(f"{plan_file.name}.ledger") if ledger is None else ledger)
+    remembered = Ledger(remembered_in)
     shuffling = Shuffle(task.protocol, task.digest, remembered)
     with working("Shuffling") as tell:
         for path in reports:

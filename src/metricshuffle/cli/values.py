@@ -115,7 +115,7 @@ class Rows:
             return self._items(list(users), owner, together, counts)
         if self.per_user is None:
             self._check_single(counts, len(owner))
-        return self._single(owner, together, counts)
+        return self._single(list(users), owner, together, counts)
 
     def _items(self, names: list[str], owner: Integers64, values: Any, counts: Integers64) -> list[Any]:
         many = self.query.items
@@ -138,20 +138,35 @@ class Rows:
                 f"the promise is about one value a person, so choose --per-user {ways}, or plan a user-histogram or user-mean."
             )
 
-    def _single(self, owner: Integers64, values: Any, counts: Integers64) -> Any:
+    def _single(self, names: list[str], owner: Integers64, values: Any, counts: Integers64) -> Any:
         """One value for each user."""
         domain = self.query.values_in
         if self.per_user in ("mean", "sum"):
             totals = np.bincount(owner, weights=np.asarray(values, dtype=np.float64), minlength=len(counts))
             outcome = totals / counts if self.per_user == "mean" else totals
             outcome = np.rint(outcome) if isinstance(domain, Integers) else outcome
-            return domain.clamped(outcome) if self.clamp else domain.validated(outcome)
+            try:
+                return domain.clamped(outcome) if self.clamp else domain.validated(outcome)
+            except DomainError as wrong:
+                raise self._outside(names, outcome, wrong) from None
         order = np.argsort(owner, kind="stable")
         starts = np.cumsum(counts) - counts
         if self.per_user == "sample":
             source = Randomness.system()
             starts = starts + np.array([source.below(int(count)) for count in counts], dtype=np.int64)
         return values[order[starts]]
+
+    def _outside(self, names: list[str], outcome: Any, wrong: DomainError) -> DomainError:
+        """What a person's rows come to, where that is no value of the query."""
+        if wrong.where is None:
+            return wrong
+        where, many = wrong.where, wrong.where.count
+        remedy = ", or pass --clamp to move it to the nearest end" if where.can_clamp and not self.clamp else ""
+        return DomainError(
+            f"the {self.per_user} of {many:,} of {len(names):,} people of {self.table.path} {'is' if many == 1 else 'are'} not in "
+            f"{where.inside}; the first is that of {shown(names[where.first])}: {shown(outcome[where.first])} {where.reason}. "
+            f"Take another --per-user{remedy}."
+        )
 
     def _counted(self, chunk: Chunk, later: Iterator[Chunk], wrong: DomainError) -> DomainError:
         """What is wrong in the whole file: how many values, and on which line the first one is."""

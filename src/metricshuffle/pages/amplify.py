@@ -27,6 +27,8 @@ class NamedRandomizer(Protocol):
     def values(self) -> Mapping[str, Any]: ...
     @property
     def distance(self) -> float | None: ...
+    @property
+    def remark(self) -> str: ...
     def amplification(self, users: int, honest: str | None, rounds: int, relative: float | None = None) -> Amplification: ...
 
 
@@ -80,11 +82,11 @@ def page(randomizer: NamedRandomizer, users: int, honest: str | None, rounds: in
     sections = [_section("users", "Against the number of users", question, over_users, f"Distance {plain(far)}", logarithmic=True)]
     if len(over_distance) > 1:
         sections.append(_section("distance", "Against the distance", question, over_distance, f"{users:,} users", logarithmic=False))
-    in_short = f"delta of {users:,} shuffled reports at {question.fixed}."
+    words = f"delta of {users:,} shuffled reports at {question.fixed}." if delta is None else answer.explain(delta, randomizer.distance)
     return rendered(
         "amplify.html.jinja",
         randomizer=randomizer.name,
-        words=in_short if delta is None else answer.explain(delta, randomizer.distance),
+        words=f"{words} {randomizer.remark}".rstrip(),
         parameters=", ".join(f"{name} {value}" for name, value in randomizer.values.items() if value is not None),
         sections=sections,
     )

@@ -1,0 +1,1 @@
+"""Shuffled reports of a randomizer with two possible reports: the exact answer."""
