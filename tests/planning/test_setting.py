@@ -39,7 +39,7 @@ def test_a_real_number_has_many_steps_in_a_grain() -> None:
     setting = steps_of(Mean(Interval(-5, 5)), Target(1, 1e-6, 2), granularity=0.5)
     assert (setting.grain, setting.step) == (4096, 0.5 / 4096)
     assert setting.target.distance == pytest.approx(4 * 4096, rel=1e-11)
-    assert setting.query.between(setting.step) == "values rounded to steps of 0.00012207"
+    assert setting.query.between(setting.step) == "values rounded to steps of 0.0001221"
 
 
 def test_a_distance_in_cells_is_whole_where_it_was_meant_to_be() -> None:

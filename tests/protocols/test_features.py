@@ -72,7 +72,7 @@ def test_standard_errors_are_those_of_the_linear_map(name: str) -> None:
     tree = query.tree
     assert tree is not None
     if len(tree.nodes) == len(tree.order):
-        noisy = features.totals(query, np.random.default_rng(0).normal(size=width), 0.0)[0]
+        noisy = features.totals(query, np.asarray(np.random.default_rng(0).normal(size=width)), 0.0)[0]
         assert noisy.sum() == pytest.approx(1.0, abs=1e-6 * np.abs(noisy).sum())
 
 

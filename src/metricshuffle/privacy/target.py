@@ -105,8 +105,8 @@ def honest_count(honest: Honest, users: int) -> int:
     if isinstance(honest, int):
         if honest == 1 and users > 1:
             raise InputError(
-                f"honest = 1 can mean one person or everybody; write 100% (or leave it out) for all {users:,}, and plan for nobody trusted if "
-                "only one can be counted on."
+                f"honest = 1 can mean one person or everybody; write 100% (or leave it out) for all {users:,}; "
+                "if only one can be counted on, plan with nobody trusted."
             )
         count = honest
     elif 0.0 < honest <= 1.0:

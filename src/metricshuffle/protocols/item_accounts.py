@@ -13,9 +13,10 @@ from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfil
 from metricshuffle.accounting.items.moves import moves_of
 from metricshuffle.accounting.items.sampled_users import SampledProfile
 from metricshuffle.errors import NotCertified, PlanError
+from metricshuffle.numerics.rounding import lowered, raised
 from metricshuffle.numerics.search import last_certified
 from metricshuffle.privacy.guarantee import Guarantee, Trust
-from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account
 from metricshuffle.queries.user_items import UserQuery
@@ -90,7 +91,7 @@ class ItemAccounts:
 
     def account(self, each: Target, target: Target, honest: int) -> Account:
         profile = self.profile(each, honest)
-        return Account(profile, each, "one user's items", target.delta, profile.bound, target.shape)
+        return Account(profile, each, "one user's items", target.delta, _argument(profile, each), target.shape)
 
     def alone(self, target: Target, rounds: int) -> Guarantee:
         """What is left if whoever is trusted colludes: a user's reports, shuffled by herself, at the target's delta."""
@@ -128,6 +129,15 @@ class ItemAccounts:
             losses = np.max(np.where(np.isnan(gaps), 0.0, gaps), axis=1)
             if not np.all(losses <= self.item_rate * distances[point] * (1.0 + 1e-9) + 1e-12):
                 raise NotCertified(f"a report about point {point} gives away more than {self.item_rate:.6g} per unit of distance.")
+
+
+def _argument(profile: PrivacyProfile, target: Target) -> str:
+    """What certifies a promise at every distance: composition where that is enough, as a calibration calls it."""
+    if not isinstance(profile, ItemWiseProfile):
+        return profile.bound
+    shuffle = profile.shuffle
+    composed = PureProfile(raised(profile.item_rate * shuffle.items * shuffle.diameter, 8))
+    return "composition" if composed.delta(lowered(rate_of(target) * shuffle.diameter, 4), 1.0) <= target.delta else profile.bound
 
 
 def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:

@@ -1,96 +1,320 @@
-"""The parts of `metricshuffle.testing.check_randomizer`. Each raises a ConditionError that names what is wrong, and where."""
+"""The parts of `metricshuffle.testing.check_randomizer` that compute; what draws reports is in `_sampler_checks.py`.
+
+Each raises a ConditionError that names what is wrong, and where. All pairs of up to FEW_INPUTS inputs are looked at. What a
+randomizer inherits from the base class is derived from `rows` there, and is looked at for a few pairs only.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.errors import ConditionError
-from metricshuffle.numerics.types import Floats
-from metricshuffle.randomizers.randomizer import Pair, Randomizer
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.randomizers.randomizer import LocalProfile, Pair, Randomizer
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces.matrix import open_triangle
 
 NAME = "A randomizer"
 TOLERANCE = 1e-9
-TOO_UNLIKELY = 1e-6
-LEAST_EXPECTED = 25.0
+CLOSE = 1e-12
+FEW_INPUTS = 100
+FEW_PAIRS, MANY_PAIRS = 50, 400
+MOST_LEVELS = 64
+CHUNK = 2**21
+MOST_WORK = 2**26  # pairs times reports, of the pairs that a randomizer with more than FEW_INPUTS inputs lists itself
+LARGEST_JSON = 2**20
+
+Pairs = Integers64
+
+
+def inherited(randomizer: Randomizer, *names: str) -> bool:
+    """Whether it has all of these from the base class, which derives them from the rows."""
+    return all(getattr(type(randomizer), name) is getattr(Randomizer, name) for name in names)
+
+
+def thinned(pairs: Pairs, most: int) -> Pairs:
+    """At most that many of them, evenly spread, the first and the last included."""
+    return pairs if len(pairs) <= most else pairs[np.unique(np.linspace(0, len(pairs) - 1, most).astype(np.int64))]
+
+
+def spread_inputs(count: int, most: int) -> Integers64:
+    """All of the inputs, or `most` of them, evenly spread."""
+    return np.arange(count) if count <= most else np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
 def checked_rows(randomizer: Randomizer) -> Floats:
-    """The matrix, every row of it a law, and `law` its rows."""
-    rows = np.asarray(randomizer.rows(), dtype=np.float64)
+    """The matrix: every row of it a law, `law` its rows, and the same whenever it is asked for."""
+    rows = np.array(randomizer.rows(), dtype=np.float64)
     if rows.shape != (randomizer.inputs, randomizer.outputs):
         raise ConditionError(NAME, f"rows of shape {(randomizer.inputs, randomizer.outputs)}", f"shape {rows.shape}")
     for x, row in enumerate(rows):
-        if not (np.all(row >= 0.0) and abs(math.fsum(row) - 1.0) <= TOLERANCE):
+        if not (np.all(row >= 0.0) and abs(float(row.sum()) - 1.0) <= TOLERANCE):
             raise ConditionError(
-                NAME, "rows of probabilities that sum to one", f"{math.fsum(row)!r} (smallest entry {row.min()!r}) in row {x}"
+                NAME, "rows of probabilities that sum to one", f"{float(row.sum())!r} (smallest entry {float(row.min())!r}) in row {x}"
             )
-        if not np.allclose(randomizer.law(x), row, rtol=1e-12, atol=1e-300):
+    for x in spread_inputs(len(rows), 8 if inherited(randomizer, "law") else 4096).tolist():
+        if not np.allclose(randomizer.law(x), rows[x], rtol=CLOSE, atol=1e-300):
             raise ConditionError(NAME, "law(x) to be row x of rows()", f"a different law for x = {x}")
+    check_rows_again(randomizer, rows)
     return rows
 
 
-def some_pairs(randomizer: Randomizer, most: int) -> list[Pair]:
-    """All ordered pairs, or evenly spread ones; the randomizer's own pairs among them."""
-    everything = list(itertools.islice(itertools.permutations(range(randomizer.inputs), 2), 10**6))
-    return [*itertools.islice(randomizer.pairs(), most), *everything[:: max(1, len(everything) // most)]]
+def check_rows_again(randomizer: Randomizer, rows: Floats) -> None:
+    again = np.asarray(randomizer.rows(), dtype=np.float64)
+    if again.shape != rows.shape or not np.array_equal(again, rows):
+        where = "another shape" if again.shape != rows.shape else f"another law in row {int(np.argwhere(again != rows)[0][0])}"
+        raise ConditionError(NAME, "rows() that are the same whenever they are asked for", where)
 
 
-def hockey_stick(first: Any, second: Any, factor: float, third: Any = 0.0) -> float:
-    """sum (first - factor second - third)_+."""
-    return math.fsum(np.maximum(0.0, first - factor * second - third))
+def most_exposed(rows: Floats) -> tuple[float, Pair]:
+    """The largest |log ratio| of any two inputs at any report, and two inputs that have it."""
+    high, low = rows.max(axis=0), rows.min(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(high > 0.0, high / low, 1.0)
+    y = int(np.argmax(ratios))
+    return math.log(float(ratios[y])), (int(np.argmax(rows[:, y])), int(np.argmin(rows[:, y])))
 
 
-def check_guarantee(randomizer: Randomizer, rows: Floats, pairs: list[Pair]) -> Pair:
-    """local_epsilon and local_profile cover every pair; the worst pair is returned."""
-    profile, overall, worst = randomizer.local_profile(), randomizer.local_epsilon(), (-1.0, pairs[0])
+def some_pairs(randomizer: Randomizer, rows: Floats, most: int) -> Pairs:
+    """All ordered pairs of up to FEW_INPUTS inputs. Of more inputs the worst pair, `most` of the randomizer's own, `most` spread evenly."""
+    count = randomizer.inputs
+    if count <= FEW_INPUTS:
+        return np.array(list(itertools.permutations(range(count), 2)), dtype=np.int64).reshape(-1, 2)
+    places = np.unique(np.linspace(0, count * (count - 1) - 1, most).astype(np.int64))
+    first, second = np.divmod(places, count - 1)
+    evenly = np.column_stack([first, second + (second >= first)])
+    own = np.array([most_exposed(rows)[1], *itertools.islice(listed(randomizer, randomizer.pairs(), "pairs()"), most)], dtype=np.int64)
+    both = np.concatenate([own, evenly])
+    return np.unique(np.concatenate([both, both[:, ::-1]]), axis=0)
+
+
+def listed(randomizer: Randomizer, pairs: Iterable[Pair], source: str) -> Iterator[Pair]:
+    """Pairs as they are told, each of two different inputs."""
     for a, b in pairs:
-        held = (rows[a] > 0.0) | (rows[b] > 0.0)
-        with np.errstate(divide="ignore"):
-            true = float(np.max(np.abs(np.log(rows[a, held]) - np.log(rows[b, held]))))
-        worst = max(worst, (true, (a, b)))
+        if not (0 <= a < randomizer.inputs and 0 <= b < randomizer.inputs and a != b):
+            raise ConditionError(NAME, f"{source} of two different inputs out of 0..{randomizer.inputs - 1}", f"the pair {(a, b)}")
+        yield int(a), int(b)
+
+
+def chunks(pairs: Pairs, width: int) -> Iterator[slice]:
+    """Parts of the pairs whose rows fit in the cache, more or less."""
+    step = max(1, CHUNK // max(1, width))
+    for start in range(0, len(pairs), step):
+        yield slice(start, start + step)
+
+
+def true_epsilons(rows: Floats, pairs: Pairs) -> Floats:
+    """max |log K_a/K_b| of every pair; inf where one of them rules a report out that the other has."""
+    out = np.zeros(len(pairs))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(rows)
+        for part in chunks(pairs, rows.shape[1]):
+            gaps = np.abs(logs[pairs[part, 0]] - logs[pairs[part, 1]])
+            out[part] = np.max(np.where(np.isnan(gaps), 0.0, gaps), axis=1)  # a report that neither has is no number
+    return out
+
+
+def stop_losses(first: Floats, second: Floats, common: Floats, factor: float, thresholds: Floats) -> Floats:
+    """E(G - t)_+ for every t, per pair: G = (K_a - factor K_b)/w has mass w at each report and the mass left over at 0.
+
+    Reports that w misses count in full. delta of shuffled reports is a mean of a convex function of sums of such G, so it is at
+    most that of another pair if these numbers are at most that pair's at every t (E G is the same for all).
+    """
+    gaps, left = first - factor * second, 1.0 - common.sum(axis=-1)
+    columns = [np.maximum(0.0, gaps - t * common).sum(axis=-1) + max(0.0, -t) * left for t in thresholds.tolist()]
+    return np.stack(columns, axis=-1)
+
+
+def check_guarantee(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats) -> None:
+    """local_epsilon, local_delta and total_variation cover every pair."""
+    worst, (first, second) = most_exposed(rows)
+    derived, overall = inherited(randomizer, "local_epsilon", "blanket"), math.inf
+    if not (derived and inherited(randomizer, "pairs") and len(pairs) > MANY_PAIRS):  # it would be the largest of many that are derived
+        overall = randomizer.local_epsilon()
+        if not worst <= overall * (1.0 + TOLERANCE) + CLOSE:
+            raise ConditionError(NAME, f"local_epsilon() to be at least {worst:.12g}, as inputs {first} and {second} have", f"{overall!r}")
+    known = {(a, b): epsilon for (a, b), epsilon in zip(pairs.tolist(), epsilons.tolist(), strict=True)}
+    for a, b in thinned(pairs, FEW_PAIRS if derived else len(pairs)).tolist():
         told = randomizer.local_epsilon(a, b)
-        if not true <= told * (1.0 + TOLERANCE) + TOLERANCE:
-            raise ConditionError(NAME, f"local_epsilon of inputs {a} and {b} to be at least {true:.12g}", f"{told!r}")
-        if not told <= overall * (1.0 + TOLERANCE) + TOLERANCE:
+        if not known[a, b] <= told * (1.0 + TOLERANCE) + CLOSE:
+            raise ConditionError(NAME, f"local_epsilon of inputs {a} and {b} to be at least {known[a, b]:.12g}", f"{told!r}")
+        if not told <= overall * (1.0 + TOLERANCE) + CLOSE:
             raise ConditionError(NAME, f"local_epsilon() to cover inputs {a} and {b}, which have {told!r}", f"{overall!r}")
-    for a, b in {pairs[0], worst[1]}:
-        distance, true = randomizer.distance(a, b), randomizer.local_epsilon(a, b)
-        for epsilon in (0.0, 0.5 * true) if true < math.inf else (0.0, 1.0):
-            leaked, told = hockey_stick(rows[a], rows[b], math.exp(epsilon)), profile.delta(epsilon, distance)
-            if not leaked <= told + TOLERANCE:
+    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "local_delta", "blanket") else len(pairs)).tolist():
+        epsilon = 0.5 * min(known[a, b], 2.0)
+        leaked, told = hockey_stick(rows[a], rows[b], math.exp(epsilon)), randomizer.local_delta(a, b, epsilon)
+        if not leaked <= told + TOLERANCE * leaked + CLOSE:
+            raise ConditionError(NAME, f"local_delta of inputs {a} and {b} to be at least {leaked:.12g} at {epsilon:.6g}", f"{told!r}")
+    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "total_variation", "blanket") else len(pairs)).tolist():
+        apart, told = hockey_stick(rows[a], rows[b], 1.0), randomizer.total_variation(a, b)
+        if not apart <= told + TOLERANCE * apart + CLOSE:
+            raise ConditionError(NAME, f"total_variation of inputs {a} and {b} to be at least {apart:.12g}", f"{told!r}")
+
+
+def hockey_stick(first: Floats, second: Floats, factor: float) -> float:
+    """sum (first - factor second)_+."""
+    return float(np.maximum(0.0, first - factor * second).sum())
+
+
+def checked_distances(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> Floats:
+    """The distances of the pairs: those of a metric, no larger than the diameter, and 0 only between inputs with one law."""
+    known = {(a, b): float(randomizer.distance(a, b)) for a, b in pairs.tolist()}
+    distances = np.array(list(known.values()))
+    for (a, b), distance in known.items():
+        back = known[b, a]
+        if not 0.0 <= distance < math.inf:
+            raise ConditionError(NAME, "distances that are finite numbers >= 0", f"{distance!r} for inputs {a} and {b}")
+        if not abs(distance - back) <= TOLERANCE * max(distance, back):
+            raise ConditionError(NAME, "the same distance in both directions", f"{distance!r} from {a} to {b} and {back!r} from {b} to {a}")
+        if distance == 0.0 and not np.array_equal(rows[a], rows[b]):
+            raise ConditionError(NAME, "a positive distance between inputs with different laws", f"0 for inputs {a} and {b}")
+    chosen = spread_inputs(randomizer.inputs, FEW_INPUTS).tolist()
+    table = np.array([[float(randomizer.distance(a, b)) for b in chosen] for a in chosen])
+    if not np.all(np.diag(table) == 0.0):
+        a = chosen[int(np.argmax(np.diag(table) != 0.0))]
+        raise ConditionError(NAME, "distance 0 between an input and itself", f"{randomizer.distance(a, a)!r} for input {a}")
+    opened = open_triangle(0.5 * (table + table.T), TOLERANCE)
+    if opened is not None:
+        i, j, k = opened
+        raise ConditionError(
+            NAME, "distances that satisfy the triangle inequality",
+            f"{table[i, k]!s} from {chosen[i]} to {chosen[k]}, but {table[i, j]!s} + {table[j, k]!s} by way of {chosen[j]}",
+        )  # fmt: skip
+    if len(pairs):
+        farthest = max(known, key=known.__getitem__)
+        if not known[farthest] <= randomizer.diameter * (1.0 + CLOSE) < math.inf:
+            a, b = farthest
+            raise ConditionError(
+                NAME, f"a diameter of at least {known[farthest]!r}, as inputs {a} and {b} have", f"{randomizer.diameter!r}"
+            )
+    return distances
+
+
+def levels_of(distances: Floats, most: int) -> list[float]:
+    """The different distances, or `most` of them; those that differ by rounding only count as one, the largest."""
+    ordered = np.unique(distances[distances > 0.0])
+    if not ordered.size:
+        return []
+    levels = ordered[np.append(ordered[1:] > ordered[:-1] * (1.0 + CLOSE), True)]
+    return [float(levels[place]) for place in spread_inputs(len(levels), most)]
+
+
+def check_profile(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats, distances: Floats) -> None:
+    """local_profile covers every pair at its distance: epsilon without a delta, and delta at some epsilons."""
+    profile, order = randomizer.local_profile(), np.argsort(distances, kind="stable")
+    derived = isinstance(profile, LocalProfile) and profile.randomizer is randomizer
+    levels = levels_of(distances, len(pairs))
+    if derived:  # from pairs_within, local_epsilon and local_delta, which are looked at by themselves
+        levels = [level for level in levels[:1] if np.count_nonzero(distances <= level) <= FEW_PAIRS]
+    grown = np.maximum.accumulate(epsilons[order])
+    for level in levels:
+        place = int(np.searchsorted(distances[order], level, side="right")) - 1
+        told = profile.pure(level)
+        if not grown[place] <= told * (1.0 + TOLERANCE) + CLOSE:
+            a, b = pairs[order[int(np.argmax(epsilons[order][: place + 1]))]].tolist()
+            raise ConditionError(
+                NAME,
+                f"local_profile to give epsilon >= {grown[place]:.12g} at distance {level:.6g}, as inputs {a} and {b} have",
+                f"{told!r}",
+            )
+    most = float(np.max(epsilons[np.isfinite(epsilons)], initial=0.0))
+    common = np.zeros(rows.shape[1])
+    for epsilon in sorted({share * min(most, 8.0) for share in (0.0, 0.3, 0.6, 0.9)}):
+        factor, leaked = math.exp(epsilon), np.empty(len(pairs))
+        for part in chunks(pairs, rows.shape[1]):
+            leaked[part] = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, np.zeros(1))[:, 0]
+        grown = np.maximum.accumulate(leaked[order])
+        for level in [levels[place] for place in spread_inputs(len(levels), MOST_LEVELS)]:
+            place = int(np.searchsorted(distances[order], level, side="right")) - 1
+            told = profile.delta(epsilon, level)
+            if not grown[place] <= told + TOLERANCE:
+                a, b = pairs[order[int(np.argmax(leaked[order][: place + 1]))]].tolist()
                 raise ConditionError(
-                    NAME, f"local_profile to give delta >= {leaked:.12g} at epsilon {epsilon:.6g} for {a} and {b}", f"{told!r}"
+                    NAME, f"local_profile to give delta >= {grown[place]:.12g} at epsilon {epsilon:.6g} for {a} and {b}", f"{told!r}"
                 )
-    return worst[1]
 
 
-def blanket_excess(given: BlanketLaw, rows: Floats, a: int, b: int) -> float:
-    """How far the blanket law falls below the one read off the rows (> 0: it claims too much), over sums of (a - e b - t w)_+.
+def check_pairs(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats, distances: Floats) -> None:
+    """`pairs`, `pairs_within` and `blankets` stand for all pairs: every other one is dominated by one of them, at every t (`stop_losses`).
 
-    These sums determine the law of (K_a, K_b)/w under w, and grow with every valid weakening of it.
+    Pairs are understood in both directions, because that is how they are accounted for.
+    """
+    if not len(pairs):
+        return
+    looks: list[tuple[str, float]] = [("pairs()", math.inf)]
+    looks += [(f"pairs_within({level!r})", level) for level in (*levels_of(distances, 12), randomizer.diameter)]
+    for source, level in looks:
+        own = list(listed(randomizer, randomizer.pairs() if level == math.inf else randomizer.pairs_within(level), source))
+        known = {*own, *((b, a) for a, b in own)}
+        near = pairs[distances <= level * (1.0 + CLOSE)]
+        unlisted = np.array([pair for pair in near.tolist() if tuple(pair) not in known], dtype=np.int64).reshape(-1, 2)
+        if len(unlisted) and (randomizer.inputs <= FEW_INPUTS or len(known) * rows.shape[1] <= MOST_WORK):
+            check_covered(rows, unlisted, np.array(sorted(known), dtype=np.int64).reshape(-1, 2), epsilons, source)
+        if not inherited(randomizer, "blankets"):
+            laws = [way for law in randomizer.blankets(level) for way in (law, law.reversed)]
+            check_covered(rows, near, laws, epsilons, f"blankets({level!r})")
+
+
+def check_covered(rows: Floats, pairs: Pairs, standing: Pairs | Sequence[BlanketLaw], epsilons: Floats, source: str) -> None:
+    """Each of the pairs is dominated by one of those that stand for all, at each of a few e = e^epsilon."""
+    common = rows.min(axis=0)
+    most = min(8.0, float(np.max(epsilons[np.isfinite(epsilons)], initial=1.0)))
+    for factor in sorted({math.exp(share * most) for share in (0.0, 0.25, 0.5, 0.75)}):
+        sample, held = thinned(pairs, FEW_PAIRS), common > 0.0
+        ratios = (rows[sample[:, 0]][:, held] - factor * rows[sample[:, 1]][:, held]) / common[held]
+        thresholds = np.unique(np.append(np.quantile(ratios, np.linspace(0.0, 0.999, 16)) if ratios.size else [], 0.0))
+        parts = (
+            [
+                stop_losses(rows[standing[part, 0]], rows[standing[part, 1]], common, factor, thresholds)
+                for part in chunks(standing, common.size)
+            ]
+            if isinstance(standing, np.ndarray)
+            else [stop_losses(law.a, law.b, law.mass, factor, thresholds)[None] for law in standing]
+        )
+        told = np.unique(np.concatenate([np.empty((0, len(thresholds))), *parts]), axis=0) * (1.0 + TOLERANCE) + TOLERANCE
+        for part in chunks(pairs, max(rows.shape[1], told.size)):
+            true = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, thresholds)
+            covered = np.all(true[:, None, :] <= told[None, :, :], axis=2).any(axis=1)
+            if not covered.all():
+                a, b = pairs[part][int(np.argmin(covered))].tolist()
+                raise ConditionError(
+                    NAME, f"{source} to stand for all pairs of inputs",
+                    f"none that is as easy to tell apart as inputs {a} and {b} (at e^epsilon = {factor:.4g})",
+                )  # fmt: skip
+
+
+def blanket_excess(told: BlanketLaw, rows: Floats, a: int, b: int) -> float:
+    """By how much the blanket law claims too much (> 0) for the pair (a, b) of these rows, over `stop_losses` at some e.
+
+    In t they are convex and, for the blanket law, linear between the values of its G: those decide (16 of them, if there are more).
     """
     common, worst = rows.min(axis=0), -math.inf
-    for factor, share in itertools.product((0.5, 1.0, 1.3, 2.5), (0.0, -0.3, 0.3, 1.0, 3.0)):
-        truth = hockey_stick(rows[a], rows[b], factor, share * common)
-        told = hockey_stick(given.a, given.b, factor, share * given.mass)
-        # With a negative share the blanket's own total counts: only what exceeds it depends on the law.
-        slack = share * (float(common.sum()) - float(given.mass.sum())) if share < 0.0 else 0.0
-        worst = max(worst, truth - told + slack)
+    half_way = math.exp(0.5 * min(told.pure, 16.0))
+    held = told.mass > 0.0
+    for factor in (0.5, 1.0, 1.3, 2.5, half_way):
+        values = np.unique((told.a[held] - factor * told.b[held]) / told.mass[held])
+        thresholds = np.append(values[spread_inputs(len(values), 16)], 0.0)
+        true = stop_losses(rows[a], rows[b], common, factor, thresholds)
+        claimed = stop_losses(told.a, told.b, told.mass, factor, thresholds)
+        # Far from 0 both are large and right to a few units in their last place only.
+        worst = max(worst, float(np.max((true - claimed) / np.maximum(1.0, np.abs(thresholds)))))
     return worst
 
 
-def check_blanket(randomizer: Randomizer, rows: Floats, pairs: list[Pair]) -> None:
-    for a, b in pairs:
-        given = randomizer.blanket(a, b)
-        if not float(given.mass.sum()) <= float(rows.min(axis=0).sum()) + TOLERANCE:
-            raise ConditionError(NAME, f"a blanket of mass <= {rows.min(axis=0).sum():.12g} for {a} and {b}", f"{given.mass.sum()!r}")
-        excess = blanket_excess(given, rows, a, b)
+def check_blanket(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> None:
+    most = float(rows.min(axis=0).sum())
+    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "blanket") else len(pairs)).tolist():
+        told = randomizer.blanket(a, b)
+        if not float(told.mass.sum()) <= most + TOLERANCE:
+            raise ConditionError(NAME, f"a blanket of mass <= {most:.12g} for {a} and {b}", f"{float(told.mass.sum())!r}")
+        excess = blanket_excess(told, rows, a, b)
         if not excess <= TOLERANCE:
             raise ConditionError(
                 NAME, f"a blanket of inputs {a} and {b} that all inputs have in common", f"one that claims {excess:.3g} too much"
@@ -98,58 +322,54 @@ def check_blanket(randomizer: Randomizer, rows: Floats, pairs: list[Pair]) -> No
 
 
 def check_estimator(randomizer: Randomizer, rows: Floats) -> None:
-    debiasing, targets = randomizer.debiasing(), randomizer.targets()
-    off = np.abs(rows @ debiasing - targets)
-    if not off.max() <= TOLERANCE * max(1.0, float(np.abs(debiasing).max())):
-        x, column = (int(index) for index in np.argwhere(off == off.max())[0])
+    """debiasing has the targets as its means, and variances are its variances."""
+    debiasing, targets = np.asarray(randomizer.debiasing(), dtype=np.float64), np.asarray(randomizer.targets(), dtype=np.float64)
+    if targets.ndim != 2 or len(targets) != len(rows) or debiasing.shape != (rows.shape[1], targets.shape[1]):
         raise ConditionError(
-            NAME, f"debiasing with the mean {targets[x, column]!r} for input {x}, target {column}", f"an error of {off.max():.3g}"
-        )
-
-
-def check_sampler(randomizer: Randomizer, rows: Floats, draws: int, randomness: Randomness) -> None:
-    """Pearson's chi-squared on three inputs, rare reports pooled; and totals are what debiasing adds up to."""
-    from scipy.special import gammaincc
-
-    for x in sorted({0, randomizer.inputs // 2, randomizer.inputs - 1}):
-        reports = randomizer.reports(randomizer.values_of(np.full(draws, x, dtype=np.int64)), randomness)
-        counts = randomizer.counts(reports)
-        expected = rows[x] * draws
-        if counts[rows[x] == 0.0].any():
-            raise ConditionError(
-                NAME, f"no report of input {x} that its law rules out", f"report {int(np.argmax(counts * (rows[x] == 0.0)))}"
-            )
-        large = expected >= LEAST_EXPECTED
-        seen, hoped = (np.append(part[large], part[~large].sum()) for part in (counts.astype(np.float64), expected))
-        while len(hoped) > 1 and hoped[-1] < LEAST_EXPECTED:  # what is still rare joins a neighbour
-            seen, hoped = np.append(seen[:-2], seen[-2:].sum()), np.append(hoped[:-2], hoped[-2:].sum())
-        if len(hoped) > 1:
-            chance = float(gammaincc((len(hoped) - 1) / 2, np.sum((seen - hoped) ** 2 / hoped) / 2))
-            if not chance >= TOO_UNLIKELY:
-                raise ConditionError(
-                    NAME, f"reports of input {x} that follow its law", f"a chi-squared statistic of probability {chance:.2g}"
-                )
-        totals, added = randomizer.totals(reports), counts @ randomizer.debiasing()
-        if not np.allclose(totals, added, rtol=1e-9, atol=1e-9 * draws * max(1.0, float(np.abs(randomizer.debiasing()).max()))):
-            raise ConditionError(NAME, "totals(reports) to add up debiasing()", f"a difference of {np.abs(totals - added).max():.3g}")
-
-
-def check_attack(randomizer: Randomizer, rows: Floats, pair: Pair, draws: int, randomness: Randomness) -> None:
-    """A certified lower bound on epsilon from samples, by guessing on the reports that favour a, stays below local_epsilon."""
-    from scipy.special import betaincinv
-
-    a, b = pair
-    claimed = randomizer.local_epsilon(a, b)
-    if not claimed < math.inf:
-        return
-    event = rows[a] > math.exp(0.5 * claimed) * rows[b]
-    hits = [
-        int(randomizer.counts(randomizer.reports(randomizer.values_of(np.full(draws, x, dtype=np.int64)), randomness))[event].sum())
-        for x in pair
-    ]
-    low = float(betaincinv(hits[0], draws - hits[0] + 1, TOO_UNLIKELY)) if hits[0] else 0.0
-    high = float(betaincinv(hits[1] + 1, draws - hits[1], 1.0 - TOO_UNLIKELY)) if hits[1] < draws else 1.0
-    if low > 0.0 and not math.log(low / high) <= claimed:
+            NAME, f"targets with {len(rows)} rows, and debiasing with {rows.shape[1]} rows and as many columns",
+            f"shapes {targets.shape} and {debiasing.shape}",
+        )  # fmt: skip
+    # A sum of large terms that cancel is right to a few units of the last place of those terms.
+    off, room = np.abs(rows @ debiasing - targets), TOLERANCE * np.maximum(1.0, np.abs(targets)) + CLOSE * (rows @ np.abs(debiasing))
+    if not np.all(off <= room):
+        x, column = (int(index) for index in np.argwhere(~(off <= room))[0])
         raise ConditionError(
-            NAME, f"inputs {a} and {b} to be {claimed:.6g}-indistinguishable", f"an attack that shows {math.log(low / high):.6g}"
+            NAME,
+            f"debiasing with the mean {float(targets[x, column])!r} for input {x}, target {column}",
+            f"an error of {off[x, column]:.3g}",
         )
+    if not inherited(randomizer, "variances"):
+        second = rows @ debiasing**2
+        off = np.abs(np.asarray(randomizer.variances()) - np.maximum(0.0, second - targets**2))
+        if not np.all(off <= TOLERANCE * np.maximum(1.0, second)):
+            x, column = (int(index) for index in np.argwhere(~(off <= TOLERANCE * np.maximum(1.0, second)))[0])
+            raise ConditionError(NAME, f"the variance of debiasing for input {x}, target {column}", f"an error of {off[x, column]:.3g}")
+
+
+def check_json(randomizer: Randomizer, rows: Floats) -> None:
+    """What is read back from JSON is the same randomizer: a plan or a task stores nothing else."""
+    if "kind" not in type(randomizer).model_fields or rows.size > LARGEST_JSON:
+        return  # without a kind no plan can hold it
+    whole = "JSON that holds the whole randomizer"
+    try:
+        again = Randomizer.of_kind(json.loads(randomizer.model_dump_json()))
+    except Exception as wrong:
+        raise ConditionError(NAME, whole, f"what cannot be read back ({type(wrong).__name__}: {wrong})") from wrong
+    if type(again) is not type(randomizer):
+        raise ConditionError(NAME, whole, f"a {type(again).__name__} when it was read back")
+    assert isinstance(again, Randomizer)  # noqa: S101 - as its type is
+    chosen = spread_inputs(randomizer.inputs, 20)
+    pairs = [(a, b) for a, b in itertools.permutations(chosen.tolist(), 2)]
+    seed = "check_randomizer: read back"
+    compared: dict[str, Callable[[Randomizer], Any]] = {
+        "rows()": lambda source: source.rows(),
+        "distance": lambda source: [source.distance(a, b) for a, b in pairs],
+        "diameter": lambda source: source.diameter,
+        "local_epsilon": lambda source: [source.local_epsilon(a, b) for a, b in pairs[:: 1 + len(pairs) // 20]],
+        "targets()": lambda source: source.targets(),
+        "debiasing()": lambda source: source.debiasing(),
+        "reports": lambda source: source.codes_of(source.reports(source.values_of(np.repeat(chosen, 20)), Randomness.seeded(seed))),
+    }
+    for name, look in compared.items():
+        if not np.array_equal(np.asarray(look(randomizer)), np.asarray(look(again))):
+            raise ConditionError(NAME, whole, f"another {name} when it was read back")

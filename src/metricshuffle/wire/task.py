@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.declared import Stored, Whole
@@ -110,21 +111,23 @@ class Task(Stored):
         """
         claimed, protocol, query = self.guarantee, self.protocol, self.query
         try:
-            query.check_distance(claimed.distance)
-            protocol.check(query)
-            account = protocol.account(query, self.target, self.honest, self.rounds)
-            true = protocol.guarantee(query, self.target, self.honest, self.rounds)
-            kept = account.kept
+            with np.errstate(all="ignore"):  # it may hold any numbers; what comes out as none is not kept
+                query.check_distance(claimed.distance)
+                protocol.check(query)
+                account = protocol.account(query, self.target, self.honest, self.rounds)
+                true = protocol.guarantee(query, self.target, self.honest, self.rounds)
+                kept = account.kept
+                delta = max(self.target.delta, self.if_shuffler_colludes.delta)
+                alone = protocol.alone(query, self.target.with_delta(delta), self.rounds) if kept else true
         except (ConditionError, NotCertified, ValueError, ArithmeticError, TypeError) as wrong:
             # What a received task makes the arithmetic stumble over is not certified either.
             raise NotCertified(f"the guarantee of this task cannot be certified: {wrong}") from None
         if not kept:
             raise NotCertified(
-                f"this task claims more than is true: epsilon {promised(claimed.epsilon)} with delta {promised_delta(claimed.delta)} at distance "
-                f"{claimed.distance:g} is not what its noise gives; do not take part."
+                f"this task claims more than is true: epsilon {promised(claimed.epsilon)} with delta {promised_delta(claimed.delta)} at "
+                f"distance {claimed.distance:g} is not what its noise gives; do not take part."
             )
         self._check_words(claimed, true, claimed.delta < true.delta * (1.0 - SAME))
-        alone = protocol.alone(query, self.target.with_delta(max(self.target.delta, self.if_shuffler_colludes.delta)), self.rounds)
         less = alone.epsilon > self.if_shuffler_colludes.epsilon * (1.0 + SAME) or self.if_shuffler_colludes.delta < alone.delta * (
             1.0 - SAME
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
@@ -289,24 +289,34 @@ def shapes(at: SumSetting) -> list[int]:
 
 
 def _shape_under(at: SumSetting, cap: float) -> int:
-    """Smallest total shape found whose single report stays below the cap on local epsilon (honest if none does).
+    """Smallest total shape found whose single report stays below the cap on local epsilon (that of the least epsilon if none does).
 
     A larger shape puts more noise into each report, but also allows a larger rate: the report's epsilon falls and rises
-    again. So shapes are doubled until one fits, and then bisected.
+    again. So shapes are doubled until one fits; if none does, the valley around the best of them is searched; then bisected.
     """
 
-    def fits(shape: float) -> bool:
-        rate = _noise_rate(at, int(shape), at.setting.target.delta, relative=1e-4)
-        report = at.accounts.noise_profile(Polya(Fraction(int(shape), at.honest), rate)).pure(at.target.distance)
-        # The candidate's own rate is calibrated more closely, so it may be a little larger.
-        return report <= cap * (1.0 - 1e-3)
+    @cache
+    def report(shape: int) -> float:
+        rate = _noise_rate(at, shape, at.setting.target.delta, relative=1e-4)
+        return at.accounts.noise_profile(Polya(Fraction(shape, at.honest), rate)).pure(at.target.distance)
 
-    shape = 1
-    while not fits(shape):
-        if shape == at.honest:
-            return shape
-        shape = min(2 * shape, at.honest)
-    return last_whole(fits, (shape - 1) // 2, shape)
+    def fits(shape: int) -> bool:
+        # The candidate's own rate is calibrated more closely, so it may be a little larger.
+        return report(shape) <= cap * (1.0 - 1e-3)
+
+    doubled = [*(2**power for power in range(at.honest.bit_length()) if 2**power < at.honest), at.honest]
+    fitting = next((shape for shape in doubled if fits(shape)), None)
+    if fitting is None:
+        best = min(range(len(doubled)), key=lambda index: report(doubled[index]))
+        low, high = doubled[max(best - 1, 0)], doubled[min(best + 1, len(doubled) - 1)]
+        while high - low > 2:  # the valley has one floor
+            third = (high - low) // 3
+            low, high = (low, high - third) if report(low + third) <= report(high - third) else (low + third, high)
+        fitting = min(range(low, high + 1), key=report)
+        if not fits(fitting):
+            return fitting
+    below = max((shape for shape in doubled if shape < fitting), default=0)
+    return last_whole(fits, below, fitting)
 
 
 def share_of(at: SumSetting, total_shape: int) -> tuple[str, Fraction]:

@@ -8,11 +8,12 @@ from functools import partial
 import numpy as np
 
 from metricshuffle.accounting.local_metric.solver import LineTarget, local_metrics
-from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting
+from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.queries.numbers import NumberQuery
 from metricshuffle.randomizers.witch_hat import WitchHat, WitchHatDensity
@@ -23,6 +24,8 @@ NAME = "witch-hat"
 STEPS = 4096
 # The solver looks at fewer, and at so many diameters of the local metric; a solution is made so much smaller before it is verified.
 COARSE_STEPS, DIAMETERS, ROOM = 64, 12, 0.04
+# Largest local epsilons that are tried where the whole range would take more.
+CAPS = (29.0, 25.0, 21.0, 17.0, 14.0, 12.0, 10.0, 8.0, 6.0)
 # How often a solution that does not pass is made smaller.
 TRIES = 8
 
@@ -44,8 +47,7 @@ def calibrated(setting: Setting, query: NumberQuery) -> Candidate:
     if not step <= target.distance <= (high - low) * (1.0 + 1e-12):
         length = f"{plain(high - low)}, the length of {query.domain}"
         raise InputError(f"distance must lie between {plain(step)} and {length}, got {plain(target.distance)}.")
-    slope = target.epsilon / target.distance
-    alone = WitchHat(0.5 * (high - low), slope * (high - low), slope * (1.0 - 1e-9), STEPS // 2)
+    alone = _alone(target, high - low)
     if setting.trusted != "nobody" and target.delta > 0.0:
         for shuffled in _shuffled(setting, query, alone):
             account = shuffled.account(query, setting.target, setting.honest, setting.rounds)
@@ -53,6 +55,24 @@ def calibrated(setting: Setting, query: NumberQuery) -> Candidate:
                 return candidate(setting, shuffled, account)
     protocol = Frequencies(name=NAME, trusted="nobody", step=alone.step, randomizer=alone, readout="total")
     return candidate(setting, protocol)
+
+
+def _alone(target: Target, length: float) -> WitchHat:
+    """The hat of least variance that needs no shuffler: its metric min(cap, rate d) may be cut off anywhere, so caps are tried."""
+    slope = target.epsilon / target.distance
+    caps = (slope * length, *(cap for cap in CAPS if cap < slope * length))
+    hats = [hat for cap in caps if (hat := _hat(0.5 * length, cap, slope * (1.0 - 1e-9))) is not None]
+    if not hats:
+        raise NotCertified(f"no WitchHat of rate {plain(slope)} over a range of {plain(length)} has weights that are multiples of 2^-63.")
+    return min(hats, key=lambda hat: hat.variance(hat.half_width))
+
+
+def _hat(half_width: float, cap: float, rate: float) -> WitchHat | None:
+    """A hat, or None if its weights are no multiples of 2^-63."""
+    try:
+        return WitchHat(half_width, cap, rate, STEPS // 2)
+    except (InputError, NotCertified):
+        return None
 
 
 def _shuffled(setting: Setting, query: NumberQuery, alone: WitchHat) -> Iterator[Frequencies]:
@@ -68,8 +88,9 @@ def _shuffled(setting: Setting, query: NumberQuery, alone: WitchHat) -> Iterator
         sizes.append((most, per_step * COARSE_STEPS / (2.0 * width) * (1.0 - ROOM)))
     most, rate = min(sizes, key=lambda size: WitchHatDensity(width, size[0], 2.0 / size[1]).variance(width))
     for _ in range(TRIES):
-        hat = WitchHat(width, most, rate, STEPS // 2)
-        if not hat.variance(width) < alone.variance(width) * (1.0 - 1e-6):
+        # Where the whole metric does not fit into weights, a smaller cap is as valid.
+        hat = next((hat for cap in (most, *CAPS) if cap <= most and (hat := _hat(width, cap, rate)) is not None), None)
+        if hat is None or not hat.variance(width) < alone.variance(width) * (1.0 - 1e-6):
             return
         yield Frequencies(name=NAME, trusted="shuffler", step=hat.step, randomizer=hat, readout="total")
         rate *= 1.0 - ROOM

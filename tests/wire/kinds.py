@@ -1,0 +1,111 @@
+"""One small plan of every kind, made once in a process, with values for it; the tests of commands and of files share them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from metricshuffle.planning import Plan, plan
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Reports
+from metricshuffle.queries import Centroid, Histogram, Mean, Sum, UserHistogram, UserLinearQuery
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space, Users, users_of
+from metricshuffle.wire import Task
+
+KCAL = Integers(0, 20, "kcal")
+DRINKS = ("tea", "coffee", "water")
+BOX = (46.94, 7.42, 46.96, 7.46)
+"""Four degrees around Bern: south, west, north, east."""
+
+
+def drinkers(items: int | None) -> Users:
+    return users_of(Space(Categories(DRINKS)), items)
+
+
+def walkers() -> Users:
+    return users_of(Space(Integers(0, 5)), 3)
+
+
+def bern() -> Grid:
+    return Grid.from_box(*BOX, 800.0)
+
+
+MADE: dict[str, Callable[[], Plan]] = {
+    "unary sum": lambda: plan(Sum(KCAL), Target(1, 1e-6, 5), 40, 30, encoding="unary", protocols=["polya-shuffle"]),
+    "bounded sum": lambda: plan(Sum(KCAL), Target(1, 1e-6, 5), 40, 30, encoding="unary", padding="bounded", protocols=["polya-shuffle"]),
+    "sum in shares": lambda: plan(Sum(KCAL), Target(1, 1e-6, 5), 40, 30, encoding="modular", protocols=["polya-shuffle"]),
+    "aggregated sum": lambda: plan(
+        Sum(KCAL), Target(1, 1e-6, 5), 40, 30, encoding="modular", transport="aggregator", protocols=["polya-shuffle"]
+    ),
+    "flipped bits": lambda: plan(Sum(Integers(0, 3)), Target(1, 1e-6, 3), 400, 300, protocols=["randomized-response-shuffle"]),
+    "local sum": lambda: plan(Sum(KCAL), Target(1, 0, 5), 40, 30, trusted="nobody"),
+    "curator's sum": lambda: plan(Sum(KCAL), Target(1, 1e-6, 5), 40, 30, trusted="curator", protocols=["geometric-central"]),
+    "two rounds": lambda: plan(Sum(KCAL), Target(1, 0, 5), 40, 30, rounds=2, trusted="nobody"),
+    "mean of real numbers": lambda: plan(
+        Mean(Interval(0.0, 10.0, "h")), Target(1, 1e-6, 2), 200, granularity=0.5, encoding="modular", protocols=["polya-shuffle"]
+    ),
+    "witch hat": lambda: plan(Mean(Interval(0.0, 10.0, "h")), Target(1, 1e-6, 2), 2000, granularity=0.5, protocols=["witch-hat"]),
+    "centroid": lambda: plan(Centroid(bern()), Target(4, 1e-6, 1600), 40, encoding="modular", protocols=["polya-shuffle"]),
+    "labels": lambda: plan(Histogram(Categories(DRINKS)), Target(1, 1e-6, 1), 400, 300),
+    "line": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 400),
+    "map": lambda: plan(Histogram(bern()), Target(2, 1e-6, 1600), 400),
+    "users' histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40),
+    "users' items": lambda: plan(UserHistogram(drinkers(3)), Target(2, 1e-6, 1), 2000, protocols=["item-wise"]),
+    "users' samples": lambda: plan(UserHistogram(drinkers(None)), Target(2, 1e-6, 1, "flat"), 2000, samples=3, protocols=["item-wise"]),
+    "users' mean": lambda: plan(UserLinearQuery.average(users_of(Space(KCAL))), Target(2, 1e-6, 5), 40),
+    "curator's histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40, trusted="curator"),
+}
+KINDS = tuple(MADE)
+CURATORS = tuple(kind for kind in KINDS if kind.startswith("curator"))
+SENT = tuple(kind for kind in KINDS if kind not in CURATORS)
+"""Kinds in which clients send reports."""
+
+
+@cache
+def planned(kind: str) -> Plan:
+    return MADE[kind]()
+
+
+def task_of(kind: str) -> Task:
+    return planned(kind).task
+
+
+def values_of(kind: str, people: int | None = None) -> list[Any]:
+    """What so many people hold (as many as were planned for)."""
+    people = task_of(kind).users if people is None else people
+    one_each: dict[str, Callable[[int], Any]] = {
+        "sum": lambda person: person % 4,
+        "mean": lambda person: person % 10 + 0.5,
+        "centroid": lambda person: (person % 3, person % 2),
+        "user-linear": lambda person: [person % 21] * (1 + person % 3),
+    }
+    query = task_of(kind).query
+    if query.kind in one_each:
+        return [one_each[query.kind](person) for person in range(people)]
+    if query.kind == "histogram":
+        cells: list[Any] = {"labels": list(DRINKS), "line": [0, 3, 9], "map": [(0, 0), (1, 1), (2, 0)]}[kind]
+        return [cells[person % 3] for person in range(people)]
+    if kind in ("users' items", "users' samples"):
+        return [[DRINKS[person % 3], "tea", "water"] for person in range(people)]
+    return [[person % 6, 2, 3] for person in range(people)]
+
+
+def reports_of(kind: str, people: int | None = None, seed: int = 1, round: int = 1) -> Reports:
+    return task_of(kind).randomize(values_of(kind, people), Randomness.seeded(seed), round=round)
+
+
+Stored = dict[str, Any]
+
+
+def stored(kind: str) -> Stored:
+    """The JSON of a task, free to be changed."""
+    content: Stored = json.loads(task_of(kind).to_json())
+    return content
+
+
+def signed(content: Stored) -> str:
+    """The text of a task of that content, its sentences and its digest made anew: what somebody writes who wants to be believed."""
+    return Task.model_validate({name: value for name, value in content.items() if name != "digest"}).to_json()
