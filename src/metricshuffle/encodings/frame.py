@@ -51,7 +51,7 @@ class Frame:
             raise PlanError(f"{what} is cut short; ask for it again.")
         header_size, body_size = _LENGTHS.unpack(data[len(name) + 1 : start])
         end = start + header_size + body_size
-        if header_size > LONGEST_HEADER or len(data) != end + CHECKSUM_BYTES:
+        if len(data) != end + CHECKSUM_BYTES:
             raise PlanError(
                 f"{what} is cut short or damaged: it has {len(data):,} bytes and says {end + CHECKSUM_BYTES:,}; ask for it again."
             )

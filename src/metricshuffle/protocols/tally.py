@@ -17,7 +17,8 @@ from metricshuffle.errors import InputError, PlanError
 
 # A sum of numbers is written with this many bytes: 1e13 people of 64-bit numbers need 14.
 NUMBER_BYTES = 16
-# What a tally may hold at the most; a curator's fractions take one row of sums for every number of items that somebody holds.
+# What a tally may hold at the most (64 MB), the key of a row included; a curator's fractions take one row of sums for every number of
+# items that somebody holds.
 MOST_NUMBERS = 2**22
 
 Sums = dict[int, list[int]]
@@ -131,6 +132,8 @@ class Tally(_Counted):
         if not isinstance(other, Tally):
             raise InputError(f"only tallies can be merged, got {type(other).__name__}.")
         self.batch.check_same(other.batch, "this tally was made")
+        if other.modulus != self.modulus:
+            raise PlanError("these tallies have different moduli; one of them was made by something else.")
         mine = replace(self, sums={key: list(row) for key, row in self.sums.items()})
         return mine._added(other.people, other.messages, other.sums, other.batch.seeded)
 
@@ -142,7 +145,7 @@ class Tally(_Counted):
                 raise PlanError(f"a row of {len(more):,} sums cannot be added to one of {len(mine):,}; it belongs to another protocol.")
             added = [one + other for one, other in zip(mine, more, strict=True)]
             together[key] = added if self.modulus is None else [number % self.modulus for number in added]
-        if sum(map(len, together.values())) > MOST_NUMBERS:
+        if sum(len(row) + 1 for row in together.values()) > MOST_NUMBERS:
             raise InputError(
                 f"users hold so many different numbers of items that an exact sum takes more than {MOST_NUMBERS:,} numbers; "
                 "let everybody draw the same number of items, or ask about fewer points."

@@ -221,9 +221,8 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         raise NotCertified(f"clamping is not rare enough to be certified at epsilon {target.epsilon:g}; use the modular encoding.")
     randomizers = tuple(randomizer.pinned() for randomizer in at.randomizers(share, rate, padding, radius))
     protocol = Sums(name=name, trusted="shuffler", step=at.step, randomizers=randomizers)
-    together = "people together" if at.grain == 1 else "one person"
-    account = Account(profile, target, together, target.delta, profile.bound, target.shape)  # type: ignore[arg-type]
-    return at.offered(protocol, account, rate=rate, shape=total_shape, padding=padding, radius=radius)
+    # (accounted as whoever receives the task will do it)
+    return at.offered(protocol, _account(at, protocol), rate=rate, shape=total_shape, padding=padding, radius=radius)
 
 
 def _enough_for_intervals(at: SumSetting, noise: Polya) -> int:

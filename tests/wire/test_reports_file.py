@@ -1,0 +1,209 @@
+"""Files of reports: what is written comes back, and a file that was changed in any byte is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.wire.kinds import SENT, reports_of, task_of
+
+from metricshuffle.encodings.frame import checksum
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.protocols.base import Reports
+from metricshuffle.randomness import Randomness
+from metricshuffle.wire import Task, read_reports, write_reports
+from metricshuffle.wire import reports as reports_module
+from metricshuffle.wire.reports import record_type
+
+
+def written(task: Task, path: Path, *parts: Reports) -> bytes:
+    assert write_reports(task, path, parts) == sum(map(len, parts))
+    return path.read_bytes()
+
+
+def resigned(content: bytes) -> bytes:
+    """The file of that content with a checksum that matches: what somebody writes who wants to be believed."""
+    running = checksum()
+    running.update(content)
+    return content + bytes(running.digest())
+
+
+def with_header(whole: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """A file whose header was changed, signed anew."""
+    name, _, left = whole.partition(b"\n")
+    (length,) = struct.unpack("<I", left[:4])
+    header = json.loads(left[4 : 4 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    return resigned(name + b"\n" + struct.pack("<I", len(text)) + text + left[4 + length : -32])
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_what_is_written_comes_back(kind: str, tmp_path: Path) -> None:
+    """Messages, ids, batch and round of every kind of report survive a file; records have the size that the layout says."""
+    task, reports = task_of(kind), reports_of(kind)
+    whole = written(task, tmp_path / "reports", reports)
+    (back,) = read_reports(task, tmp_path / "reports")
+    assert np.array_equal(back.messages, reports.messages)
+    assert back.messages.dtype == task.protocol.layout.type
+    assert np.array_equal(back.ids, reports.ids)
+    assert (back.batch_id, back.batch.round, back.batch.seeded, back.batch.task) == (reports.batch_id, 1, True, task.digest)
+    size = record_type(task.protocol.layout).itemsize
+    assert size == 16 + task.protocol.layout.size
+    assert len(whole) - len(reports) * size < 400
+    assert task.shuffle(back).to_bytes() == task.shuffle(reports).to_bytes()
+
+
+def test_parts_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a batch is cut for writing and for reading, the sums are the same; parts know where they begin."""
+    task, reports = task_of("sum in shares"), reports_of("sum in shares")
+    parts = [replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7]) for start in range(0, 40, 7)]
+    assert written(task, tmp_path / "parts", *parts) == written(task, tmp_path / "whole", reports)
+    monkeypatch.setattr(reports_module, "CHUNK_BYTES", 1000)
+    back = list(read_reports(task, tmp_path / "parts"))
+    assert len(back) > 3
+    assert [part.first for part in back] == list(np.cumsum([0, *map(len, back)])[:-1])
+    assert task.shuffle(back).to_bytes() == task.shuffle(reports).to_bytes()
+
+
+@pytest.mark.parametrize("kind", ["unary sum", "labels", "users' mean"])
+def test_every_byte_of_a_file_counts(kind: str, tmp_path: Path) -> None:
+    """Every byte of a file, flipped once in one bit and once in all: the reader refuses it, and so nothing is shuffled."""
+    task = task_of(kind)
+    whole = written(task, tmp_path / "reports", reports_of(kind, 6))
+    path = tmp_path / "flipped"
+    for place in range(len(whole)):
+        for mask in (1, 255):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+            with pytest.raises(PlanError):
+                list(read_reports(task, path))
+
+
+@pytest.mark.parametrize("kind", ["unary sum", "sum in shares"])
+def test_cut_and_lengthened_files(kind: str, tmp_path: Path) -> None:
+    """A file that is cut anywhere, also after a whole record, or that has a byte, a record or another file at its end, is refused."""
+    task = task_of(kind)
+    whole = written(task, tmp_path / "reports", reports_of(kind, 6))
+    record, path = record_type(task.protocol.layout).itemsize, tmp_path / "other"
+    for kept in range(len(whole)):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(PlanError):
+            list(read_reports(task, path))
+    for more in (b"\0", bytes(record), whole, whole[-record - 40 : -40]):
+        path.write_bytes(whole + more)
+        with pytest.raises(PlanError, match="cut short or damaged|checksum does not match"):
+            list(read_reports(task, path))
+
+
+def test_a_record_left_out_or_put_in_is_noticed(tmp_path: Path) -> None:
+    """Records that were taken out or doubled before the end, with the old count: the checksum or the count tells."""
+    task = task_of("unary sum")
+    whole = written(task, tmp_path / "reports", reports_of("unary sum", 6))
+    size = record_type(task.protocol.layout).itemsize
+    start = len(whole) - 40 - 6 * size
+    fewer, more = whole[:start] + whole[start + size :], whole[: start + size] + whole[start:]
+    for changed in (fewer, more, resigned(fewer[:-32]), resigned(more[:-32])):
+        (tmp_path / "changed").write_bytes(changed)
+        with pytest.raises(PlanError, match="its checksum does not match its content"):
+            list(read_reports(task, tmp_path / "changed"))
+
+
+HEADERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another task": (lambda header: header.update(task="0" * 64), "made for another task"),
+    "no task": (lambda header: header.pop("task"), "made for another task"),
+    "another type": (lambda header: header.update(type="<u4"), "another layout"),
+    "more numbers": (lambda header: header.update(numbers=2), "another layout"),
+    "another round": (lambda header: header.update(round=2), "round must be a whole number from 1 to 1, got 2"),
+    "round 0": (lambda header: header.update(round=0), "its round is 0"),
+    "no round": (lambda header: header.pop("round"), "its round is None"),
+    "round in words": (lambda header: header.update(round="one"), "its round is 'one'"),
+    "a short id": (lambda header: header.update(batch="00"), "its batch has no id"),
+    "an id in words": (lambda header: header.update(batch="first"), "its batch has no id"),
+}
+
+
+@pytest.mark.parametrize("change", HEADERS)
+def test_headers_that_do_not_fit(change: str, tmp_path: Path) -> None:
+    """Headers that were changed and signed anew are told by what does not fit the task."""
+    task = task_of("unary sum")
+    whole = written(task, tmp_path / "reports", reports_of("unary sum", 6))
+    rewrite, told = HEADERS[change]
+    (tmp_path / "changed").write_bytes(with_header(whole, rewrite))
+    with pytest.raises(InputError, match=told):
+        list(read_reports(task, tmp_path / "changed"))
+
+
+def test_seeded_reports_cannot_pass_for_others(tmp_path: Path) -> None:
+    """The name of the format tells seeded reports; renamed, they are refused by their checksum; the release says UNSAFE."""
+    task = task_of("unary sum")
+    whole = written(task, tmp_path / "seeded", reports_of("unary sum"))
+    assert whole.startswith(b"metricshuffle-reports-seeded/2\n")
+    (tmp_path / "renamed").write_bytes(whole.replace(b"metricshuffle-reports-seeded/2", b"metricshuffle-reports/2", 1))
+    with pytest.raises(PlanError, match="its checksum does not match its content"):
+        list(read_reports(task, tmp_path / "renamed"))
+    release = task.estimate(task.shuffle(read_reports(task, tmp_path / "seeded")))
+    assert release.unsafe_seeded
+    assert "UNSAFE: seeded randomness was used" in str(release)
+    honest = task.randomize([3] * 40)
+    assert written(task, tmp_path / "honest", honest).startswith(b"metricshuffle-reports/2\n")
+    assert not task.estimate(task.shuffle(read_reports(task, tmp_path / "honest"))).unsafe_seeded
+    with pytest.raises(PlanError, match="seeded reports and others are not written to one file"):
+        write_reports(task, tmp_path / "mixed", [honest, replace(reports_of("unary sum"), batch_id=honest.batch_id)])
+    together = task.shuffle([*read_reports(task, tmp_path / "honest"), *read_reports(task, tmp_path / "seeded")])
+    assert together.batch.seeded
+
+
+def test_nothing_is_left_of_a_batch_that_cannot_be_written(tmp_path: Path) -> None:
+    """No reports, reports of another task and reports of another round are no file."""
+    task, path = task_of("two rounds"), tmp_path / "never"
+    with pytest.raises(InputError, match="there are no values, so there is nothing to report"):
+        write_reports(task, path, [])
+    with pytest.raises(PlanError, match="made for another task"):
+        write_reports(task, path, [reports_of("local sum")])
+    with pytest.raises(PlanError, match="in round 2, and not in round 1; rounds are not mixed"):
+        write_reports(task, path, [reports_of("two rounds", round=1), reports_of("two rounds", round=2)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_of_reports(tmp_path: Path) -> None:
+    """A file that does not exist, a folder and something else entirely are told apart from damage."""
+    task = task_of("unary sum")
+    with pytest.raises(InputError, match="cannot read"):
+        list(read_reports(task, tmp_path / "nothing"))
+    with pytest.raises(InputError, match="cannot read"):
+        list(read_reports(task, tmp_path))
+    for content in (b"", b"kcal\n3\n", task.to_json().encode()):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(PlanError, match="is not a reports file; give the file that `metricshuffle randomize` wrote"):
+            list(read_reports(task, tmp_path / "other"))
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_messages_that_no_client_makes_are_refused(kind: str) -> None:
+    """Messages beyond what the protocol can make, and rows of another width, are refused by the shuffler (vectors are never beyond)."""
+    task, reports = task_of(kind), reports_of(kind)
+    wider = np.concatenate([reports.messages, reports.messages[:, :1]], axis=1)
+    with pytest.raises(PlanError, match="a report of this task is"):
+        task.shuffle(replace(reports, messages=wider))
+    with pytest.raises(PlanError, match="a report of this task is"):
+        task.shuffle(replace(reports, messages=reports.messages.astype(np.float64)))
+    if reports.messages.dtype.kind == "u":
+        beyond = reports.messages.copy()
+        beyond[3, 0] = np.iinfo(beyond.dtype).max
+        with pytest.raises(InputError):
+            task.shuffle(replace(reports, messages=beyond))
+
+
+def test_ids_are_random_and_have_nothing_to_do_with_values() -> None:
+    """Seeded or not, ids and batch ids are drawn from the system: the same seed gives the same messages and other ids."""
+    first, again = reports_of("labels", seed=5), reports_of("labels", seed=5)
+    assert np.array_equal(first.messages, again.messages)
+    assert first.batch_id != again.batch_id
+    assert len({bytes(report) for report in np.concatenate([first.ids, again.ids])}) == 2 * len(first)
+    assert Randomness.seeded(5).unsafe_seeded
