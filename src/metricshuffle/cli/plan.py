@@ -54,9 +54,10 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Choose a protocol: calibrate all that apply, compare their errors, and keep the best as a plan."""
-    from metricshuffle.cli.asking import Asked
+    from metricshuffle.cli.asking import QUERIES, Asked
     from metricshuffle.files import written_in_place
 
+    choice("query", query, QUERIES)
     if (epsilon is None) == (error is None):
         raise InputError("give either --epsilon (how much may be revealed) or --error (how exact the answer must be), and not both.")
     choice("encoding", encoding, ("unary", "modular", "auto"))
@@ -140,12 +141,14 @@ def _show(made: Plan, *, explain: bool, written: list[Path]) -> None:
         )
     elif made.not_offered:
         say(console, f"{len(made.not_offered)} more did not apply; --explain says why.")
-    if written:
-        note(f"Wrote {' and '.join(map(str, written))}.")
+    note(f"Wrote {' and '.join(map(str, written))}." if written else "Nothing was saved; --save FILE keeps the plan, --task FILE its task.")
 
 
 def _rows(made: Plan) -> list[str]:
-    """What a row of a file will be taken to be."""
+    """What a row of a file will be taken to be, and what was asked for in vain."""
+    if made.samples is not None and made.choice.protocol != "item-wise":
+        why = next((row.reason for row in made.not_offered if row.protocol == "item-wise"), "another way is more accurate.")
+        return [f"--samples {made.samples} is not used: {made.choice.protocol} takes a user's items together; item-wise: {why}"]
     if made.query.items is None:
         return ["Every row of a file counts as another person; --user-column of randomize and run names whose row it is."]
     if isinstance(made.query.items, int):

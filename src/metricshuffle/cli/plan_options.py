@@ -123,7 +123,7 @@ MaxBits = Annotated[int | None, _limit("--max-bits", parser=whole, metavar="N", 
 Protocols = Annotated[list[str] | None, _limit("--protocol", metavar="NAME", help="Only this protocol; may be repeated.")]
 
 Explain = Annotated[bool, _shown("--explain", help="Say in words what is and is not hidden.")]
-Save = Annotated[Path | None, _shown("--save", metavar="FILE", help="Write the plan as JSON, for the analyst.")]
+Save = Annotated[Path | None, _shown("--save", metavar="FILE", help="Write the plan as JSON: every candidate, and the task.")]
 TaskFile = Annotated[
-    Path | None, _shown("--task", metavar="FILE", help="Write the task as JSON: all that clients and the shuffler need, and what travels.")
+    Path | None, _shown("--task", metavar="FILE", help="Write the task as JSON: all that the three roles need, and what travels.")
 ]

@@ -35,9 +35,10 @@ def randomize(
     coordinates: Coordinates = None,
     delimiter: Delimiter = ",",
     round: RoundOption = 1,
+    believe: Annotated[bool, typer.Option("--believe", help="Do not recompute the task's guarantees first.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Clients: turn every value into a randomized report. Nothing but the reports leaves; values are read in chunks."""
+    """Clients: verify the task and turn every value into a randomized report. Nothing but the reports leaves."""
     writable(output, plan_file, values)
     on_screen(output, as_json=as_json)
     import json
@@ -48,6 +49,9 @@ def randomize(
     from metricshuffle.wire import write_reports
 
     task, source = task_of(plan_file), Randomness.system()
+    if not believe:
+        with working("Verifying"):
+            task.verify()
     rows = Rows.of(
         values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
     )
@@ -56,5 +60,5 @@ def randomize(
     if as_json:
         print(json.dumps({"reports": count, "output": str(output), "plan": task.digest, "round": round}))
         return
-    note(f"Wrote {count:,} reports of {task.protocol.bits_per_user:,} bits to {output}.")
+    note(f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} bits to {output}.")
     rows_are_people(rows.user_column)

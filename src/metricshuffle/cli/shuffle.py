@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from metricshuffle.cli.options import Json, PlanFile, on_screen, task_of, writable
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
 
 
 def shuffle(
@@ -32,7 +32,7 @@ def shuffle(
     import json
 
     from metricshuffle.cli.screen import note, working
-    from metricshuffle.files import whole_file
+    from metricshuffle.files import uninterrupted, whole_file
     from metricshuffle.wire import Ledger, Shuffle, read_reports
 
     task = task_of(plan_file)
@@ -41,10 +41,14 @@ def shuffle(
     with working("Shuffling") as tell:
         for path in reports:
             tell(path.name)
-            for part in read_reports(task, path):
-                shuffling.add(part)
+            try:
+                for part in read_reports(task, path):
+                    shuffling.add(part)
+            except PlanError as wrong:
+                raise PlanError(str(wrong) if str(path) in str(wrong) else f"{path}: {wrong}") from None
         shuffled = task.publish(task.empty_or(shuffling))
-        with whole_file(output, "wb") as stream:
+        # An interruption waits until both are done: a batch that is in the ledger is also in the output.
+        with uninterrupted(), whole_file(output, "wb") as stream:
             stream.write(shuffled.to_bytes())
             remembered.record(task.digest, shuffling.batches)
     if as_json:

@@ -41,7 +41,7 @@ def simulate(
     mean, expected = error_text(query, result.mean_absolute_error), error_text(query, result.expected_error)
     say(
         screen(),
-        f"{result.runs:,} simulated releases of the {query.kind} with {result.users:,} users ({protocol.name}{encoding}):",
+        f"{result.runs:,} simulated releases of the {query.title} with {result.users:,} users ({protocol.name}{encoding}):",
         f"  mean absolute error     {mean}{give}; expected {expected}",
         f"  root mean square error  {error_text(query, result.root_mean_square_error)}",
         f"  inside the 95 % interval: {result.coverage_95:.1%} of the {'shares' if query.shared else 'runs'}",

@@ -18,7 +18,7 @@ from metricshuffle.numerics.types import Integers64
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.numbers import NumberQuery
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval
+from metricshuffle.spaces import Box, Categories, Domain, Grid, Integers, Interval
 
 PER_USER = ("mean", "sum", "first", "sample")
 
@@ -40,14 +40,14 @@ class Rows:
         per_user: str | None,
     ) -> Rows:  # fmt: skip
         """Options that fit together, or a sentence."""
-        where = coordinates_of(query.values_in, coordinates, query.kind)
+        where = coordinates_of(query.values_in, coordinates, query.title)
         needed = 2 if isinstance(query.values_in, Grid) else 1
         if len(columns) != needed:
             got = {1: "once", 2: "twice"}.get(len(columns), f"{len(columns)} times")
-            raise InputError(f"a {query.kind} needs --column {'twice' if needed == 2 else 'once'}, got it {got}.")
+            raise InputError(f"a {query.title} needs --column {'twice' if needed == 2 else 'once'}, got it {got}.")
         if query.items is not None and user_column is None:
             raise InputError(
-                f"a {query.kind} is about users who hold several rows: name the column that tells whose row it is, --user-column."
+                f"a {query.title} is about users who hold several rows: name the column that tells whose row it is, --user-column."
             )
         _check_per_user(query, user_column, per_user)
         if user_column in columns:
@@ -182,7 +182,7 @@ class Rows:
         cells = [column[where.first] for column in chunk.cells[self.values_at :]]
         quoted = ", ".join(map(shown, cells))
         named = " and ".join(repr(name) for name in self.table.names[self.values_at :])
-        nowhere = _nowhere(chunk, self.values_at, where) if self.coordinates == "places" else ""
+        nowhere = _nowhere(chunk, self.values_at, where, getattr(self.query.values_in, "box", None)) if self.coordinates == "places" else ""
         remedy = "Correct or leave out such rows"
         if where.can_clamp and not self.clamp and not nowhere:
             remedy += ", or pass --clamp to move numbers outside to the nearest end"
@@ -216,9 +216,9 @@ def _check_per_user(query: Query, user_column: str | None, per_user: str | None)
     if user_column is None:
         raise InputError("--per-user says what to do with several rows of one person; name whose rows they are with --user-column.")
     if query.items is not None:
-        raise InputError(f"a {query.kind} takes all rows of a user; leave --per-user out.")
+        raise InputError(f"a {query.title} takes all rows of a user; leave --per-user out.")
     if per_user in ("mean", "sum") and not isinstance(query, NumberQuery):
-        raise InputError(f"--per-user {per_user} is for numbers; take first or sample for a {query.kind}.")
+        raise InputError(f"--per-user {per_user} is for numbers; take first or sample for a {query.title}.")
 
 
 def _checked(table: Table) -> Table:
@@ -248,10 +248,13 @@ def _cells(grid: Grid, columns: tuple[Any, ...], coordinates: str, clamp: bool) 
     return grid.clamped(pairs) if clamp else grid.validated(pairs)
 
 
-def _nowhere(chunk: Chunk, start: int, where: WrongRows) -> str:
+def _nowhere(chunk: Chunk, start: int, where: WrongRows, box: Box | None) -> str:
     """Which of two degrees is nowhere on Earth, where clamping would hide a mistake; empty if both are somewhere."""
     if not where.can_clamp:
         return ""
+    first, second = (chunk.columns[start + index][where.first] for index in (0, 1))
+    if box is not None and box.contains(second, first):
+        return "(the columns seem to be swapped: give the latitude first, then the longitude)"
     limits: tuple[tuple[float, str], ...] = ((90.0, "latitude"), (180.0, "longitude"))
     for index, (most, name) in enumerate(limits):
         degrees: Any = chunk.columns[start + index][where.first]

@@ -22,4 +22,4 @@ def verify(plan_file: PlanFile, as_json: Json = False) -> None:
         stored = {name: guarantee.model_dump(mode="json") for name, guarantee in guarantees.items()}
         print(json.dumps({"verified": True, "plan": task.digest, "minimum": task.minimum, "rounds": task.rounds, **stored}))
         return
-    say(screen(), str(task), f"Verified: both promises were computed again from the mechanism. Task {task.digest[:16]}.")
+    say(screen(), str(task), f"Verified: computed again from the mechanism. Task {task.digest[:16]}.")

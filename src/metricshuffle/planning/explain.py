@@ -10,6 +10,7 @@ from metricshuffle.numerics.rounding import plain, promised, promised_delta, rea
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.spaces import Categories
 
 if TYPE_CHECKING:
     from metricshuffle.planning.candidate import Candidate
@@ -79,9 +80,9 @@ def why_chosen(plan: Plan) -> str:
     near = "the least expected error" if choice.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
     if choice.expected_error > least * 1.001:
         near = "the least expected error within the limits on bits and local epsilon"
-    trust = "nobody" if plan.trusted == "nobody" else f"the {plan.trusted}"
+    trust = "trust nobody" if plan.trusted == "nobody" else f"trust no more than the {plan.trusted}"
     encoding = f" ({choice.encoding})" if choice.encoding else ""
-    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that trust no more than {trust}."
+    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that {trust}."
 
 
 def guarantee_lines(plan: Plan) -> list[str]:
@@ -148,6 +149,15 @@ def explanation(plan: Plan) -> list[str]:
 def _hidden(plan: Plan) -> str:
     target, unit = plan.target, unit_of(plan)
     odds = f"up to a failure probability of {promised_delta(target.delta)}"
+    shift = f"odds shift by at most a factor {promised(math.exp(target.epsilon))}"
+    if isinstance(plan.query, Histogram) and isinstance(plan.query.domain, Categories):
+        return f"Any label is hidden among the others at epsilon {promised(target.epsilon)} ({shift}), {odds}."
+    if target.shape == "linear" and isinstance(plan.query, Histogram) and plan.query.between(1.0) != "values":
+        smallest = target.epsilon * min(1.0, plan.query.step / target.distance)
+        return (
+            f"A change of {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} ({shift}), {odds}; a "
+            f"smaller one may cross into the next cell, and then costs that of one step, {promised(smallest)}."
+        )
     if target.shape == "linear":
         return (
             f"A change of {reached(target.distance / 2)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "

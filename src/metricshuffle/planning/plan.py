@@ -166,7 +166,7 @@ class Plan(Stored):
         if named != PLAN_FORMAT:
             old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
             hint = "; it was made by an earlier version, so plan again" if old else ""
-            raise PlanError(f"this is not a plan: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
+            raise PlanError(f"this is neither a plan nor a task: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
         content = {name: value for name, value in data.items() if name != "checksum"}
         if data.get("checksum") != content_digest(content):
             raise PlanError("its checksum does not match its content: the file was edited or damaged; make the plan again.")

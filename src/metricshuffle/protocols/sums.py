@@ -75,8 +75,15 @@ class Sums(Protocol):
         return Layout(np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(self.randomizers))
 
     def check_people(self, people: int, users: int) -> None:
-        if people > users and self.modulus is not None:
-            raise PlanError(f"the batch has {people:,} reports, but this plan's modulus has room for {users:,}; plan again.")
+        if self.modulus is None:
+            return
+        top = max(randomizer.top for randomizer in self.randomizers)
+        if people > users or people * top >= self.modulus:
+            room = min(users, (self.modulus - 1) // top)
+            raise PlanError(
+                f"{people:,} reports are more than this plan's modulus has room for, {room:,}; plan again for more people, or "
+                "say whose rows they are if a person has several (--user-column)."
+            )
 
     # Clients
 

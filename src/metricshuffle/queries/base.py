@@ -96,6 +96,11 @@ class Query(Kinded, ABC):
     def values_in(self) -> Domain:
         """Where one value lies."""
 
+    @property
+    def title(self) -> str:
+        """What it is called where it is asked: on the command line and in sentences."""
+        return self.kind
+
     def between(self, step: float) -> str:
         """What distances are measured between, and how, where that is not the difference of values; values are counted in such steps."""
         return "values"

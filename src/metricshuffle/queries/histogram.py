@@ -49,9 +49,10 @@ class Histogram(Query):
             raise ValueError("step is for numbers; labels are one apart, and cells as wide as they are")
         most = MOST_CELLS if isinstance(domain, Grid) else LARGEST_SPAN
         if not 2 <= self.cells <= most:
-            raise ValueError(f"Histogram needs 2 to {most:,} values, but {domain} has {self.cells:,}; merge values into fewer cells")
+            remedy = "merge values into fewer cells" if self.cells > most else "choose smaller ones"
+            raise ValueError(f"needs 2 to {most:,} values, but {domain} has {self.cells:,}; {remedy}")
         if isinstance(domain, Grid) and min(domain.width, domain.height) < 2:
-            raise ValueError(f"Histogram needs at least 2 x 2 cells, got {domain.width} x {domain.height}; one row is a line of Integers")
+            raise ValueError(f"needs at least 2 x 2 cells, got {domain.width} x {domain.height}; one row is a line of Integers")
         return self
 
     @property
@@ -72,6 +73,10 @@ class Histogram(Query):
     @property
     def unit(self) -> str:
         return str(getattr(self.domain, "unit", ""))
+
+    @property
+    def title(self) -> str:
+        return "map" if isinstance(self.domain, Grid) else self.kind
 
     @property
     def measure(self) -> str:
@@ -104,9 +109,11 @@ class Histogram(Query):
         if isinstance(self.domain, Categories) and distance != 1.0:
             raise InputError(f"any two categories are at distance 1, so the target's distance must be 1, got {plain(distance)}.")
         if not self.step * (1.0 - 1e-12) <= distance <= self.diameter * (1.0 + 1e-12):
+            unit = f" {self.unit}" if self.unit else ""
+            remedy = "; count in smaller cells or bins to hide smaller moves only" if distance < self.step else ""
             raise InputError(
-                f"distance must lie between one step, {plain(self.step)}, and the diameter of {self.domain}, {plain(self.diameter)}; "
-                f"got {plain(distance)}."
+                f"distance must lie between one step, {plain(self.step)}{unit}, and the diameter of {self.domain}, "
+                f"{plain(self.diameter)}{unit}; got {plain(distance)}{unit}{remedy}."
             )
 
     def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:

@@ -260,6 +260,10 @@ class UserLinearQuery(UserQuery):
         return cls(people, table @ others.T, tuple(to))
 
     @property
+    def title(self) -> str:
+        return "user-mean" if self.averages_points else self.kind
+
+    @property
     def measure(self) -> str:
         return "expected absolute error"
 
@@ -308,7 +312,8 @@ class UserLinearQuery(UserQuery):
         return lipschitz_constant(self.coordinates.table, self.people.distances, norm).constant
 
     def __str__(self) -> str:
-        return f"mean of {', '.join(self.names[:4])}{', ...' if len(self.names) > 4 else ''} over {self.people}"
+        of = "" if self.averages_points else f" of {', '.join(self.names[:4])}{', ...' if len(self.names) > 4 else ''}"
+        return f"mean{of} over {self.people}"
 
 
 def _points(people: Users) -> Floats:

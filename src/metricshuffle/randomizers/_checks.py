@@ -147,12 +147,12 @@ def check_guarantee(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons
             raise ConditionError(NAME, f"local_epsilon of inputs {a} and {b} to be at least {known[a, b]:.12g}", f"{told!r}")
         if not told <= overall * (1.0 + TOLERANCE) + CLOSE:
             raise ConditionError(NAME, f"local_epsilon() to cover inputs {a} and {b}, which have {told!r}", f"{overall!r}")
-    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "local_delta", "blanket") else len(pairs)).tolist():
+    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "local_delta") else len(pairs)).tolist():
         epsilon = 0.5 * min(known[a, b], 2.0)
         leaked, told = hockey_stick(rows[a], rows[b], math.exp(epsilon)), randomizer.local_delta(a, b, epsilon)
         if not leaked <= told + TOLERANCE * leaked + CLOSE:
             raise ConditionError(NAME, f"local_delta of inputs {a} and {b} to be at least {leaked:.12g} at {epsilon:.6g}", f"{told!r}")
-    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "total_variation", "blanket") else len(pairs)).tolist():
+    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "total_variation") else len(pairs)).tolist():
         apart, told = hockey_stick(rows[a], rows[b], 1.0), randomizer.total_variation(a, b)
         if not apart <= told + TOLERANCE * apart + CLOSE:
             raise ConditionError(NAME, f"total_variation of inputs {a} and {b} to be at least {apart:.12g}", f"{told!r}")

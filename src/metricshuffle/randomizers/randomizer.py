@@ -56,6 +56,12 @@ class Randomizer(Kinded, ABC):
 
     kinds: ClassVar[dict[str, type[Kinded]]] = {}
 
+    def __eq__(self, other: object) -> bool:  # tables among the parameters have no equality of their own
+        return isinstance(other, Randomizer) and type(other) is type(self) and self.model_dump_json() == other.model_dump_json()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__qualname__, self.model_dump_json()))
+
     @classmethod
     def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
         """The members whose reports tell the shares of `cells` values of a domain; None if this kind is not for that."""

@@ -59,6 +59,12 @@ class Box(Declared):
     def __str__(self) -> str:
         return f"latitudes {self.south:g} to {self.north:g} and longitudes {self.west:g} to {self.east:g}"
 
+    def contains(self, latitude: object, longitude: object) -> bool:
+        """Whether a place in degrees lies inside; what is no number does not."""
+        if not all(isinstance(part, int | float | np.integer | np.floating) for part in (latitude, longitude)):
+            return False
+        return bool(self.south <= latitude <= self.north and self.west <= longitude <= self.east)  # type: ignore[operator]
+
     @property
     def extent(self) -> tuple[float, float, float, float]:
         """left, bottom, right, top of the smallest upright rectangle around the box in the plane, in metres."""

@@ -62,7 +62,8 @@ class Grid(Domain):
         return cls(width, height, cell, unit, box)
 
     def __str__(self) -> str:
-        return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:g} {self.unit}".rstrip()
+        over = "" if self.box is None else f" over {self.box}"
+        return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:g} {self.unit}".rstrip() + over
 
     def _inside(self, source: Source, numbers: Floats) -> Integers64:
         last = (self.width - 1, self.height - 1)

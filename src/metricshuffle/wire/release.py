@@ -220,7 +220,7 @@ class Release:
 
     def __repr__(self) -> str:
         value = repr(self.value) if isinstance(self.value, Table) else measured(self.value, self.decimals)
-        return f"Release({self.task.query.kind} = {value}, {self.reports:,} reports, {self.protocol}, epsilon {self.guarantee.epsilon:g})"
+        return f"Release({self.task.query.title} = {value}, {self.reports:,} reports, {self.protocol}, epsilon {self.guarantee.epsilon:g})"
 
     def __str__(self) -> str:
         lines = self._table_lines() if isinstance(self.value, Table) else self._value_lines()
@@ -240,7 +240,7 @@ class Release:
     def _value_lines(self) -> list[str]:
         unit = f" {self.query.unit}" if self.query.unit and self.plane is None else ""
         value, interval = measured(self.value, self.decimals), measured(self.answer.interval, self.decimals)
-        lines = [f"{self.query.kind} = {value}{unit}, 95 % interval {interval}"]
+        lines = [f"{self.query.title} = {value}{unit}, 95 % interval {interval}"]
         if self.plane is not None:
             error = max(np.atleast_1d(np.asarray(self.plane.standard_error, dtype=np.float64)))
             decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 0
@@ -253,7 +253,9 @@ class Release:
         key = "share" if "share" in table.columns else "value"
         order = np.argsort(-np.asarray(table[key], dtype=np.float64), kind="stable") if key == "share" else np.arange(len(table))
         shown = order if len(order) <= ALL_ROWS else order[:SHOWN_ROWS]
-        lines = [f"{self.query}: {len(table):,} {'shares' if key == 'share' else 'means'}, each with its 95 % interval"]
+        each = "share" if key == "share" else "mean"
+        counted = f"one {each} with its" if len(table) == 1 else f"{len(table):,} {each}s, each with its"
+        lines = [f"{self.query}: {counted} 95 % interval"]
         for code in shown:
             row = table[int(code)]
             low, high = row["interval_95"]

@@ -114,6 +114,7 @@ class Task(Stored):
             with np.errstate(all="ignore"):  # it may hold any numbers; what comes out as none is not kept
                 query.check_distance(claimed.distance)
                 protocol.check(query)
+                protocol.check_people(self.users, self.users)
                 account = protocol.account(query, self.target, self.honest, self.rounds)
                 true = protocol.guarantee(query, self.target, self.honest, self.rounds)
                 kept = account.kept
@@ -223,9 +224,10 @@ class Task(Stored):
         """Raise unless the guarantee and the protocol cover a batch of so many people."""
         if people < max(self.minimum, 1):
             raise BatchTooSmall(
-                f"the batch has {people:,} reports, but the guarantee counts on at least {max(self.minimum, 1):,} honest ones; "
-                f"wait for more reports, or plan again counting on {max(people, 1):,} honest ones and let people randomize again, which "
-                "costs them a second round: what the first reports give away adds up with it."
+                f"the batch has {people:,} report{'s' * (people != 1)}, but the guarantee counts on at least "
+                f"{max(self.minimum, 1):,} honest ones; wait for more reports, or plan again counting on "
+                f"{max(people, 1):,} honest ones and let people randomize again, which costs them a second round: "
+                "what the first reports give away adds up with it."
             )
         self.protocol.check_people(people, self.users)
 
@@ -255,7 +257,8 @@ class Task(Stored):
 
     def __str__(self) -> str:
         asked = str(self.query)
-        lines = [f"{asked[:1].upper()}{asked[1:]}: {self.protocol.name}, at least {self.minimum:,} reports of {self.users:,}."]
+        least = f"at least {self.minimum:,} report{'s' * (self.minimum != 1)} of {self.users:,}"
+        lines = [f"{asked[:1].upper()}{asked[1:]}: {self.protocol.name}, {least}."]
         if self.protocol.trusted == "nobody":
             lines.append(str(self.guarantee))
         else:

@@ -23,7 +23,8 @@ STEEPEST = 690.0  # the tilt is no stronger than e^690; any tilt is valid
 NEGLIGIBLE = 45.0  # nodes below e^-45 of the largest are bounded, not evaluated
 ALIAS = 4.3e-18  # e^-40: more than what lies a period away, relative to the integrand
 INPUTS = 8.0  # the probabilities given are right to so many units in the last place
-MOST_LOOKS = 4_000_000  # evaluations of one search over all T
+MOST_LOOKS = 2_000_000  # evaluations of one search over all T
+TINY = 1e-280  # a divergence below this is not worth a look; lower ends are 0 there
 
 
 class Question(NamedTuple):
@@ -182,7 +183,7 @@ def largest(asked: Question, others: float, best: float, tolerance: float) -> tu
         low, high = divergence(asked, others - last, first)
         if last == first and low > best:
             best, place = low, first
-        if high <= best * (1.0 + tolerance) or last == first or looks > MOST_LOOKS:
+        if high <= max(best * (1.0 + tolerance), TINY) or last == first or looks > MOST_LOOKS:
             upper = max(upper, high)
             first = last + 1.0
             length = math.ceil(1.5 * length)
