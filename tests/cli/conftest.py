@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import typer.main
 import typer.testing
+from tests.wire.kinds import planned
 from typer.testing import CliRunner, Result
 
-from metricshuffle import Centroid, Grid, Integers, Plan, Sum, Target, plan
+from metricshuffle import Centroid, Grid, Plan, Target, plan
 from metricshuffle.cli.app import app
 
 # Making the commands takes a tenth of a second; the tests run hundreds of them.
@@ -58,13 +59,13 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 @pytest.fixture(scope="session")
 def sum_plan() -> Plan:
     """Whole numbers 0..20 from 40 people of whom 30 are honest; reports are counts."""
-    return plan(Sum(domain=Integers(0, 20, "kcal")), Target(1.0, 1e-6, 5), 40, 30, encoding="unary", protocols=["polya-shuffle"])
+    return planned("unary sum")
 
 
 @pytest.fixture(scope="session")
 def shares_plan() -> Plan:
     """The same with additive shares."""
-    return plan(Sum(domain=Integers(0, 20, "kcal")), Target(1.0, 1e-6, 5), 40, 30, encoding="modular", protocols=["polya-shuffle"])
+    return planned("sum in shares")
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ CENTROID: dict[str, str | None] = {
     "--height": "6",
     "--cell": "1",
 }
+COUNTED: dict[str, str | None] = {"--query": "histogram", "--epsilon": "1", "--delta": "1e-6", "--users": "400", "--save": "new.json"}
 PROFILE: dict[str, str | None] = {"--noise": "polya", "--rate": "0.5", "--users": "100", "--distance": "3", "--delta": "1e-6"}
 
 
@@ -66,10 +67,20 @@ PLANS: dict[str, tuple[dict[str, str | None], tuple[str, ...]]] = {
     "unknown encoding": ({"--encoding": "binary"}, ("--encoding", "unary, modular, auto")),
     "unknown padding": ({"--padding": "none"}, ("--padding", "clamp, bounded")),
     "unknown transport": ({"--transport": "post"}, ("--transport", "aggregator")),
-    "unknown trusted": ({"--trusted": "me"}, ("--trusted", "nobody, shuffler, curator")),
+    "unknown trusted": ({"--trusted": "me"}, ("--trusted", "nobody, shuffler, aggregator, curator")),
     "no bits": ({"--max-bits": "0"}, ("max_bits", ">= 1")),
     "local epsilon 0": ({"--max-local-epsilon": "0"}, ("max_local_epsilon", "> 0")),
     "width of a sum": ({"--width": "8"}, ("--width", "--query sum")),
+    "labels of a sum": ({"--labels": "a,b"}, ("--labels does not belong to --query sum",)),
+    "items of a sum": ({"--items": "3"}, ("--items does not belong to --query sum",)),
+    "samples of a sum": ({"--samples": "3"}, ("samples", "sum")),
+    "no distance": ({"--distance": None}, ("--distance is missing",)),
+    "delta too small for a double": ({"--delta": "1e-300"}, ("delta",)),
+    "more rounds than people live": ({"--rounds": "1.5"}, ("--rounds", "whole number")),
+    "unknown protocol": ({"--protocol": "magic"}, ("magic",)),
+    "the task in a folder": ({"--task": "."}, ("--task", "is a folder")),
+    "the task nowhere": ({"--task": "nowhere/task.json"}, ("--task", "does not exist")),
+    "plan and task in one file": ({"--task": "new.json"}, ("--save and --task both name new.json",)),
     "folder that does not exist": ({"--save": "nowhere/plan.json"}, ("nowhere", "does not exist")),
     "unknown option": ({"--epsilom": "1"}, ("--epsilom", "metricshuffle plan --help")),
 }  # fmt: skip
@@ -98,6 +109,45 @@ def test_plan(terminal: Any, changes: dict[str, str | None], told: tuple[str, ..
 )
 def test_centroid_plan(terminal: Any, changes: dict[str, str | None], told: str) -> None:
     assert told in terminal.refused("plan", *words(CENTROID, changes))
+
+
+HISTOGRAMS: dict[str, tuple[dict[str, str | None], str]] = {
+    "of nothing": ({}, "--labels a,b,c, --labels-from FILE --column NAME, or --low and --high"),
+    "one label": ({"--labels": "tea"}, "--labels names 1 label; a histogram needs at least two"),
+    "an empty label": ({"--labels": "tea,,water"}, "has an empty word"),
+    "a label twice": ({"--labels": "tea,tea"}, "labels must differ"),
+    "labels at a distance": ({"--labels": "tea,water", "--distance": "2"}, "any two categories are at distance 1"),
+    "labels and numbers": ({"--labels": "tea,water", "--low": "0", "--high": "3"}, "a value is a word or a number"),
+    "labels in bins": ({"--labels": "tea,water", "--step": "2"}, "a value is a word or a number"),
+    "labels twice": ({"--labels": "tea,water", "--labels-from": "words.csv", "--column": "word"}, "either --labels or --labels-from"),
+    "no such file": ({"--labels-from": "none.csv", "--column": "word"}, "none.csv"),
+    "no such column": ({"--labels-from": "words.csv", "--column": "name"}, "no column 'name'"),
+    "no column": ({"--labels-from": "words.csv"}, "--labels-from needs --column"),
+    "a column alone": ({"--column": "word"}, "--column names the column of --labels-from FILE"),
+    "one word in the file": ({"--labels-from": "one.csv", "--column": "word"}, "names 1 label"),
+    "real numbers without bins": ({"--low": "0.5", "--high": "3", "--distance": "1"}, "needs --step, the width of its bins"),
+    "no high": ({"--low": "0", "--distance": "1"}, "--high is missing"),
+    "numbers without a distance": ({"--low": "0", "--high": "9"}, "--distance is missing"),
+    "a distance below a bin": ({"--low": "0", "--high": "9", "--step": "2", "--distance": "1"}, "between one step, 2"),
+    "half a bin": ({"--low": "0", "--high": "9", "--step": "1.5", "--distance": "3"}, "step must be a whole number"),
+    "one bin": ({"--low": "0", "--high": "9", "--step": "20", "--distance": "20"}, "2 to"),
+    "too many numbers": ({"--low": "0", "--high": "1e9", "--distance": "1"}, "merge values into fewer cells"),
+    "granularity": ({"--labels": "tea,water", "--granularity": "2"}, "granularity"),
+    "a box": ({"--labels": "tea,water", "--box": "46 7 47 8"}, "--box does not belong to --query histogram"),
+    "a map without cells": ({"--query": "map", "--width": "3", "--height": "3", "--distance": "1"}, "--query map needs --cell"),
+    "a map of one row": ({"--query": "map", "--width": "3", "--height": "1", "--cell": "1", "--distance": "1"}, "at least 2 x 2 cells"),
+    "a map of nowhere": ({"--query": "map", "--cell": "100", "--distance": "100"}, "--width and --height in cells, or --box"),
+    "a map of labels": ({"--query": "map", "--labels": "a,b", "--distance": "1"}, "--labels does not belong to --query map"),
+    "a map of a continent": ({"--query": "map", "--box": "40 0 50 20", "--cell": "1e5", "--distance": "1e5"}, "split it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "told"), HISTOGRAMS.values(), ids=HISTOGRAMS.keys())
+def test_histogram_and_map_plans(terminal: Any, changes: dict[str, str | None], told: str) -> None:
+    """Options that do not fit a histogram or a map, each told by its name."""
+    Path("words.csv").write_text("word\ntea\nwater\n")
+    Path("one.csv").write_text("word\ntea\n\n tea\n")
+    assert told in terminal.refused("plan", *words(COUNTED, changes))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +234,7 @@ def test_columns_that_do_not_fit_the_query(terminal: Any, sum_plan: Plan, centro
     assert "--column once" in terminal.refused("run", "sum.json", values, "--column", "x", "--column", "y")
     assert "--column twice" in terminal.refused("run", "place.json", values, "--column", "x")
     assert "given twice" in terminal.refused("run", "place.json", values, "--column", "x", "--column", "x")
-    assert "--coordinates points is for a centroid" in terminal.refused(
+    assert "--coordinates points is for places on a grid; leave it out for this sum" in terminal.refused(
         "run", "sum.json", values, "--column", "x", "--coordinates", "points"
     )
     assert "plan with --box" in terminal.refused("run", "place.json", values, "--column", "x", "--column", "y", "--coordinates", "places")
@@ -202,11 +252,14 @@ def test_a_plan_edited_by_hand(terminal: Any, sum_plan: Plan, values: Path) -> N
         ["run", "plan.json", values, "--column", "kcal"],
         ["shuffle", "plan.json", values, "--output", "s"],
     ):
-        assert "digest does not match" in terminal.refused(*words)
+        assert "checksum does not match its content: the file was edited or damaged" in terminal.refused(*words)
     Path("plan.json").write_text("{")
     assert "not JSON" in terminal.refused("simulate", "plan.json")
     Path("plan.json").write_text('{"format": "something else"}')
-    assert "not a plan" in terminal.refused("simulate", "plan.json")
+    assert "its format is 'something else'" in terminal.refused("simulate", "plan.json")
+    for deep in ("[" * 100_000, '{"format": ' + "9" * 5000 + "}"):
+        Path("plan.json").write_text(deep)
+        assert "cannot use plan.json" in terminal.refused("simulate", "plan.json")
 
 
 def test_a_batch_below_the_minimum(terminal: Any, sum_plan: Plan) -> None:
@@ -221,8 +274,8 @@ def test_files_in_the_wrong_place(terminal: Any, sum_plan: Plan, shares_plan: Pl
     sum_plan.save("plan.json")
     shares_plan.save("other.json")
     assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
-    assert "made for another plan" in terminal.refused("shuffle", "other.json", "reports", "--output", "shuffled")
-    assert "not a shuffled file" in terminal.refused("estimate", "plan.json", "reports")
+    assert "made for another task" in terminal.refused("shuffle", "other.json", "reports", "--output", "shuffled")
+    assert "this is not a shuffled batch: it begins with 'metricshuffle-reports/2'" in terminal.refused("estimate", "plan.json", "reports")
     assert "not a reports file" in terminal.refused("shuffle", "plan.json", values, "--output", "shuffled")
     assert "twice" in terminal.refused("shuffle", "plan.json", "reports", "./reports", "--output", "shuffled")
     assert "also the input" in terminal.refused("randomize", "plan.json", values, "--column", "kcal", "--output", values)

@@ -88,20 +88,6 @@ def test_real_numbers_negative_bounds_flat_and_aggregator(terminal: Any) -> None
     flat = json.loads(terminal.typed(f"{base} --query sum --low -5 --high 1e1 --flat").stdout)
     assert flat["query"]["domain"] == {"kind": "integers", "low": -5, "high": 10, "unit": ""}
     assert flat["target"]["shape"] == "flat"
-    assert set(flat) >= {"format", "query", "target", "users", "honest", "chosen", "candidates", "digest"}
-    wanted = {
-        "protocol",
-        "encoding",
-        "rate",
-        "expected_error",
-        "local_epsilon",
-        "local_epsilon_per_unit",
-        "bits_per_user",
-        "guarantee",
-        "fallback",
-        "baseline",
-    }
-    assert all(set(one) >= wanted for one in flat["candidates"])
 
 
 def test_pure_plans_are_made_with_delta_0(terminal: Any) -> None:
@@ -143,8 +129,8 @@ def test_every_command_and_option_is_documented() -> None:
     page = reference()
     commands = dict(every_command(GROUP))
     assert set(commands) == {
-        "plan", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "amplify", "demo", "reproduce",
-        "users calibrate", "users compare", "users run",
+        "plan", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "amplify", "demo", "reproduce",
+        "users calibrate", "users compare",
     }  # fmt: skip
     for name, command in commands.items():
         assert command.help, name

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.wire.kinds import planned, values_of
 
 from metricshuffle import Plan, Release, plan
 from metricshuffle.wire.reports import read_reports
@@ -25,11 +26,14 @@ def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_three_roles_in_three_processes(tmp_path: Path, sum_plan: Plan, values: Path) -> None:
-    sum_plan.save(str(tmp_path / "plan.json"))
-    told = process(tmp_path, "randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports", "--json")
-    assert json.loads(told.stdout) == {"reports": 40, "output": "reports", "plan": sum_plan.digest}
+    """Clients, shuffler and analyst as processes; the second call of the shuffler finds in its ledger that the batch was let go."""
+    sum_plan.save(str(tmp_path / "plan.json"), task=str(tmp_path / "task.json"))
+    told = process(tmp_path, "verify", "task.json")
+    assert "Verified: " in told.stdout
+    told = process(tmp_path, "randomize", "task.json", "values.csv", "--column", "kcal", "--output", "reports", "--json")
+    assert json.loads(told.stdout) == {"reports": 40, "output": "reports", "plan": sum_plan.digest, "round": 1}
     assert told.stderr == ""
-    told = process(tmp_path, "shuffle", "plan.json", "reports", "--output", "shuffled")
+    told = process(tmp_path, "shuffle", "task.json", "reports", "--output", "shuffled")
     assert told.stdout == ""
     assert "40 shuffled reports" in told.stderr
     told = process(tmp_path, "estimate", "plan.json", "shuffled", "--output", "release.json", "--json")
@@ -39,39 +43,100 @@ def test_three_roles_in_three_processes(tmp_path: Path, sum_plan: Plan, values: 
     assert not release.raw_values_seen
     assert not release.unsafe_seeded
     # The noise has a standard error of 7; six of them are exceeded once in thousands of runs.
-    assert abs(float(np.asarray(release.value)) - 390) < 6 * float(np.asarray(release.standard_error))
+    assert abs(release.value - 390) < 6 * release.standard_error
+    again = subprocess.run(
+        [sys.executable, "-m", "metricshuffle", "shuffle", "task.json", "reports", "--output", "again"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert again.returncode == 2
+    assert "let go in an earlier batch, as task.json.ledger says" in again.stderr
+    assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("kind", ["sum_plan", "shares_plan"])
-def test_run_says_that_raw_values_were_seen(terminal: Any, kind: str, values: Path, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue(kind).save("plan.json")
-    result = terminal("run", "plan.json", values, "--column", "kcal", "--output", "release.json")
+@pytest.mark.parametrize("kind", ["unary sum", "sum in shares", "curator's sum", "curator's histogram", "witch hat", "users' items"])
+def test_run_says_that_raw_values_were_seen(terminal: Any, kind: str) -> None:
+    """All roles on one machine, whoever is trusted: the release says so, in words and in its file."""
+    planned(kind).save("plan.json")
+    rows = [(person, value) for person, held in enumerate(values_of(kind)) for value in (held if isinstance(held, list) else [held])]
+    Path("values.csv").write_text("who,value\n" + "".join(f"p{person},{value}\n" for person, value in rows))
+    result = terminal("run", "plan.json", "values.csv", "--column", "value", "--user-column", "who", "--output", "release.json")
     assert result.exit_code == 0, result.output
     assert "whoever ran it saw the raw values" in result.stdout
-    assert Release.from_json(Path("release.json").read_text()).raw_values_seen
+    release = Release.load("release.json")
+    assert release.raw_values_seen
+    assert release.reports == planned(kind).users
+    assert str(release) == result.stdout.rstrip("\n")
+
+
+def test_what_a_curator_gets_is_not_randomized_at_home(terminal: Any, values: Path) -> None:
+    """A plan that trusts a curator has nothing to randomize: a sentence says who adds the noise."""
+    planned("curator's sum").save("plan.json")
+    told = terminal.refused("randomize", "plan.json", values, "--column", "kcal", "--output", "reports")
+    assert "trusts a curator, who adds noise once to everybody's values together, so there is nothing to randomize at home" in told
 
 
 def test_reports_of_several_files_are_one_batch(terminal: Any, sum_plan: Plan) -> None:
+    """What several clients sent is added up; the counts are those of all their messages."""
     sum_plan.save("plan.json")
     for name, people in (("a", 12), ("b", 25)):
         Path(f"{name}.csv").write_text("kcal\n" + "7\n" * people)
         assert terminal("randomize", "plan.json", f"{name}.csv", "--column", "kcal", "--output", name).exit_code == 0
     result = terminal("shuffle", "plan.json", "a", "b", "--output", "shuffled", "--json")
-    assert json.loads(result.stdout)["reports"] == 37
-    records = np.concatenate([batch.records for name in "ab" for batch in read_reports(sum_plan, name)])
-    header = json.loads(Path("shuffled").read_bytes().split(b"\n")[0])
-    assert header["axes"] == [int(records.sum())]
+    assert json.loads(result.stdout) == {"reports": 37, "ignored": 0, "output": "shuffled", "plan": sum_plan.digest, "round": 1}
+    messages = np.concatenate([part.messages for name in "ab" for part in read_reports(sum_plan.task, name)])
+    shuffled = sum_plan.task.read_shuffled(Path("shuffled").read_bytes())
+    assert shuffled.numbers == [int(messages.sum())]
+    assert shuffled.people == 37
 
 
 def test_streaming_in_chunks_changes_nothing(terminal: Any, shares_plan: Plan, values: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are read seven at a time make one batch with one id."""
     monkeypatch.setattr("metricshuffle.columns.ROWS_AT_ONCE", 7)
     monkeypatch.setattr("metricshuffle.columns.LINES_AT_ONCE", 7)
     shares_plan.save("plan.json")
     assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
-    reports = list(read_reports(shares_plan, "reports"))
-    assert sum(map(len, reports)) == 40
-    whole, parts = shares_plan.shuffle(reports), shares_plan.shuffle(batch for batch in reports)
-    assert [np.asarray(axis).tolist() for axis in whole.axes] == [np.asarray(axis).tolist() for axis in parts.axes]
+    (reports,) = read_reports(shares_plan.task, "reports")
+    assert len(reports) == 40
+    assert len({bytes(name) for name in reports.ids}) == 40
+    assert shares_plan.shuffle(reports).to_bytes() == shares_plan.shuffle(part for part in [reports]).to_bytes()
+
+
+def test_rounds_are_named_and_kept_apart(terminal: Any, values: Path) -> None:
+    """--round says which of the planned ones it is; a third one is refused, and so is a batch of two."""
+    planned("two rounds").save("plan.json")
+    words = ["plan.json", values, "--column", "kcal"]
+    for round in "12":
+        told = terminal("randomize", *words, "--round", round, "--output", f"r{round}", "--json")
+        assert json.loads(told.stdout)["round"] == int(round)
+    assert "round must be a whole number from 1 to 2, got 3" in terminal.refused("randomize", *words, "--round", "3", "--output", "r3")
+    assert "rounds are not mixed" in terminal.refused("shuffle", "plan.json", "r1", "r2", "--output", "shuffled")
+    assert terminal("shuffle", "plan.json", "r2", "--output", "shuffled").exit_code == 0
+    release = json.loads(terminal("estimate", "plan.json", "shuffled", "--json").stdout)
+    assert (release["round"], release["rounds"]) == (2, 2)
+    assert "round 2 of 2" in terminal("run", *words, "--round", "2").stdout
+
+
+def test_one_person_with_a_report_that_hides_itself(terminal: Any) -> None:
+    """n = 1: where nobody is trusted, one report is a batch."""
+    line = "plan --query sum --low 0 --high 20 --epsilon 1 --distance 5 --delta 0 --users 1 --trusted nobody --save plan.json"
+    assert terminal.typed(line).exit_code == 0
+    Path("one.csv").write_text("kcal\n7\n")
+    for command in (["randomize", "plan.json", "one.csv", "--column", "kcal", "--output", "reports"],
+                    ["shuffle", "plan.json", "reports", "--output", "shuffled"]):  # fmt: skip
+        assert terminal(*command).exit_code == 0
+    assert json.loads(terminal("estimate", "plan.json", "shuffled", "--json").stdout)["reports"] == 1
+    assert "from 1 report (geometric-local)" in terminal("estimate", "plan.json", "shuffled").stdout
+
+
+def test_huge_values_and_tiny_deltas(terminal: Any) -> None:
+    """Values up to 1e12 and a delta of 1e-30 are planned and run, near the truth; what a double cannot sample is a sentence."""
+    base = "plan --query mean --low 0 --epsilon 1 --delta 1e-30 --users 200 --save plan.json"
+    made = terminal.typed(f"{base} --high 1e12 --distance 1e9 --json")
+    assert json.loads(made.stdout)["target"]["delta"] == 1e-30
+    Path("values.csv").write_text("n\n" + "1000000000000\n" * 100 + "0\n" * 100)
+    release = json.loads(terminal("run", "plan.json", "values.csv", "--column", "n", "--json").stdout)
+    assert abs(release["value"] - 5e11) < 20 * release["standard_error"] < 1e11
+    assert "rate must be a number between 2^-32 and 2^10" in terminal.refused(*f"{base} --high 9e15 --distance 1e12".split())
 
 
 def test_clamp_compressed_and_parquet(terminal: Any, sum_plan: Plan) -> None:
@@ -105,19 +170,6 @@ def test_centroid_from_cells_and_from_points(terminal: Any, centroid_plan: Plan,
     Path("points.csv").write_text("x,y\n1,2\n81,2\n")
     told = terminal.refused("run", "plan.json", "points.csv", "--column", "x", "--column", "y", "--coordinates", "points")
     assert "line 3: '81', '2'" in told
-
-
-def test_centroid_from_latitudes_and_longitudes(terminal: Any) -> None:
-    pytest.importorskip("pyproj")
-    made = terminal(
-        "plan", "--query", "centroid", "--box", "46.94", "7.42", "46.96", "7.46", "--cell", "200", "--epsilon", "4", "--distance", "600",
-        "--delta", "1e-6", "--users", "40", "--encoding", "modular", "--save", "plan.json", "--json",
-    )  # fmt: skip
-    assert json.loads(made.stdout)["query"]["domain"]["unit"] == "m"
-    Path("places.csv").write_text("lat,lon\n" + "46.95,7.44\n" * 40)
-    words = ["run", "plan.json", "places.csv", "--column", "lat", "--column", "lon"]
-    assert json.loads(terminal(*words, "--coordinates", "places", "--json").stdout)["reports"] == 40
-    assert "--coordinates" in terminal.refused(*words)
 
 
 def test_simulate_is_repeatable(terminal: Any, sum_plan: Plan) -> None:
@@ -163,5 +215,5 @@ def test_the_same_plan_by_command_and_by_call(terminal: Any, sum_plan: Plan) -> 
     assert result.exit_code == 0, result.output
     assert Path("plan.json").read_text() == result.stdout
     made = Plan.from_json(result.stdout)
-    assert made == plan(sum_plan.query, sum_plan.target, 40, 30, encoding="unary")
+    assert made.to_json() == plan(sum_plan.query, sum_plan.target, 40, 30, encoding="unary").to_json() == result.stdout.rstrip("\n")
     assert made.choice == sum_plan.choice

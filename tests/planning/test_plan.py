@@ -86,7 +86,7 @@ def test_every_number_and_word_of_a_plan_is_covered_by_its_checksum() -> None:
 @pytest.mark.parametrize("damage", ["not json", "[]", "{}", "3", "null", '{"format": "metricshuffle-plan/3"}', '{"format": 2}'])
 def test_what_is_not_a_plan(damage: str) -> None:
     """Other texts are named, not traced back."""
-    with pytest.raises(PlanError, match="not a plan"):
+    with pytest.raises(PlanError, match=r"this is n(ot|either) a plan"):
         Plan.from_json(damage)
 
 
@@ -211,7 +211,7 @@ def test_what_the_roles_refuse() -> None:
         other.shuffle(reports)
     with pytest.raises(BatchTooSmall, match="at least 40 honest"):
         plan_made.shuffle(part_of(reports, 0, 39))
-    with pytest.raises(PlanError, match="room for 60"):
+    with pytest.raises(PlanError, match="room for, 60"):
         plan_made.shuffle(plan_made.randomize(np.zeros(61, dtype=int), Randomness.seeded(0)))
     with pytest.raises(InputError, match="must be shuffled first"):
         plan_made.estimate(reports)  # type: ignore[arg-type]

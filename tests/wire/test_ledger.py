@@ -87,7 +87,7 @@ def test_ignored_reports_do_not_fill_a_batch(task: Task) -> None:
     """The minimum counts people: a report that is there thirty times is one."""
     alone = known(reports_of(KIND, 1))
     thirty = replace(alone, messages=np.repeat(alone.messages, 30, axis=0), known_ids=np.repeat(alone.ids, 30, axis=0))
-    with pytest.raises(InputError, match="the batch has 1 reports, but the guarantee counts on at least 30"):
+    with pytest.raises(InputError, match="the batch has 1 report, but the guarantee counts on at least 30"):
         task.shuffle(thirty)
 
 
@@ -183,5 +183,5 @@ def test_only_reports_are_shuffled(task: Task) -> None:
     for wrong in (3, [3, 4], "reports"):
         with pytest.raises(InputError, match="shuffle needs Reports|only Reports can be shuffled"):
             task.shuffle(wrong)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="the batch has 0 reports"):
+    with pytest.raises(InputError, match="the batch has 0 report"):
         task.shuffle([])

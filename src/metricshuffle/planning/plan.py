@@ -166,7 +166,8 @@ class Plan(Stored):
         if named != PLAN_FORMAT:
             old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
             hint = "; it was made by an earlier version, so plan again" if old else ""
-            raise PlanError(f"this is neither a plan nor a task: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
+            nothing = "not a plan" if str(named).startswith("metricshuffle-") else "neither a plan nor a task"
+            raise PlanError(f"this is {nothing}: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
         content = {name: value for name, value in data.items() if name != "checksum"}
         if data.get("checksum") != content_digest(content):
             raise PlanError("its checksum does not match its content: the file was edited or damaged; make the plan again.")

@@ -74,7 +74,10 @@ class _Counted:
             "modulus": self.modulus,
             "rows": [[key, len(row)] for key, row in rows],
         }
-        body = b"".join(number.to_bytes(NUMBER_BYTES, "little", signed=True) for _, row in rows for number in row)
+        try:
+            body = b"".join(number.to_bytes(NUMBER_BYTES, "little", signed=True) for _, row in rows for number in row)
+        except OverflowError:
+            raise PlanError(f"{self.what} has sums that are too large to be written; something else than reports was added up.") from None
         return Frame(self.formats[self.batch.seeded], header, body).to_bytes()
 
     @classmethod
@@ -89,7 +92,7 @@ class _Counted:
         sums: Sums = {}
         start = 0
         for row in rows:
-            if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, int) and part >= 0 for part in row)):
+            if not (isinstance(row, list) and len(row) == 2 and all(type(part) is int and part >= 0 for part in row)) or row[0] in sums:
                 raise strange
             end = start + row[1] * NUMBER_BYTES
             if end > len(frame.body):

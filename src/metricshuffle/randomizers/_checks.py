@@ -128,8 +128,11 @@ def stop_losses(first: Floats, second: Floats, common: Floats, factor: float, th
     most that of another pair if these numbers are at most that pair's at every t (E G is the same for all).
     """
     gaps, left = first - factor * second, 1.0 - common.sum(axis=-1)
-    columns = [np.maximum(0.0, gaps - t * common).sum(axis=-1) + max(0.0, -t) * left for t in thresholds.tolist()]
-    return np.stack(columns, axis=-1)
+    alone = np.maximum(0.0, -thresholds) * left
+    if first.ndim == 1:
+        return np.asarray(np.maximum(0.0, gaps - thresholds[:, None] * common).sum(axis=1) + alone)
+    columns = [np.maximum(0.0, gaps - t * common).sum(axis=1) for t in thresholds.tolist()]  # all at once would not fit in the cache
+    return np.asarray(np.stack(columns, axis=1) + alone)
 
 
 def check_guarantee(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats) -> None:

@@ -212,8 +212,8 @@ def test_properties(low: float, high: float, users: int, share: float) -> None:
 
 def test_what_is_no_number_is_never_small(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = kernels.question(0.5, 0.1, np.array([0.9, 0.2]), np.array([0.1, 0.8]))
-    assert kernels.divergence.py_func(asked._replace(rare=np.array([np.nan, 0.5])), 5.0, 5.0) == (0.0, 0.5)
-    assert kernels.exceeding.py_func(asked._replace(lead=np.nan), 10.0, 1e-3) == 0.0
+    assert kernels.divergence(asked._replace(rare=np.array([np.nan, 0.5])), 5.0, 5.0) == (0.0, 0.5)
+    assert kernels.exceeding(asked._replace(lead=np.nan), 10.0, 1e-3) == 0.0
     monkeypatch.setattr(kernels, "exceeding", lambda *_: 0.0)  # nothing can be certified
     assert epsilon_bracket(response(1.0), 1000, 1e-6).upper == response(1.0).pure
 

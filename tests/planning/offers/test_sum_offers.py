@@ -248,7 +248,7 @@ def test_real_numbers_are_rounded_first() -> None:
     for one in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
         assert noise_of(one).granularity == 4096
         assert noise_of(one).top == 20
-        assert one.guarantee.between == "values rounded to a fine grid"
+        assert one.guarantee.between.startswith("values rounded to steps of 0.000")
     # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon / distance.
     assert candidates.local(setting).rate == pytest.approx(math.log1p(0.25), rel=1e-4)
 

@@ -94,11 +94,13 @@ def divergence(asked: Question, lows: float, highs: float) -> tuple[float, float
         variance += counts[i] * asked.rare[i] * asked.usual[i]
         log_unit += counts[i] * asked.log_total[i]
         unsure += 8.0 * abs(counts[i] * asked.log_total[i])
-    mode = math.floor(mean + 0.5)
     if not (lead > 0.0 and 64.0 * ROUNDOFF * (rares + variance * s) < 0.25):
         return 0.0, lead
+    mode = math.floor(mean + 0.5)
     log_unit -= mode * s
     unsure += 8.0 * abs(mode * s) + 64.0
+    if log_unit + s < LOG_LEAST - 10.0 and ROUNDOFF * unsure < 1.0:
+        return 0.0, min(lead, 1e-299)  # h(k) <= lead S(k-1) <= lead Phi(R) R^(1-k)
     deviation = math.sqrt(variance)
     m = math.ceil(11.0 * deviation) + 66.0
     steep = s > 0.7 or s * deviation > 5.0

@@ -136,12 +136,14 @@ def _asked(way: _Way, epsilon: float, *, above: bool) -> Question | None:
     """The direction at this epsilon, its lead rounded up or down; None where there is nothing to see."""
     from metricshuffle.accounting.two_reports import _kernels as kernels
 
-    exponent = 0.0 if epsilon < SMALLEST_EXPONENT and above else min(epsilon, LARGEST_EXPONENT)
+    if epsilon < SMALLEST_EXPONENT:
+        epsilon = 0.0 if above or epsilon == 0.0 else SMALLEST_EXPONENT
+    exponent = min(epsilon, LARGEST_EXPONENT)
     growth = math.expm1(exponent)
     growth = lowered(growth, 4) if above else raised(growth, 4)
     doubt = 16.0 * ROUNDOFF * (way.rounding + growth * way.second)
     lead = way.excess - growth * way.second + (doubt if above else -doubt)
-    if not lead > 0.0 or (not above and not SMALLEST_EXPONENT <= epsilon <= LARGEST_EXPONENT and epsilon != 0.0):
+    if not lead > 0.0 or (not above and epsilon > LARGEST_EXPONENT):
         return None
     question: Question = kernels.question(min(lead, 1.0), growth, way.zero, way.one)
     return question

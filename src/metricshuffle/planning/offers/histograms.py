@@ -8,7 +8,7 @@ from functools import partial
 
 from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import promised
 from metricshuffle.numerics.search import farthest_certified, first_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
@@ -70,14 +70,14 @@ def calibrated(setting: Setting, query: Histogram, kind: str, fitted: Fitted) ->
 
     strength = _strongest(nearly, kept, alone, most)
     if strength <= alone * (1.0 + 1e-3):
-        held = plain(protocol(alone, False).local_epsilon(target))
+        held = promised(protocol(alone, False).local_epsilon(target))
         few = f"Shuffling buys nothing here: {honest:,} honest reports are too few for one of epsilon above {held} to hide among."
         return candidate(setting, protocol(alone, False), gain=few)
     chosen = protocol(strength, True)
     account = chosen.account(query, setting.target, honest, setting.rounds)
     if not account.kept:
         raise NotCertified("the calibrated randomizer could not be verified; please report this as a bug.")
-    more, less = (plain(protocol(one, True).local_epsilon(target)) for one in (strength, alone))
+    more, less = (promised(protocol(member, True).local_epsilon(target)) for member in (strength, alone))
     gain = f"Hidden among {honest:,} honest reports, one may have epsilon {more} instead of {less}."
     return candidate(setting, chosen, account, gain=gain)
 
