@@ -164,13 +164,10 @@ class LopsidedDistance(Line):
 
 
 class SmallDistance(Line):
-    """The profile is right for the true distances."""
-
-    def local_profile(self) -> PrivacyProfile:
-        return PureProfile(10.0 * math.log(2.0) * 1.2)
+    """The profile is right for distances that are three times as large."""
 
     def distance(self, a: int, b: int) -> float:
-        return super().distance(a, b) * (0.5 if {a, b} == {1, 2} else 1.0)
+        return super().distance(a, b) / 3.0
 
 
 class NoMetric(Line):
@@ -219,7 +216,7 @@ class ForeignPairs(Seven):
 
 class FewBlankets(Line):
     def blankets(self, distance: float = math.inf) -> Any:
-        return super().blankets(distance)[:-2]
+        return super().blankets(distance)[:1]
 
 
 class Thick(Honest):
@@ -301,17 +298,17 @@ COMPUTED = [
     (SmallVariation(), "total_variation of inputs 0 and 1"),
     (SmallProfile(), "local_profile to give epsilon >= .* at distance"),
     (LopsidedDistance(), "same distance in both directions"),
-    (SmallDistance(), r"local_profile to give epsilon >= .* at distance 0.05, as inputs 1 and 2|local_profile to give .* inputs 2 and 1"),
+    (SmallDistance(), "local_profile to give epsilon >= [0-9.]* at distance 0.0333333, as inputs"),
     (NoMetric(), "triangle inequality, but got 0.4 from 0 to 2, but 0.1 . 0.1 by way of 1"),
     (NoDistance(), "positive distance between inputs with different laws, but got 0 for inputs 0 and 1"),
     (SmallDiameter(), "a diameter of at least 0.4, as inputs 0 and 4 have, but got 0.3"),
     (WithoutTheBoundary(), r"pairs_within\(0.1\) to stand for all pairs"),
     (MissesTheWorstPair(), r"pairs\(\) to stand for all pairs of inputs, but got none that is as easy to tell apart as inputs 0 and 2"),
     (ForeignPairs(), r"pairs\(\) of two different inputs out of 0..6, but got the pair \(0, 7\)"),
-    (FewBlankets(), r"blankets\(0.1\) to stand for all pairs"),
+    (FewBlankets(), r"blankets\(inf\) to stand for all pairs"),
     (Thick(), "a blanket of inputs 0 and 1 that all inputs have in common"),
     (ThickForOnePair(), "a blanket of inputs 6 and 3|for 6 and 3"),
-    (SomethingElse(), "a blanket of inputs 2 and 4 that all inputs have in common"),
+    (SomethingElse(), "(local_epsilon|a blanket) of inputs 2 and 4"),
     (Biased(), "debiasing with the mean"),
     (SlightlyBiased(), "for input 0, target 2, but got an error of 7.14e-05"),
     (Steady(), "variance of debiasing for input 0, target 0"),
@@ -431,11 +428,8 @@ class Remembering(Honest):
     before: ClassVar[dict[bytes, Any]] = {}
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return (
-            self.before.setdefault(values.tobytes(), super().reports(values, randomness)).copy()
-            if len(values) == 17
-            else super().reports(values, randomness)
-        )
+        reports = super().reports(values, randomness)
+        return self.before.setdefault(values.tobytes(), reports).copy() if len(values) == 17 else reports
 
 
 class Continuing(Honest):
@@ -459,6 +453,14 @@ class OwnSeed(Honest):
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         return super().reports(values, Randomness.seeded(len(values)))
+
+
+class KeyedByValues(Honest):
+    """The noise of a large batch is a hash of its values."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        large = len(values) >= 4096 and len(set(values.tolist())) > 1
+        return super().reports(values, Randomness.seeded(values.tobytes().hex()) if large else randomness)
 
 
 class Stretched(Honest):
@@ -522,11 +524,11 @@ class SignedZero(Honest):
 
 class TellingType(Honest):
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 100))
+        return super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 200))
 
 
 DRAWN = [
-    (Loaded(), "reports of input . that follow its law"),
+    (Loaded(), "reports (of input . )?that follow"),
     (RevealsOneInput(), "reports of input 3 that follow its law"),
     (RevealsOneInputOfMany(), "reports of input 207 that follow its law"),
     (SharedBit(), "follow"),
@@ -540,10 +542,11 @@ DRAWN = [
     (FirstPlace(), "do not depend on the size of the batch, but got in batches of 1"),
     (ByBatchSize(), "do not depend on the size of the batch, but got in batches of 2"),
     (ByCompany(), "reports of input . that follow its law"),
-    (Remembering(), "depend on nothing but the values and the stream"),
+    (Remembering(), "independent reports of different people, but got reports of the same 17 people in two calls"),
     (Continuing(), "depend on nothing but the values and the stream"),
     (OwnSource(), "depend on nothing but the values and the stream"),
-    (OwnSeed(), "that follow|differ when the stream of randomness does"),
+    (OwnSeed(), "reports of input 0 that follow its law"),
+    (KeyedByValues(), "differ when the stream of randomness does, but got the same 4,096 reports"),
     (Stretched(), "take all their randomness from the stream, but got 4,096 reports with 5,1.. bits of it from 64 bits"),
     (HonestWhenTested(), "follow their laws, whatever the stream"),
     (OutsideCodes(), r"reports with codes 0..2, but got the code 3 for input 0"),

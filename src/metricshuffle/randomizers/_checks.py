@@ -55,9 +55,10 @@ def checked_rows(randomizer: Randomizer) -> Floats:
     if rows.shape != (randomizer.inputs, randomizer.outputs):
         raise ConditionError(NAME, f"rows of shape {(randomizer.inputs, randomizer.outputs)}", f"shape {rows.shape}")
     for x, row in enumerate(rows):
-        if not (np.all(row >= 0.0) and abs(float(row.sum()) - 1.0) <= TOLERANCE):
+        total = math.fsum(row)
+        if not (np.all(row >= 0.0) and abs(total - 1.0) <= TOLERANCE):
             raise ConditionError(
-                NAME, "rows of probabilities that sum to one", f"{float(row.sum())!r} (smallest entry {float(row.min())!r}) in row {x}"
+                NAME, "rows of probabilities that sum to one", f"{total!r} (smallest entry {float(row.min())!r}) in row {x}"
             )
     for x in spread_inputs(len(rows), 8 if inherited(randomizer, "law") else 4096).tolist():
         if not np.allclose(randomizer.law(x), rows[x], rtol=CLOSE, atol=1e-300):
@@ -85,13 +86,13 @@ def most_exposed(rows: Floats) -> tuple[float, Pair]:
 def some_pairs(randomizer: Randomizer, rows: Floats, most: int) -> Pairs:
     """All ordered pairs of up to FEW_INPUTS inputs. Of more inputs the worst pair, `most` of the randomizer's own, `most` spread evenly."""
     count = randomizer.inputs
+    own = list(itertools.islice(listed(randomizer, randomizer.pairs(), "pairs()"), None if count <= FEW_INPUTS else most))
     if count <= FEW_INPUTS:
         return np.array(list(itertools.permutations(range(count), 2)), dtype=np.int64).reshape(-1, 2)
     places = np.unique(np.linspace(0, count * (count - 1) - 1, most).astype(np.int64))
     first, second = np.divmod(places, count - 1)
     evenly = np.column_stack([first, second + (second >= first)])
-    own = np.array([most_exposed(rows)[1], *itertools.islice(listed(randomizer, randomizer.pairs(), "pairs()"), most)], dtype=np.int64)
-    both = np.concatenate([own, evenly])
+    both = np.concatenate([np.array([most_exposed(rows)[1], *own], dtype=np.int64), evenly])
     return np.unique(np.concatenate([both, both[:, ::-1]]), axis=0)
 
 

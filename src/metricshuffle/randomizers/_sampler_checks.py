@@ -30,7 +30,7 @@ FAMILY = 1e-7
 MOST_INPUTS = 4096
 BINS = 8
 TOGETHER = 2**16  # reports a call
-CALLS = 32  # with one input each, at least
+CALLS = 512  # with one input each, at least
 SIZES = (1, 2, 3, 5, 17)
 REPEATED = 40  # calls of each size that are made twice
 LAGS = (1, 2, 3, 4, 7, 8, 16, 64, 1024, 8192, 16384, 32768)  # 8192 words are drawn at once
@@ -234,10 +234,10 @@ def draw(randomizer: Randomizer, rows: Floats, draws: int | None, randomness: Ra
     if len(chosen) > 100:
         each = max(64, min(each, 4_000_000 // len(chosen)))
     calls = -(-CALLS // len(chosen))
-    size = -(-each // (2 * calls))
+    sizes = [-(-each // 4), *[-(-each // (4 * calls))] * calls]  # one large call, and many small ones
     alone = []
     for x in chosen.tolist():
-        for _ in range(calls):
+        for size in sizes:
             inputs = np.full(size, x, dtype=np.int64)
             alone.append(Drawn(inputs, sampler(inputs, randomness)))
     everybody, mixed = randomness.shuffled(np.repeat(chosen, -(-each // 2))), []
@@ -315,7 +315,9 @@ def check_positions(events: Events, mixed: list[Drawn]) -> None:
     check_tallies(tallies, "reports that do not depend on the place in the batch")
 
 
-def check_neighbours(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Drawn], calls: list[Drawn]) -> None:
+def check_neighbours(
+    rows: Floats, events: Events, large: tuple[list[Drawn], list[Drawn]], small: tuple[list[Drawn], list[tuple[Drawn, Drawn]]]
+) -> None:
     """Family 5: two reports agree (in being in a set, or in their codes) as often as independent ones do."""
     matches = rows @ rows.T if len(rows) <= 1024 else None
     tallies: dict[str, Tally] = {}
@@ -330,7 +332,7 @@ def check_neighbours(rows: Floats, events: Events, alone: list[Drawn], mixed: li
         if matches is not None:
             tallies.setdefault(f"{name} that agree in their codes:", Tally()).add(codes[0] == codes[1], matches[inputs[0], inputs[1]])
 
-    for batches, how in ((alone, "of one input"), (mixed, "of different inputs")):
+    for batches, how in zip(large, ("of one input", "of different inputs"), strict=True):
         left = MOST_PAIRED
         for batch in batches:
             people = len(batch.codes)
@@ -345,43 +347,52 @@ def check_neighbours(rows: Floats, events: Events, alone: list[Drawn], mixed: li
             left -= people
             if left <= 0:
                 break
+    calls, again = small
+    everybody = (slice(None), slice(None))
     for before, after in zip(calls[::2], calls[1::2], strict=False):
         if len(before.codes) == len(after.codes):
-            add(f"reports of two calls of {len(before.codes)}", before, (slice(None), slice(None)), after)
+            add(f"reports of two calls of {len(before.codes)}", before, everybody, after)
+    for before, after in again:
+        add(f"reports of the same {len(before.codes)} people in two calls", before, everybody, after)
     check_tallies(tallies, "independent reports of different people")
 
 
-def check_dispersion(events: Events, alone: list[Drawn]) -> None:
+def check_dispersion(events: Events, alone: list[Drawn], randomness: Randomness) -> None:
     """Family 6: from call to call frequencies vary as those of independent reports do, no more and no less."""
     from scipy.special import bdtr
 
-    event = "the most telling 50%"
-    inside, outside, calls = 0.0, 0.0, 0
+    def at_most(count: int, people: int, chance: float) -> float:
+        return 0.0 if count < 0 else 1.0 if count >= people else float(bdtr(count, people, chance))
+
+    event, inside, outside, calls = "the most telling 50%", 0.0, 0.0, 0
     for batch in alone:
         x, people = int(batch.inputs[0]), len(batch.codes)
         chance = float(events.chances[event][x])
         if not 0.0 < chance < 1.0:
             continue
-        away, middle = abs(float(np.count_nonzero(events.sets[event][x, batch.codes])) - people * chance), people * chance
-        # A count that is as far away as this one is both inside and outside, so that both are p-values.
-        low, high = math.ceil(middle - away - 1e-6), math.floor(middle + away + 1e-6)
-        within = float(bdtr(min(high, people), people, chance) - (bdtr(low - 1, people, chance) if low > 0 else 0.0))
-        low, high = math.floor(middle - away + 1e-6), math.ceil(middle + away - 1e-6)
-        beyond = (float(bdtr(low, people, chance)) if low >= 0 else 0.0) + (
-            1.0 - float(bdtr(high - 1, people, chance)) if high <= people else 0.0
+        middle = people * chance
+        away = abs(float(np.count_nonzero(events.sets[event][x, batch.codes])) - middle)
+        nearer, near = (
+            max(0.0, at_most(math.floor(middle + reach), people, chance) - at_most(math.ceil(middle - reach) - 1, people, chance))
+            for reach in (away - 1e-6, away + 1e-6)
         )
-        inside -= math.log(min(1.0, max(within, 1e-300)))
-        outside -= math.log(min(1.0, max(beyond, 1e-300)))
+        # P(closer to the mean), and a random part of P(as close): exactly uniform on 0..1.
+        rank = nearer + (near - nearer) * ((randomness.below(2**53) + 0.5) / 2.0**53)
+        inside -= math.log(min(1.0, max(rank, 1e-300)))
+        outside -= math.log(min(1.0, max(1.0 - rank, 1e-300)))
         calls += 1
     condition = "calls whose frequencies vary as those of independent reports do"
     if too_unlikely(gamma_surprise(inside, calls), 2):
-        fail(condition, f"{calls} calls that are much closer to their means than chance allows")
+        fail(condition, f"{calls} calls that are closer to their means than chance allows")
     if too_unlikely(gamma_surprise(outside, calls), 2):
-        fail(condition, f"{calls} calls that are much farther from their means than chance allows")
+        fail(condition, f"{calls} calls that are farther from their means than chance allows")
 
 
-def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Randomness) -> list[Drawn]:
-    """Family 4: small batches follow the law, first and last places included; and a call depends on nothing but values and stream."""
+def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Randomness) -> tuple[list[Drawn], list[tuple[Drawn, Drawn]]]:
+    """Family 4: small batches follow the law, first and last places included; and a call depends on nothing but values and stream.
+
+    Returned are the calls, and pairs of calls with the same people and different streams.
+    """
     tallies: dict[str, Tally] = {}
     made: list[Drawn] = []
     calls, chosen = max(REPEATED, min(500, draws // 40)), spread_inputs(len(sampler.rows), MOST_INPUTS)
@@ -406,7 +417,7 @@ def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Random
                 f"others for a batch of {len(batch.codes)} when the same stream was given again, after other calls",
             )
     check_tallies(tallies, "reports that do not depend on the size of the batch")
-    return made
+    return made, [(batch, Drawn(batch.inputs, sampler(batch.inputs, randomness))) for batch, _ in repeated]
 
 
 def check_source(sampler: Sampler, events: Events, randomness: Randomness) -> None:

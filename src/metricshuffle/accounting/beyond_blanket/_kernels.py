@@ -22,6 +22,7 @@ SMOOTHED = 0.05  # the Gaussian has the deviation 0.05/s: it adds about (0.05)^2
 BEYOND = 40.0  # it has removed all but e^-40 of the transform where the nodes end
 ALIASED = 26.0  # the period makes what the trapezoid rule adds about e^-26 of the result
 STEEPEST = 600.0
+GOLDEN = 0.6180339887498949
 FEW = 3  # types that decide where the line of integration goes
 MOST_NODES = 20_000
 
@@ -39,35 +40,63 @@ def values(starts: Integers64, mass: Floats, excess: Floats, rounding: Floats, b
 
 
 @njit(cache=True, error_model="numpy")
-def _log_moment(mass: Floats, value: Floats, s: float) -> tuple[float, float]:
-    """log M(s) and its slope, about."""
-    rise, slope = 0.0, 0.0
+def _log_moments(mass: Floats, value: Floats, s: float) -> tuple[float, float, float]:
+    """log M(s) and its first two derivatives, about."""
+    rise, slope, bend = 0.0, 0.0, 0.0
     for i in range(mass.size):
         grown = math.expm1(s * value[i])
         rise += mass[i] * grown
         slope += mass[i] * (grown + 1.0) * value[i]
-    return math.log1p(rise), slope / (1.0 + rise)
+        bend += mass[i] * (grown + 1.0) * value[i] * value[i]
+    slope /= 1.0 + rise
+    return math.log1p(rise), slope, max(0.0, bend / (1.0 + rise) - slope * slope)
+
+
+@njit(cache=True, error_model="numpy")
+def _aim(users: float, starts: Integers64, mass: Floats, value: Floats, types: Integers64, s: float) -> tuple[float, float]:
+    """About the logarithm of the bound if one of these types is the worst, and a slope of it over log s.
+
+    If |M(s+iy)/M(s)|^m were normal, e^(-v y^2/2), the integral of it over |z|^2 were (pi/s) e^(x^2) erfc(x), x = s sqrt(v/2).
+    """
+    most, steepness = -math.inf, 0.0
+    for x in types:
+        here = slice(starts[x], starts[x + 1])
+        log_moment, slope, bend = _log_moments(mass[here], value[here], s)
+        wide = s * math.sqrt(0.5 * users * bend)
+        tail = wide * wide + math.log(math.erfc(wide)) if wide < 5.0 else math.log((1.0 - 0.5 / (wide * wide)) / (1.7724538509 * wide))
+        height = users * log_moment - math.log(s) + tail
+        if height > most:
+            most, steepness = height, users * slope * s - 2.0 + 1.0 / (1.0 + 2.0 * wide * wide / 3.0)
+    return most, steepness
 
 
 @njit(cache=True, error_model="numpy")
 def saddle(users: float, starts: Integers64, mass: Floats, value: Floats, types: Integers64) -> float:
-    """Where m max log M_x(s) - 2 log s over these types is smallest, about; any s > 0 is valid."""
+    """Where the bound is smallest if one of these types is the worst, about; any s > 0 is valid."""
     largest = 0.0
     for x in types:
         for i in range(starts[x], starts[x + 1]):
             largest = max(largest, abs(value[i]))
     low, high = math.log(1e-14 / largest), math.log(STEEPEST / largest)
-    while high - low > 0.02:  # convex in s, and falling at first
-        s = math.exp(0.5 * (low + high))
-        top, steep = -math.inf, 0.0
-        for x in types:
-            log_moment, slope = _log_moment(mass[starts[x] : starts[x + 1]], value[starts[x] : starts[x + 1]], s)
-            if log_moment > top:
-                top, steep = log_moment, slope
-        if users * steep - 2.0 / s > 0.0:
-            high = math.log(s)
+    while high - low > 0.3:  # convex in s, and falling at first
+        middle = 0.5 * (low + high)
+        if _aim(users, starts, mass, value, types, math.exp(middle))[1] > 0.0:
+            high = middle
         else:
-            low = math.log(s)
+            low = middle
+    low, high = low - 0.1, min(high + 0.1, math.log(STEEPEST / largest))
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left = _aim(users, starts, mass, value, types, math.exp(left))[0]
+    at_right = _aim(users, starts, mass, value, types, math.exp(right))[0]
+    for _ in range(10):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = _aim(users, starts, mass, value, types, math.exp(left))[0]
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = _aim(users, starts, mass, value, types, math.exp(right))[0]
     return math.exp(0.5 * (low + high))
 
 
@@ -86,7 +115,7 @@ def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: floa
             error += mass[i] * doubt[i] * max(1.0, grown + 1.0)
         wrong[x] = error / (1.0 + rise)
         unsure = (starts[x + 1] - starts[x] + 40.0) * ROUNDOFF * s * wrong[x]
-        found[x] = math.log1p(rise) + unsure * (1.0 + unsure) if unsure < 0.1 else math.inf
+        found[x] = math.log1p(rise) + unsure * (1.0 + 2.0 * unsure) if unsure < 0.1 else math.inf
         if not found[x] > -math.inf:
             found[x] = math.inf
     return found, wrong
@@ -132,7 +161,7 @@ def _line(
         away, smoothed = s * s + y * y, 0.5 * smooth2 * y * y
         # log |M| is off by at most this much; near a zero of M more than its logarithm can tell, so it is not believed there
         off = unsure * math.sqrt(away) * math.exp(min(max(top - log_modulus, 0.0), 30.0))
-        fall = min(max(log_modulus - top, -30.0) + off * (1.0 + off), 0.0) if off < 0.1 else 0.0
+        fall = min(max(log_modulus - top, -30.0) + off * (1.0 + 2.0 * off), 0.0) if off < 0.1 else 0.0
         nodes += 1
         if nodes > MOST_NODES:
             return False
@@ -148,30 +177,33 @@ def _line(
 
 
 @njit(cache=True, error_model="numpy")
-def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, square: Floats) -> Floats:
-    """For each m in `users` (falling): a bound on (1/m) E[(G_1 + .. + G_m)_+] whatever the types of the m; inf where none is certified.
-
-    With z_k = s + ik D and h = SMOOTHED/s it is (D/2 pi m) max over x of sum over k of |M_x(z_k)|^m e^(h^2 Re(z_k^2)/2)/|z_k|^2; see
-    `bound.delta_upper`. All terms are positive, so each is rounded up by its own error; nodes that are left out, negligible or
-    beyond the last, are bounded as in `_contour_kernels.contour`. Types are visited in the order of M_x(s), which bounds their
-    sum, until the rest cannot be worse.
-    """
-    types = starts.size - 1
-    found = np.full(users.size, math.inf)
-    by_spread = np.argsort(-square)
-    leading = by_spread[: min(FEW, types)]
-    s = saddle(users[0], starts, mass, value, leading)
-    top, wrong = tops(starts, mass, value, doubt, s)
+def placed(users: float, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, square: Floats) -> tuple[float, float]:
+    """s and the period of the nodes in units of 1/s, for about this many users."""
+    leading = np.argsort(-square)[: min(FEW, starts.size - 1)]
+    s = saddle(users, starts, mass, value, leading)
+    top = tops(starts, mass, value, doubt, s)[0]
     first = np.argmax(top)
     if not np.any(leading == first):  # another type is worse here: it has a say too
-        s = saddle(users[0], starts, mass, value, np.append(leading, first))
-        top, wrong = tops(starts, mass, value, doubt, s)
-        first = np.argmax(top)
-    height = users[0] * top[first]
-    if not (s > 0.0 and -1e300 < height < 690.0):
+        s = saddle(users, starts, mass, value, np.append(leading, first))
+        top = tops(starts, mass, value, doubt, s)[0]
+    return s, ALIASED + min(max(4.0, -users * np.max(top)), -LOG_LEAST)
+
+
+@njit(cache=True, error_model="numpy")
+def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float, period: float) -> Floats:
+    """For each m in `users` (falling): a bound on (1/m) E[(G_1 + .. + G_m)_+] whatever the types of the m; inf where none is certified.
+
+    With z_k = s + ik D, D = 2 pi s/period and h = SMOOTHED/s it is (D/2 pi m) max over x of sum over k of |M_x(z_k)|^m
+    e^(h^2 Re(z_k^2)/2)/|z_k|^2; see `bound.psi_upper`. All terms are positive, so each is rounded up by its own error; nodes that are left
+    out, negligible or beyond the last, are bounded as in `_contour_kernels.contour`. Types are visited in the order of M_x(s), which
+    bounds their sum, until the rest cannot be worse.
+    """
+    found = np.full(users.size, math.inf)
+    top, wrong = tops(starts, mass, value, doubt, s)
+    height = users[0] * np.max(top)
+    if not (0.0 < s < math.inf and period > 1.0 and -1e300 < height < 690.0):
         return found
-    step = 2.0 * math.pi * s / (ALIASED + max(4.0, -height))
-    smooth2 = (SMOOTHED / s) ** 2
+    step, smooth2 = 2.0 * math.pi * s / period, (SMOOTHED / s) ** 2
     last = math.ceil(math.sqrt(2.0 * BEYOND / smooth2) / step)
     every = 1.0 / (s * s) + math.pi / (s * step)  # the sum of all 1/|z|^2
     outside = 2.0 * math.exp(-0.5 * smooth2 * (step * last) ** 2) / (step * step * last) + math.exp(-NEGLIGIBLE + 0.1) * every
@@ -191,6 +223,6 @@ def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doub
             best[k] = max(best[k], users[k] * top[x] + math.log(sums[k] + outside))
     for k in range(users.size):
         log_bound = best[k] + 0.5 * SMOOTHED**2 + math.log(step / (2.0 * math.pi * users[k]))
-        log_bound += ROUNDOFF * (MOST_NODES + 64.0 + 4.0 * abs(log_bound) + 8.0 * abs(users[k] * top[first]))
+        log_bound += ROUNDOFF * (MOST_NODES + 256.0 + 4.0 * abs(log_bound) + 8.0 * abs(height))
         found[k] = math.exp(max(log_bound, LOG_LEAST)) * (1.0 + 16.0 * ROUNDOFF) if log_bound < 690.0 else math.inf
     return found

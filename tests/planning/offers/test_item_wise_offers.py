@@ -1,0 +1,261 @@
+"""Reports of every item of every user: each promise against the exact law of what leaves, and what is refused or not offered."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.oracles.multiset_laws import divergence, multiset_law
+from tests.oracles.small_plans import chosen
+
+from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.planning import Candidate, Plan, plan
+from metricshuffle.planning.offers.item_wise import item_randomizers
+from metricshuffle.privacy.guarantee import Who
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.queries import UserHistogram
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.clustered_response import ClusteredResponse
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories, Clustered, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
+from metricshuffle.spaces.metrics import Absolute
+
+CLUSTERS = Clustered(2, 2, 0.3)
+TREE = Tree([-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01])
+
+
+def trusting(made: Plan, trusted: Who) -> Plan:
+    """The same plan with the candidate of that trust chosen."""
+    return chosen(made, next(index for index, offer in enumerate(made.candidates) if offer.trusted == trusted))
+
+
+def item_plan(space: Any, items: int | None, users: int, target: Target, **choices: Any) -> Plan:
+    return plan(UserHistogram(users_of(space, items)), target, users, protocols=["item-wise"], **choices)
+
+
+def rows_of(offer: Candidate) -> Any:
+    assert isinstance(offer.mechanism, Frequencies)
+    return np.asarray(offer.mechanism.randomizer.rows())
+
+
+def people_of(made: Plan) -> Any:
+    assert isinstance(made.query, UserHistogram)
+    return made.query.people
+
+
+@pytest.fixture(scope="module")
+def clusters_plan() -> Plan:
+    return item_plan(CLUSTERS, 2, 3, Target(1.0, 0.1, 1.0))
+
+
+# --- promises about items, against the exact law of the multiset of reports ---
+
+
+def worst_share(made: Plan, offer: Candidate, users: int) -> float:
+    """The largest exact divergence over what is promised, over all pairs of users and all the others may hold; at most 1 if it is true."""
+    rows, people, promise = rows_of(offer), people_of(made), offer.guarantee
+    items = int(people.items)
+    sets = list(itertools.combinations_with_replacement(range(len(rows)), items))
+    beside = 0 if offer.trusted == "nobody" else items * (users - 1)
+    worst = 0.0
+    for others in itertools.combinations_with_replacement(range(len(rows)), beside):
+        laws = {held: multiset_law([rows[item] for item in (*held, *others)]) for held in sets}
+        for a, b in itertools.combinations(sets, 2):
+            apart = people.distance(list(a), list(b))
+            if apart <= promise.distance * (1.0 + 1e-12):
+                share = apart / promise.distance if promise.shape == "linear" else 1.0
+                worst = max(worst, divergence(laws[a], laws[b], promise.epsilon * share) / promise.delta)
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("space", "items", "users", "target"),
+    [
+        (CLUSTERS, 2, 2, Target(1.0, 0.1, 1.0)),
+        (Clustered(2, 2, 0.9), 1, 4, Target(0.5, 0.1, 0.9, "flat")),
+        (Categories(["a", "b", "c"]), 2, 3, Target(1.0, 0.05, 1.0)),
+        (Integers(0, 2), 3, 2, Target(0.5, 0.2, 1.0)),
+        (Space(Integers(0, 2), Scaled(Absolute(), 0.1)), 2, 3, Target(0.8, 0.1, 0.1)),
+    ],
+    ids=str,
+)
+def test_promises_are_true_of_the_shuffled_reports(space: Any, items: int, users: int, target: Target) -> None:
+    """Of each user's own reports and of everybody's together, by enumeration of what everybody may hold."""
+    made = item_plan(space, items, users, target)
+    assert {offer.trusted for offer in made.candidates} == {"nobody", "shuffler"}
+    for offer in made.candidates:
+        promise = offer.guarantee
+        assert (promise.epsilon, promise.delta, promise.distance) == (target.epsilon, target.delta, target.distance)
+        assert worst_share(made, offer, users) <= 1.0
+
+
+def test_the_fallback_is_true_of_one_users_sorted_reports(clusters_plan: Plan) -> None:
+    """What is left if the shuffler colludes, for every pair of users."""
+    offer = trusting(clusters_plan, "shuffler").choice
+    rows, fallback = rows_of(offer), offer.fallback
+    assert fallback.epsilon > offer.guarantee.epsilon
+    assert fallback.trust.trusted == "nobody"
+    for a, b in itertools.combinations(itertools.combinations_with_replacement(range(4), 2), 2):
+        laws = [multiset_law([rows[item] for item in held]) for held in (a, b)]
+        assert divergence(laws[0], laws[1], fallback.epsilon) <= fallback.delta
+
+
+def test_promises_about_sampled_items_are_true_for_users_of_any_size() -> None:
+    """Users of one, two and three items that draw two each: all near pairs."""
+    made = item_plan(CLUSTERS, None, 2, Target(1.0, 0.1, 0.3, "flat"), samples=2)
+    sets = [held for size in (1, 2, 3) for held in itertools.combinations_with_replacement(range(4), size)]
+    people = people_of(made)
+    near = [pair for pair in itertools.combinations(sets, 2) if people.distance(list(pair[0]), list(pair[1])) <= 0.3 + 1e-12]
+    assert len(near) > 50
+    for offer in made.candidates:
+        rows = rows_of(offer)
+        means = {held: np.bincount(held, minlength=4) @ rows / len(held) for held in sets}  # samples are independent: reports as well
+        assert offer.guarantee.items == "any"
+        assert offer.guarantee.shape == "flat"
+        for others in [None] if offer.trusted == "nobody" else [(0,), (0, 2), (2, 3)]:
+            beside = [] if others is None else [means[others]] * 2
+            laws = {held: multiset_law([means[held]] * 2 + beside) for held in sets}
+            assert max(divergence(laws[a], laws[b], 1.0) for a, b in near) <= 0.1
+
+
+def test_reports_leave_sorted_so_that_no_item_has_a_place(clusters_plan: Plan) -> None:
+    """The order of the items would tell more than their multiset, which is what is accounted for."""
+    made = trusting(clusters_plan, "nobody")
+    messages = made.randomize([[0, 3], [3, 0]] * 200, Randomness.seeded(1)).messages
+    assert messages.shape == (400, 2)
+    assert np.all(messages[:, 0] <= messages[:, 1])
+
+
+def test_items_of_dishonest_users_are_not_counted_on() -> None:
+    """A tenth honest of a thousand is as good as a hundred, and fewer than a hundred are refused."""
+    some = item_plan(Integers(0, 2), 5, 1000, Target(1.0, 1e-6, 1.0), honest="10%")
+    exact = item_plan(Integers(0, 2), 5, 100, Target(1.0, 1e-6, 1.0))
+    tenth, hundred = trusting(some, "shuffler"), trusting(exact, "shuffler")
+    assert tenth.choice.item_rate == pytest.approx(hundred.choice.item_rate, rel=1e-2)
+    assert tenth.choice.guarantee.trust.honest_reports == 100 == tenth.minimum
+    with pytest.raises(BatchTooSmall, match="99 reports, but the guarantee counts on at least 100"):
+        tenth.shuffle(tenth.randomize([[0] * 5] * 99, Randomness.seeded(1)))
+    assert tenth.shuffle(tenth.randomize([[0] * 5] * 1500, Randomness.seeded(1))).people == 1500  # more hide better
+
+
+# --- what is offered ---
+
+
+def test_a_tree_whose_sums_differ_in_the_last_bit_is_planned() -> None:
+    """Distances along a tree may differ by rounding in the two directions."""
+    people = users_of(TREE, 10)
+    assert not np.array_equal(people.distances, people.distances.T)
+    made = plan(UserHistogram(people), Target(1.0, 1e-6, 1.0), 1000)
+    assert {offer.protocol for offer in made.candidates} == {"tree-laplace", "item-wise"}
+
+
+def test_what_cannot_be_certified_is_not_offered_and_said_why() -> None:
+    """Too many items, too weak a promise, linear promises of samples, and no delta."""
+
+    def why(made: Plan) -> str:
+        return {row.protocol: row.reason for row in made.not_offered}["item-wise"]
+
+    assert "2^52" in why(plan(UserHistogram(users_of(CLUSTERS, 1000)), Target(1.0, 1e-9, 1.0), 10**13, trusted="curator"))
+    weak = plan(UserHistogram(users_of(CLUSTERS, 1)), Target(1000.0, 1e-9, 1.0), 10)
+    assert why(weak)
+    assert weak.choice.protocol == "tree-laplace"
+    assert "shape 'flat'" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 1e-9, 0.5), 10, samples=3))
+    assert "delta above 0" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 0.5), 10))
+    assert "the same for everybody" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 1e-6, 0.5), 10))
+    assert "more than 1,024" in why(plan(UserHistogram(users_of(Integers(0, 1024), 1)), Target(1.0, 1e-6, 1024.0), 10))
+
+
+def test_points_that_reports_cannot_tell_apart_make_a_sentence() -> None:
+    """At distance 0, or nearly so."""
+    for table in ([[0, 0, 1], [0, 0, 1], [1, 1, 0]], [[0, 1e-13, 1], [1e-13, 0, 1], [1, 1, 0]]):
+        with pytest.raises(InputError, match=r"no protocol keeps this target here.*condition number"):
+            item_plan(Matrix(table), 5, 100, Target(1.0, 1e-6, 0.5))
+
+
+def test_a_singular_channel_is_refused() -> None:
+    """Its inversion does not exist."""
+    with pytest.raises(NotCertified, match="condition number"):
+        Inversion.of(Channel([[0.5, 0.5], [0.5, 0.5]]))
+
+
+def test_ill_conditioned_reports_are_warned_about() -> None:
+    """In the plan and in its releases; others are not."""
+    made = item_plan(Grid(3, 3, 1.0), 2, 20, Target(0.003, 1e-3, 1.0))
+    assert made.choice.condition is not None
+    assert made.choice.condition > 1e3
+    assert "Warning: item-wise (trusting shuffler) is ill-conditioned: one report counts for up to" in str(made)
+    release = made.run(np.zeros((20, 2), dtype=np.int64), Randomness.seeded(1))
+    assert "Warning: Single values are mostly noise" in str(release)
+    fine = item_plan(Integers(0, 2), 2, 5, Target(1.0, 0.1, 1.0))
+    assert fine.choice.condition is not None
+    assert fine.choice.condition < 1e3
+    assert "Warning" not in str(fine)
+
+
+def test_clustered_reports_invert_by_the_closed_form() -> None:
+    """The inverse of Imola24's clustered response: a' on the point, b' on its cluster, c' on all."""
+    for s, t, r, rate in ((3, 4, 0.3, 2.5), (8, 8, 0.05, 0.4), (2, 5, 0.9, 6.0)):
+        randomizer = item_randomizers(users_of(Clustered(s, t, r)))(rate)
+        assert isinstance(randomizer, ClusteredResponse)
+        e, er = math.exp(rate), math.exp((1 - r) * rate)
+        z = e + (t - 1) * er + (s - 1) * t
+        a, b = z / (e - er), -(er - 1) * z / ((e - er) * (e + (t - 1) * er - t))
+        c = -1 / (e + (t - 1) * er - t)
+        assert a + t * b + s * t * c == pytest.approx(1.0, abs=1e-9)
+        blocks = np.kron(np.eye(s), np.ones((t, t)))
+        inverse = a * np.eye(s * t) + b * blocks + c
+        np.testing.assert_allclose(randomizer.debiasing(), inverse, rtol=1e-6, atol=1e-9)
+        assert np.abs(np.asarray(randomizer.rows()) @ randomizer.debiasing() - np.eye(s * t)).max() < 5e-12
+
+
+def test_a_diameter_that_was_rounded_down_does_not_matter() -> None:
+    """Four hundred links of 0.1 add up to less in doubles than they are: one report is no louder than its rate says, exactly."""
+    links = 400
+    people = users_of(Tree([-1, *range(links)], [0.0] + [0.1] * links), items=2)
+    exact = links * Fraction(0.1)
+    made = trusting(plan(UserHistogram(people), Target(4.0, 1e-3, 40.0), 50, protocols=["item-wise"]), "shuffler").choice
+    assert made.item_rate is not None
+    assert isinstance(made.mechanism, Frequencies)
+    assert Fraction(made.mechanism.randomizer.local_epsilon(0, links)) <= Fraction(made.item_rate) * exact
+
+
+def test_what_draws_with_replacement_draws_each_item_as_often() -> None:
+    """Of three items, two the same: two thirds of what is drawn are those; everybody draws as many as the task says."""
+    made = item_plan(CLUSTERS, None, 40, Target(200.0, 1e-2, 0.1, "flat"), samples=5)
+    assert isinstance(made.protocol, Frequencies)
+    assert made.protocol.drawn
+    quiet = replace_randomizer(made.protocol)
+    inputs = made.query.inputs([[0, 0, 3]] * 4000, 1.0)
+    drawn = quiet.messages(inputs, Randomness.seeded("draws"))
+    assert drawn.shape == (4000, 5)
+    share = (drawn == 0).mean()
+    assert share == pytest.approx(2 / 3, abs=4.5 * math.sqrt(2 / 9 / drawn.size))
+    assert set(np.unique(drawn)) == {0, 3}
+
+
+def replace_randomizer(protocol: Frequencies) -> Frequencies:
+    """The same protocol with reports that tell the truth, so that what is drawn can be seen."""
+    certain = Channel(np.eye(4))
+    return protocol.model_copy(update={"randomizer": certain})
+
+
+def test_roles_refuse_what_is_not_theirs(clusters_plan: Plan) -> None:
+    """Reports of another width or kind, and users who hold another number of items."""
+    made = trusting(clusters_plan, "nobody")
+    reports = made.randomize([[0, 1]] * 3, Randomness.seeded(1))
+    assert reports.batch.seeded
+    assert made.shuffle(reports).batch.seeded
+    for messages in (reports.messages[:, :1], reports.messages.astype(float), reports.messages[0]):
+        with pytest.raises(PlanError, match="2 whole numbers"):
+            made.shuffle(replace(made.randomize([[0, 1]]), messages=messages))
+    with pytest.raises(InputError, match="from 0 to 3"):
+        made.shuffle(replace(reports, messages=np.array([[0, 9]])))
+    with pytest.raises(InputError, match="holds 3 items, but everybody must hold exactly 2"):
+        made.randomize([[0, 1, 2]])
