@@ -1,14 +1,16 @@
-"""Imports point down the layers only, also those inside functions."""
+"""Imports point down the layers only, also those inside functions, and never in a circle; files and functions can be read at a glance."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import metricshuffle
+from metricshuffle.exported import homes
 
 SOURCE = Path(metricshuffle.__file__).parent
 LAYERS = {
@@ -56,6 +58,82 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int
 
 
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
+MOST_LINES, LONGEST_FUNCTION = 450, 80
+LONG_FILES: dict[str, str] = {}
+"""Files that may be longer, each with its reason."""
+LONG_FUNCTIONS: dict[str, str] = {}
+"""Functions that may be longer, as file:function, each with its reason."""
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file; a package is its __init__.py."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(["metricshuffle", *(parts[:-1] if path.name == "__init__.py" else parts)])
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The same file without what only type checkers import."""
+
+    class Leaves(ast.NodeTransformer):
+        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+            test = node.test
+            named = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
+            return node.orelse if named == "TYPE_CHECKING" else self.generic_visit(node)
+
+    left = Leaves().visit(tree)
+    assert isinstance(left, ast.Module)
+    return left
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which modules each module imports, anywhere in its file; a name of a lazy package counts as an import of the module it lives in."""
+    modules = {module_of(path): path for path in FILES}
+    lazy = {module: homes(str(path)) for module, path in modules.items() if path.with_suffix(".pyi").exists()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        edges: set[str] = set()
+        for node in ast.walk(without_type_checking(ast.parse(path.read_text()))):
+            if isinstance(node, ast.Import):
+                edges |= {alias.name for alias in node.names if alias.name in modules}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in modules:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    edges.add(inner if inner in modules else lazy.get(str(node.module), {}).get(alias.name, str(node.module)))
+        graph[module] = {edge for edge in edges if edge in modules} - {module}
+    return graph
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    """Not even inside functions: a circle that a late import hides is one all the same."""
+    try:
+        graphlib.TopologicalSorter(import_graph()).prepare()
+    except graphlib.CycleError as circle:
+        raise AssertionError(" -> ".join(reversed(circle.args[1]))) from None
+
+
+def test_the_graph_sees_late_imports_and_not_those_of_type_checkers() -> None:
+    """A circle of two is found, wherever its imports stand; the graph of the package has edges from everywhere."""
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import metricshuffle.cli\nelse:\n    import metricshuffle.wire\n"
+    left = [alias.name for node in ast.walk(without_type_checking(ast.parse(text))) if isinstance(node, ast.Import) for alias in node.names]
+    assert left == ["metricshuffle.wire"]
+    graph = import_graph()
+    assert "metricshuffle.planning.plan" in graph["metricshuffle.planning"]
+    assert sum(map(len, graph.values())) > 500
+    assert not [path for path in FILES if "from ." in path.read_text()], "relative imports are not followed"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_can_be_read_at_a_glance(path: Path) -> None:
+    """A file has at most 450 lines, and a function 80."""
+    name, text = str(path.relative_to(SOURCE)), path.read_text()
+    if name not in LONG_FILES:
+        assert len(text.splitlines()) <= MOST_LINES, f"{name} has {len(text.splitlines())} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and f"{name}:{node.name}" not in LONG_FUNCTIONS:
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= LONGEST_FUNCTION, f"{name}: {node.name} has {lines} lines"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -90,8 +168,8 @@ def test_the_lower_layers_neither_print_nor_read_nor_use_a_global_random_state(p
 
 def test_an_import_inside_a_function_and_a_relative_one_are_seen() -> None:
     text = "def f():\n    from metricshuffle.planning import plan\n    from ..cli import main\n    import metricshuffle.papers\n"
-    found = [name for _, name in imported(ast.parse(text), "metricshuffle.noise.polya", is_package=False)]
-    assert found == ["metricshuffle.planning", "metricshuffle.cli", "metricshuffle.papers"]
+    names = [name for _, name in imported(ast.parse(text), "metricshuffle.noise.polya", is_package=False)]
+    assert names == ["metricshuffle.planning", "metricshuffle.cli", "metricshuffle.papers"]
 
 
 def test_the_table_in_the_document_is_this_one() -> None:

@@ -291,6 +291,21 @@ def test_usage_errors_are_one_line_too(terminal: Any, sum_plan: Plan) -> None:
     assert "No such command" in terminal.refused("guess")
 
 
+@pytest.mark.parametrize(("stopped", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_an_interruption_inside_a_compiled_loop_is_no_bug(
+    terminal: Any, monkeypatch: pytest.MonkeyPatch, stopped: BaseException, code: int
+) -> None:
+    """numba tells a signal that came during a loop as a SystemError with the interruption as its cause."""
+
+    def loop(*_: object, **__: object) -> None:
+        raise SystemError("CPUDispatcher returned a result with an exception set") from stopped
+
+    monkeypatch.setattr("metricshuffle.privacy.target.checked_users", loop)
+    result = terminal("profile", *words(PROFILE, {}))
+    assert result.exit_code == code
+    assert "Traceback" not in result.stderr
+
+
 def test_what_is_nobodys_fault_asks_for_a_report(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the moon")

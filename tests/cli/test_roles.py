@@ -130,7 +130,7 @@ def test_one_person_with_a_report_that_hides_itself(terminal: Any) -> None:
 
 def test_huge_values_and_tiny_deltas(terminal: Any) -> None:
     """Values up to 1e12 and a delta of 1e-30 are planned and run, near the truth; what a double cannot sample is a sentence."""
-    base = "plan --query mean --low 0 --epsilon 1 --delta 1e-30 --users 200 --save plan.json"
+    base = "plan --query mean --low 0 --epsilon 1 --delta 1e-30 --users 200 --trusted nobody --save plan.json"
     made = terminal.typed(f"{base} --high 1e12 --distance 1e9 --json")
     assert json.loads(made.stdout)["target"]["delta"] == 1e-30
     Path("values.csv").write_text("n\n" + "1000000000000\n" * 100 + "0\n" * 100)

@@ -53,7 +53,7 @@ def test_unbiased_exactly_and_the_variance_is_that_of_the_law(kind: Randomizer) 
         scale = inversion.condition
         assert inversion.totals(rows[x]) == pytest.approx(at, abs=1e-11 * scale)
         # One report of x: the mean square of its contribution minus the square of its mean.
-        terms = np.array([inversion.totals(one) for one in np.eye(kind.outputs)])
+        terms = np.array([inversion.totals(unit) for unit in np.eye(kind.outputs)])
         assert inversion.variances(at) == pytest.approx(rows[x] @ terms**2 - at**2, rel=1e-9, abs=1e-9 * scale)
         assert np.all(inversion.variances(at) <= inversion.largest_variances * (1 + 1e-12))
         assert np.all(np.abs(terms - at) <= inversion.largest_terms * (1 + 1e-12))
@@ -113,14 +113,14 @@ def test_reports_that_cannot_be_and_no_reports() -> None:
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
 def test_the_projection_is_the_nearest_point_of_the_simplex(values: list[float]) -> None:
     given_values = np.array(values)
-    found = simplex_projection(given_values)
-    assert found.min() >= 0.0
-    assert math.fsum(found) == pytest.approx(1.0)
+    nearest = simplex_projection(given_values)
+    assert nearest.min() >= 0.0
+    assert math.fsum(nearest) == pytest.approx(1.0)
     # Nearest: the angle towards every corner is obtuse.
-    towards = (given_values - found) @ (np.eye(len(values)) - found).T
+    towards = (given_values - nearest) @ (np.eye(len(values)) - nearest).T
     assert towards.max() <= 1e-9
-    assert simplex_projection(found) == pytest.approx(found, abs=1e-12)
-    assert np.all(np.diff(found[np.argsort(given_values, kind="stable")]) >= -1e-15)
+    assert simplex_projection(nearest) == pytest.approx(nearest, abs=1e-12)
+    assert np.all(np.diff(nearest[np.argsort(given_values, kind="stable")]) >= -1e-15)
 
 
 @pytest.mark.parametrize("wrong", [[], [math.nan], [[0.1]]])

@@ -20,8 +20,8 @@ SPACES: list[Any] = [
 ]  # fmt: skip
 
 
-def spread(space: Any, one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.abs(embedding(space).means(one - other)).sum())
+def spread(space: Any, first: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(embedding(space).means(first - other)).sum())
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
@@ -37,9 +37,9 @@ def test_without_noise_the_shares_come_back(space: Any) -> None:
 @given(st.sampled_from(SPACES), st.integers(0, 2**32 - 1), st.floats(1e-3, 100.0))
 def test_whatever_was_released_possible_shares_come_out(space: Any, seed: int, size: float) -> None:
     tree, generator = embedding(space), np.random.default_rng(seed)
-    found = shares_from_subtrees(tree, generator.laplace(0.0, size, tree.lengths.size))
-    assert np.all(found >= 0.0)
-    assert found.sum() == pytest.approx(1.0, abs=1e-9)
+    shares_back = shares_from_subtrees(tree, generator.laplace(0.0, size, tree.lengths.size))
+    assert np.all(shares_back >= 0.0)
+    assert shares_back.sum() == pytest.approx(1.0, abs=1e-9)
 
 
 @settings(max_examples=50, deadline=None)
@@ -49,8 +49,8 @@ def test_on_a_line_the_projection_never_adds_error(seed: int, size: float, spike
     tree = embedding(space)
     truth = generator.dirichlet(np.full(21, 0.3))
     noise = generator.laplace(0.0, size, 20) * (generator.uniform(size=20) < (0.1 if spikes else 1.0))
-    found = shares_from_subtrees(tree, tree.means(truth)[0] + noise)
-    assert spread(space, found, truth) <= np.abs(noise).sum() * (1.0 + 1e-9) + 1e-12
+    shares_back = shares_from_subtrees(tree, tree.means(truth)[0] + noise)
+    assert spread(space, shares_back, truth) <= np.abs(noise).sum() * (1.0 + 1e-9) + 1e-12
 
 
 @settings(max_examples=50, deadline=None)
@@ -60,9 +60,9 @@ def test_between_labels_the_projection_at_most_doubles_the_error(seed: int, size
     tree = embedding(space)
     truth = generator.dirichlet(np.full(9, 0.3))
     noise = generator.laplace(0.0, size, 9) * (generator.uniform(size=9) < (0.2 if spikes else 1.0))
-    found = shares_from_subtrees(tree, tree.means(truth)[0] + noise)
-    assert spread(space, found, truth) <= 2.0 * np.abs(noise).sum() * (1.0 + 1e-9) + 1e-12
-    np.testing.assert_allclose(found, simplex_projection(truth + 2.0 * noise), atol=1e-9)
+    shares_back = shares_from_subtrees(tree, tree.means(truth)[0] + noise)
+    assert spread(space, shares_back, truth) <= 2.0 * np.abs(noise).sum() * (1.0 + 1e-9) + 1e-12
+    np.testing.assert_allclose(shares_back, simplex_projection(truth + 2.0 * noise), atol=1e-9)
 
 
 @pytest.mark.parametrize("inner", [0.05, 0.5, 0.95, 0.99])

@@ -62,8 +62,8 @@ def certain_delta(first: Floats, second: Floats, epsilon: float) -> float:
         at = int(np.argmax(p - math.exp(epsilon) * q))
         upwards = p is not below[0]
         hits = [int(np.count_nonzero((sample[half:] > grid[at]) if upwards else (sample[half:] <= grid[at]))) for sample in (more, less)]
-        rest = len(first) - half
-        low = float(betaincinv(hits[0], rest - hits[0] + 1, DOUBT)) if hits[0] else 0.0
-        high = float(betaincinv(hits[1] + 1, rest - hits[1], 1.0 - DOUBT)) if hits[1] < rest else 1.0
+        second_half = len(first) - half
+        low = float(betaincinv(hits[0], second_half - hits[0] + 1, DOUBT)) if hits[0] else 0.0
+        high = float(betaincinv(hits[1] + 1, second_half - hits[1], 1.0 - DOUBT)) if hits[1] < second_half else 1.0
         best = max(best, low - math.exp(epsilon) * high)
     return best

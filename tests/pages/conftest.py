@@ -61,6 +61,7 @@ class HostileRandomizer:
     name: str = HOSTILE
     values: dict[str, Any] = field(default_factory=lambda: {"matrix": f"{HOSTILE}.csv", "left out": None})
     distance: float | None = None
+    remark: str = HOSTILE
 
     def amplification(self, users: int, honest: str | None, rounds: int, relative: float | None = None) -> Amplification:
         return amplify_generic(1.0, users, honest, rounds=rounds)

@@ -1,15 +1,25 @@
-"""Simulated errors agree with the stated ones."""
+"""Simulated errors agree with the stated ones and with real releases, for every query."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tests.oracles.small_plans import SMALL, plan_of, truth_of, values_of
 
 from metricshuffle.errors import BatchTooSmall, InputError
-from metricshuffle.planning import Target, plan, simulate
-from metricshuffle.protocols import Centroid, Mean, Sum
-from metricshuffle.spaces import Grid, Integers
+from metricshuffle.planning import Plan, plan, simulate
+from metricshuffle.planning.crowd import Crowd, zipf_shares
+from metricshuffle.planning.drawing import distance_of
+from metricshuffle.planning.simulate import Simulation
+from metricshuffle.privacy.target import Target
+from metricshuffle.queries import Centroid, Mean, Sum, UserHistogram, UserLinearQuery
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Clustered, Grid, Integers, users_of
 
 CASES: list[dict[str, Any]] = [
     {"query": Mean(Integers(0, 50)), "users": 50, "encoding": "modular"},
@@ -26,25 +36,189 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_errors_and_coverage(case: dict[str, Any]) -> None:
+def test_errors_and_coverage_of_sums(case: dict[str, Any]) -> None:
+    """The mean error is the expected one, and intervals hold as often as they say, or more where values are rounded first."""
     choices = {"target": Target(1.0, 1e-6, 6)} | case
     query, target, users = (choices.pop(key) for key in ("query", "target", "users"))
-    one = plan(query, target, users, **choices)
-    found = simulate(one, 4000)
-    assert found.expected_error == one.choice.expected_error
-    assert found.mean_absolute_error == pytest.approx(found.expected_error, abs=4.5 * found.standard_error, rel=0.005)
-    assert found.root_mean_square_error <= one.choice.standard_error * 1.1
-    assert found.coverage_95 >= 0.935
-    if one.granularity == 1 and users < 10**6 and query.axes == 1:
-        assert found.coverage_95 <= 0.985
+    made = plan(query, target, users, **choices)
+    simulated = simulate(made, 4000)
+    assert simulated.expected_error == made.choice.expected_error
+    assert simulated.mean_absolute_error == pytest.approx(simulated.expected_error, abs=4.5 * simulated.standard_error, rel=0.005)
+    assert made.choice.standard_error is not None
+    assert simulated.root_mean_square_error <= made.choice.standard_error * 1.1
+    assert simulated.coverage_95 >= 0.935
+    if made.granularity == 1 and users < 10**6 and query.axes == 1:
+        assert simulated.coverage_95 <= 0.985
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_query_is_simulated(name: str) -> None:
+    """The mean error agrees with the expected one to four standard errors, and 95 % intervals hold in 93 % at least.
+
+    A WitchHat's expected error is that of people at an end of the range, and a bound for others; that of users' items is itself the
+    mean of a few runs, whose own error counts too.
+    """
+    made = plan_of(name)
+    runs = 300 if isinstance(made.query, UserHistogram) else 1500
+    simulated = simulate(made, runs, Randomness.seeded(f"simulated {name}"))
+    assert (simulated.runs, simulated.users) == (runs, made.users)
+    assert simulated.expected_error == pytest.approx(made.choice.expected_error, rel=1e-9)
+    room = 4.0 * simulated.standard_error
+    if SMALL[name].protocol == "witch-hat":
+        assert 0.5 * simulated.expected_error < simulated.mean_absolute_error <= simulated.expected_error + room
+    else:
+        if isinstance(made.query, UserHistogram):
+            room *= math.sqrt(1.0 + runs / 96)
+        rounded = 0.02 if SMALL[name].protocol == "randomized-response-shuffle" else 0.01
+        assert simulated.mean_absolute_error == pytest.approx(simulated.expected_error, abs=room, rel=rounded)
+    assert simulated.mean_absolute_error <= simulated.root_mean_square_error
+    assert simulated.coverage_95 >= 0.93
+
+
+REAL = ["sum", "mean of reals", "hat, nobody", "centroid", "labels", "bins", "cells", "users' tree", "users' items", "users' table"]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_simulated_errors_are_those_of_real_releases(name: str) -> None:
+    """Made from the same people, by all roles: the mean error of real releases is the simulated one, to its own error."""
+    made, values, source = plan_of(name), values_of(name), Randomness.seeded(f"real {name}")
+    truth, errors, runs = truth_of(name, values), [], 60
+    for _ in range(runs):
+        release = made.run(values, source)
+        estimate, people = release.estimate, release.reports
+        if isinstance(made.query, UserHistogram):
+            errors.append(distance_of(made.query.people, np.array(release.value["share"]), truth))
+        elif isinstance(made.query, SummedQuery):
+            told: Any = release.plane.value if release.plane is not None else release.value
+            errors.append(float(np.linalg.norm(np.atleast_1d(told) - truth)))
+        else:
+            errors.append(float(np.abs(estimate.totals / people - truth).mean()))
+    if isinstance(made.query, UserHistogram):
+        simulated = simulate(made, 300, people=values)
+    elif made.query.shared:
+        simulated = simulate(made, 300, shares=truth)
+    else:
+        simulated = simulate(made, 1500)
+    spread = math.hypot(np.std(errors) / math.sqrt(runs), simulated.standard_error)
+    assert abs(np.mean(errors) - simulated.mean_absolute_error) <= 4.5 * spread + 0.05 * simulated.mean_absolute_error
 
 
 def test_fewer_people_than_planned() -> None:
-    one = plan(Mean(Integers(0, 50)), Target(1.0, 1e-6, 6), 50, 40, encoding="modular")
-    assert simulate(one, 10, users=45).users == 45
-    assert simulate(one, 1).runs == 1
+    """As many as the guarantee covers, and no fewer."""
+    made = plan(Mean(Integers(0, 50)), Target(1.0, 1e-6, 6), 50, 40, encoding="modular")
+    assert simulate(made, 10, users=45).users == 45
+    assert simulate(made, 1).runs == 1
+    assert simulate(made, 1).standard_error == math.inf
     with pytest.raises(BatchTooSmall):
-        simulate(one, 10, users=39)
-    for wrong in (0, True, 2.5):
-        with pytest.raises(InputError, match="runs"):
-            simulate(one, wrong)  # type: ignore[arg-type]
+        simulate(made, 10, users=39)
+
+
+def test_a_task_is_simulated_like_its_plan_and_a_seed_makes_it_again() -> None:
+    """Seeded by default, and by whatever source is given."""
+    for name in ("mean", "labels", "users' tree"):
+        made = plan_of(name)
+        assert simulate(made.task, 20) == simulate(made, 20)
+        seeded: list[Simulation] = [simulate(made, 20, Randomness.seeded(seed)) for seed in ("a", "a", "b")]
+        assert seeded[0] == seeded[1] != seeded[2]
+
+
+def test_wrong_simulations_are_refused() -> None:
+    """Runs, users, shares and people that make no sense, each by its name."""
+    items, means = plan_of("users' items"), plan_of("mean")
+    for runs in (0, True, 1.5):
+        with pytest.raises(InputError, match="runs must be"):
+            simulate(items, runs)  # type: ignore[arg-type]
+    wrong: list[NDArray[np.float64]] = [np.ones(5), np.array([1.0, 1, 1, 1, 1, -1]), np.zeros(6), np.full(6, np.nan)]
+    for shares in wrong:
+        with pytest.raises(InputError, match="shares must be 6 numbers"):
+            simulate(items, 2, shares=shares)
+    for users in (0, "many"):
+        with pytest.raises(InputError, match="users must be"):
+            simulate(items, 2, users=users)  # type: ignore[arg-type]
+    with pytest.raises(BatchTooSmall):
+        simulate(items, 2, users=10)
+    for choices in ({"shares": [1.0, 2.0]}, {"people": [[0]] * 40}):
+        with pytest.raises(InputError, match="does not depend on what people hold"):
+            simulate(means, 2, **choices)
+    with pytest.raises(InputError, match="does not depend on what people hold"):
+        simulate(plan_of("labels"), 2, people=[["red"]] * 600)
+
+
+# --- users' items ---
+
+SPACE = Clustered(2, 3, 0.2)
+SHARES = np.array([0.4, 0.2, 0.1, 0.1, 0.1, 0.1])
+
+
+def real_errors(made: Plan, held: Any, runs: int) -> NDArray[np.float64]:
+    assert isinstance(made.query, UserHistogram)
+    people, source = made.query.people, Randomness.seeded("real")
+    truth = people.histograms(held).mean(axis=0)
+    return np.array([distance_of(people, np.array(made.run(held, source).value["share"]), truth) for _ in range(runs)])
+
+
+@pytest.mark.parametrize("protocol", ["tree-laplace", "item-wise"])
+def test_users_drawn_from_shares_are_as_good_as_those_who_hold_them(protocol: str) -> None:
+    """The same error for people drawn from the shares as for real people who have them."""
+    made = plan(UserHistogram(users_of(Integers(0, 5), 5)), Target(2.0, 1e-3, 5.0), 300, protocols=[protocol])
+    held = np.random.default_rng(0).choice(6, size=(300, 5), p=SHARES)
+    real = real_errors(made, held, 100)
+    simulated = simulate(made, 400, people=held)
+    assert (simulated.users, simulated.runs) == (300, 400)
+    error = math.hypot(real.std() / 10.0, simulated.standard_error)
+    assert abs(simulated.mean_absolute_error - real.mean()) < 4.0 * error
+    drawn = simulate(made, 400, Randomness.seeded(4), shares=SHARES)
+    assert drawn.mean_absolute_error == pytest.approx(simulated.mean_absolute_error, rel=0.15)
+    assert simulated.mean_absolute_error < simulated.root_mean_square_error < 2.0 * simulated.mean_absolute_error
+
+
+def test_drawing_samples_is_part_of_the_error() -> None:
+    """With next to no noise, what is left is the error of drawing 2 items from each of 50 users; it was forgotten once."""
+    made = plan(UserHistogram(users_of(SPACE)), Target(40.0, 1e-2, 0.1, "flat"), 50, protocols=["item-wise"], samples=2)
+    held = np.random.default_rng(0).choice(6, size=(50, 40))
+    real = real_errors(made, held, 60)
+    assert made.choice.expected_error == pytest.approx(real.mean(), rel=0.3)
+    assert simulate(made, 200, people=held).mean_absolute_error == pytest.approx(real.mean(), rel=0.15)
+
+
+def test_expected_errors_of_linear_queries_are_exact() -> None:
+    """By formula: that of one Laplace number, and of the sum of five hundred."""
+    query = UserLinearQuery(users_of(SPACE), np.array([0.0, 0.1, 0.2, 0.7, 0.9, 1.0]))
+    made = plan(query, Target(2.0, 1e-6, 1.0), 500, trusted="curator")
+    scale = query.constant_in("l1") / 2.0
+    errors = {(offer.protocol, offer.trusted): offer.expected_error for offer in made.candidates}
+    assert errors["laplace", "curator"] == pytest.approx(scale / 500, rel=1e-9)
+    assert errors["laplace", "nobody"] == pytest.approx(scale * 2.0 / math.sqrt(math.pi * 500) * (1 - 1 / 4000), rel=1e-6)
+    assert (made.choice.protocol, made.choice.trusted) == ("laplace", "curator")
+    simulated = simulate(made, 4000)
+    assert abs(simulated.mean_absolute_error - simulated.expected_error) < 4.0 * simulated.standard_error
+
+
+def test_a_metric_without_a_tree_is_measured_by_transport() -> None:
+    """From one corner of a grid to the other is the diagonal."""
+    people = users_of(Grid(3, 3, 1.0), 2)
+    corner, opposite = np.eye(9)[0], np.eye(9)[8]
+    assert distance_of(people, corner, opposite) == pytest.approx(math.sqrt(8.0), abs=1e-6)
+    made = plan(UserHistogram(people), Target(2.0, 1e-3, 1.0), 50, protocols=["share-laplace"])
+    assert 0.0 < simulate(made, 5).mean_absolute_error < math.sqrt(8.0)
+
+
+def test_crowds() -> None:
+    """Invented people hold what they should, and real ones count the same however much they hold."""
+    generator = np.random.default_rng(0)
+    crowd = Crowd.drawn(SHARES, 1000, 7, generator)
+    assert crowd.sampled.sum() == 7000
+    assert crowd.one.sum() == 1000
+    assert np.array_equal(crowd.sampled / 7000, crowd.truth)
+    drawn = Crowd.drawn(SHARES, 1000, 7, generator, samples=3)
+    assert drawn.sampled.sum() == 3000
+    assert not np.array_equal(drawn.sampled / 3000, drawn.truth)
+    real = Crowd.of(users_of(SPACE), [[0] * 99, [5], [1, 2]], 2, generator)
+    np.testing.assert_allclose(real.truth, np.array([1, 0.5, 0.5, 0, 0, 1]) / 3)  # users count the same, not items
+    assert real.sampled[[0, 5]].tolist() == [2, 2]
+    assert real.sampled.sum() == 6
+    assert real.sampled[[1, 2]].tolist() == [1, 1]
+    shares = zipf_shares(5, generator)
+    np.testing.assert_allclose(np.sort(shares)[::-1] / shares.max(), 1.0 / np.arange(1, 6))
+    with pytest.raises(InputError, match="at least one point"):
+        zipf_shares(0, generator)

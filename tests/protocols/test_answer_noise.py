@@ -102,5 +102,5 @@ def test_reports_drawn_in_parts_belong_to_their_users(monkeypatch: pytest.Monkey
     monkeypatch.setattr("metricshuffle.protocols.answer_noise.NUMBERS_AT_ONCE", 7)
     answers = Answers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
     noise = AnswerNoise("l1", 1.0, 3)
-    found = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)
-    assert np.abs(found - answers.floats()).max() < 30.0  # of answers at least 1000 apart
+    middles = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)
+    assert np.abs(middles - answers.floats()).max() < 30.0  # of answers at least 1000 apart

@@ -50,15 +50,15 @@ def lengths_of(space: Any) -> list[list[Fraction]]:
 
 def _along(tree: Tree, a: int, b: int) -> Fraction:
     def up(node: int) -> dict[int, Fraction]:
-        found, length = {node: Fraction(0)}, Fraction(0)
+        rounded, length = {node: Fraction(0)}, Fraction(0)
         while tree.parents[node] >= 0:
             length += Fraction(float(tree.lengths[node]))
             node = int(tree.parents[node])
-            found[node] = length
-        return found
+            rounded[node] = length
+        return rounded
 
-    one, other = up(a), up(b)
-    return min(one[node] + other[node] for node in one.keys() & other.keys())
+    first, other = up(a), up(b)
+    return min(first[node] + other[node] for node in first.keys() & other.keys())
 
 
 trees = st.integers(2, 12).flatmap(
@@ -130,9 +130,9 @@ def test_everybody_counts_the_same_however_many_items_she_holds() -> None:
 @given(st.lists(st.floats(-1e12, 1e12), min_size=6, max_size=6).filter(lambda column: max(column) > min(column)))
 def test_coordinates_keep_32_bits_of_the_range_wherever_it_lies(column: list[float]) -> None:
     table = np.array(column)[:, None]
-    found = Coordinates.of(table)
+    rounded = Coordinates.of(table)
     width = float(np.ptp(table))
-    assert np.abs(found.table + found.middle - table).max() <= width * 2.0**-30 + 1e-15 * np.abs(table).max()
+    assert np.abs(rounded.table + rounded.middle - table).max() <= width * 2.0**-30 + 1e-15 * np.abs(table).max()
 
 
 def test_a_large_common_part_does_not_hide_the_function() -> None:
@@ -239,11 +239,11 @@ def test_a_user_without_items_and_one_with_too_many_are_refused() -> None:
 
 def test_queries_with_tables_can_be_compared() -> None:
     people = users_of(Integers(0, 3))
-    one, same, other = (UserLinearQuery(people, table) for table in ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 4.0]))
-    assert one == same
-    assert one != other
-    assert one != people
-    assert hash(one) == hash(same)
+    first, same, other = (UserLinearQuery(people, table) for table in ([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 4.0]))
+    assert first == same
+    assert first != other
+    assert first != people
+    assert hash(first) == hash(same)
 
 
 def test_distances_of_no_tree_have_no_tree_features() -> None:

@@ -64,13 +64,23 @@ class Commands(TyperGroup):
             code = WRONG_INPUT
         except (KeyboardInterrupt, typer.Abort):
             code = INTERRUPTED
-        except Exception:
-            traceback.print_exc()
-            _tell("this is a bug in metricshuffle and not your fault; please report it with the lines above.")
-            code = BUG
+        except Exception as wrong:
+            code = _stopped_inside(wrong)
+            if code == BUG:
+                traceback.print_exc()
+                _tell("this is a bug in metricshuffle and not your fault; please report it with the lines above.")
         if code == INTERRUPTED:
             _tell("interrupted; no file was written or changed.")
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stopped_inside(wrong: Exception) -> int:
+    """The exit code if a compiled loop was stopped, which tells that as a SystemError; else that of a bug."""
+    if isinstance(wrong, SystemError) and isinstance(wrong.__cause__, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(wrong, SystemError) and isinstance(wrong.__cause__, SystemExit) and isinstance(wrong.__cause__.code, int):
+        return wrong.__cause__.code
+    return BUG
 
 
 def _tell(message: str) -> None:

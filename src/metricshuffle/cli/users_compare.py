@@ -11,6 +11,7 @@ from metricshuffle.cli.users_options import ITEMS
 from metricshuffle.errors import ConditionError, InputError
 
 if TYPE_CHECKING:
+    from metricshuffle.planning.compare.users import UserComparison
     from metricshuffle.spaces import Users as People
 
 SHAPE = (8, 8, 0.05)
@@ -54,12 +55,10 @@ def compare(
     if foreign:
         raise InputError(f"--{foreign[0]} is for {'real users: give --csv' if csv is None else 'invented users: leave it or --csv out'}.")
 
-    import json
-
     from metricshuffle.cli.asking import Asked
-    from metricshuffle.cli.screen import note, say, screen, working
+    from metricshuffle.cli.screen import note, working
     from metricshuffle.cli.users_real import real_users
-    from metricshuffle.cli.users_table import crowd, heading, stored, table
+    from metricshuffle.cli.users_table import crowd
     from metricshuffle.planning.compare.users import compare_users
 
     if plot is not None:
@@ -100,6 +99,17 @@ def compare(
             from metricshuffle.pages.users_compare import page
 
             write_text(plot, page(compared, crowd(people), people.unit))
+    _show(compared, people, many, as_json=as_json)
+    if plot is not None:
+        note(f"Wrote {plot}.")
+
+
+def _show(compared: list[UserComparison], people: People, many: int, *, as_json: bool) -> None:
+    import json
+
+    from metricshuffle.cli.screen import say, screen
+    from metricshuffle.cli.users_table import crowd, heading, stored, table
+
     if as_json:
         print(json.dumps({"users": many, "in": crowd(people), "comparisons": [stored(comparison) for comparison in compared]}))
         return
@@ -108,8 +118,6 @@ def compare(
         say(console, heading(comparison, people.unit))
         console.print(table(comparison, people.unit))
         say(console, *comparison.sentences(), "")
-    if plot is not None:
-        note(f"Wrote {plot}.")
 
 
 def _check(epsilon: float, delta: float, runs: int, seed: int, rates: list[float] | None) -> None:

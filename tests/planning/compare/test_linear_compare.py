@@ -31,30 +31,30 @@ RAMP = UserLinearQuery.near(LINE, {"low": list(range(20))}, 0.1)
 def test_linear_queries_win_iff_rate_over_constant_beats_epsilon_over_range(
     query: UserLinearQuery, epsilon: float, rate: float, theirs: float, ours: float
 ) -> None:
-    found = compare_linear(query, 10_000, epsilon=epsilon, rate=rate)
-    assert found.best("central", "user").error == pytest.approx(theirs, rel=1e-6)
-    assert found.best("central", "earth mover").error == pytest.approx(ours, rel=1e-6)
-    assert found.wins == (ours < theirs * 0.999)
-    local = {one.name: one.error for one in found.methods if one.model == "local"}
+    compared = compare_linear(query, 10_000, epsilon=epsilon, rate=rate)
+    assert compared.best("central", "user").error == pytest.approx(theirs, rel=1e-6)
+    assert compared.best("central", "earth mover").error == pytest.approx(ours, rel=1e-6)
+    assert compared.wins == (ours < theirs * 0.999)
+    local = {method.name: method.error for method in compared.methods if method.model == "local"}
     assert local["laplace"] == pytest.approx(ours * 2.0 / math.sqrt(math.pi) * 100, rel=1e-4)
     assert local["laplace on the range"] == pytest.approx(theirs * 2.0 / math.sqrt(math.pi) * 100, rel=1e-4)
-    rule = found.sentences()[0]
-    assert rule.endswith("here it is." if found.wins else "here it is not.")
-    assert found.sentences()[-1].startswith("What was relaxed" if rate > epsilon else "Nothing was relaxed")
+    rule = compared.sentences()[0]
+    assert rule.endswith("here it is." if compared.wins else "here it is not.")
+    assert compared.sentences()[-1].startswith("What was relaxed" if rate > epsilon else "Nothing was relaxed")
 
 
 def test_many_coordinates_take_the_best_norm_on_either_side() -> None:
     vectors = np.random.default_rng(0).normal(size=(9, 5))
     query = UserLinearQuery(users_of(Clustered(3, 3, 0.5)), vectors)
-    found = compare_linear(query, 1000, epsilon=1.0, rate=1.0, delta=1e-6)
-    names = {(one.name, one.model) for one in found.methods if one.hides == "user"}
+    compared = compare_linear(query, 1000, epsilon=1.0, rate=1.0, delta=1e-6)
+    names = {(method.name, method.model) for method in compared.methods if method.hides == "user"}
     assert {("sphere on the range", "central"), ("cube on the range", "local"), ("gaussian on the range", "central")} <= names
     assert ("Duchi's mean", "local") in names
     widest = max(np.abs(a - b).sum() for a in vectors for b in vectors)
-    assert found.width == pytest.approx(widest, rel=1e-8)
-    for one in found.methods:
-        if one.name == "laplace on the range" and one.model == "central":
-            assert one.error == pytest.approx(widest / 1000, rel=1e-8)
+    assert compared.width == pytest.approx(widest, rel=1e-8)
+    for method in compared.methods:
+        if method.name == "laplace on the range" and method.model == "central":
+            assert method.error == pytest.approx(widest / 1000, rel=1e-8)
 
 
 def test_duchis_mean_is_off_by_what_it_says() -> None:

@@ -41,12 +41,12 @@ ROWS: list[tuple[Model, int, int, int, int, float, float, float, str, float]] = 
 def test_the_same_ways_win_and_lose_by_as_much(row: tuple[Model, int, int, int, int, float, float, float, str, float]) -> None:
     model, users, items, clusters, places, inner, epsilon, rate, against, gain = row
     people = users_of(Clustered(clusters, places, inner), items)
-    found = compare_users(people, users, epsilon=epsilon, rate=rate, delta=1e-9, runs=60, seed=1, models=(model,), with_items=False)
-    errors = {one.name: one.error for one in found.methods}
-    theirs = found.best(model, "user").error if against == "best" else errors[against]
+    compared = compare_users(people, users, epsilon=epsilon, rate=rate, delta=1e-9, runs=60, seed=1, models=(model,), with_items=False)
+    errors = {method.name: method.error for method in compared.methods}
+    theirs = compared.best(model, "user").error if against == "best" else errors[against]
     assert theirs / errors["tree Laplace"] == pytest.approx(gain, rel=0.25)
     if abs(gain - 1.0) > 0.25:
-        assert (found.gain(model) > 1.0) == (gain > 1.0)  # against the best of them, too
+        assert (compared.gain(model) > 1.0) == (gain > 1.0)  # against the best of them, too
 
 
 @pytest.mark.slow
@@ -54,9 +54,9 @@ def test_the_same_ways_win_and_lose_by_as_much(row: tuple[Model, int, int, int, 
 def test_item_wise_reports_never_beat_the_tree(row: tuple[Model, int, int, int, int, float, float, float, str, float]) -> None:
     model, users, items, clusters, places, inner, epsilon, rate, against, gain = row
     people = users_of(Clustered(clusters, places, inner), items)
-    found = compare_users(people, users, epsilon=epsilon, rate=rate, delta=1e-9, runs=200, seed=2, models=(model,))
-    errors = {one.name: one.error for one in found.methods}
-    theirs = found.best(model, "user").error if against == "best" else errors[against]
+    compared = compare_users(people, users, epsilon=epsilon, rate=rate, delta=1e-9, runs=200, seed=2, models=(model,))
+    errors = {method.name: method.error for method in compared.methods}
+    theirs = compared.best(model, "user").error if against == "best" else errors[against]
     assert theirs / errors["tree Laplace"] == pytest.approx(gain, rel=0.25)
     assert errors["item-wise"] > errors["tree Laplace"]
 
@@ -70,7 +70,7 @@ def small() -> UserComparison:
 
 
 def test_a_comparison_has_every_way_in_both_models(small: UserComparison) -> None:
-    names = {(one.model, one.hides, one.name) for one in small.methods}
+    names = {(method.model, method.hides, method.name) for method in small.methods}
     assert {name for model, hides, name in names if (model, hides) == ("central", "user")} == {
         "Laplace on shares", "Gaussian on shares", "two-level Laplace",
     }  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_comparison_has_every_way_in_both_models(small: UserComparison) -> Non
             (model, "earth mover", "item-wise"),
             (model, "published", "item-wise, Eq. 6"),
         } <= names
-    assert all(one.error > 0.0 and one.standard_error < one.error for one in small.methods)
+    assert all(method.error > 0.0 and method.standard_error < method.error for method in small.methods)
 
 
 def test_sentences_say_who_wins_and_what_was_relaxed(small: UserComparison) -> None:
@@ -100,17 +100,17 @@ def test_sentences_say_who_wins_and_what_was_relaxed(small: UserComparison) -> N
 def test_real_users_of_different_sizes_are_told_about() -> None:
     people, generator = users_of(Clustered(2, 2, 0.2), 3), np.random.default_rng(0)
     held = [generator.integers(0, 4, size=size).tolist() for size in generator.integers(1, 9, 40)]
-    found = compare_users(people, 1, epsilon=1.0, rate=5.0, delta=1e-2, runs=3, held=held, models=("local",))
-    assert found.users == 40
-    assert found.draws
-    assert any("moves of what she drew" in sentence for sentence in found.sentences())
+    compared = compare_users(people, 1, epsilon=1.0, rate=5.0, delta=1e-2, runs=3, held=held, models=("local",))
+    assert compared.users == 40
+    assert compared.draws
+    assert any("moves of what she drew" in sentence for sentence in compared.sentences())
     equal = compare_users(people, 1, epsilon=1.0, rate=5.0, delta=1e-2, runs=3, held=[[0, 1, 2]] * 40, models=("local",), with_items=False)
     assert not equal.draws
 
 
 def test_clusters_that_are_labels_have_no_second_level() -> None:
-    found = compare_users(users_of(Clustered(2, 2, 1.0), 2), 50, epsilon=1.0, rate=1.0, delta=1e-3, runs=2, with_items=False)
-    assert "two-level Laplace" not in {one.name for one in found.methods}
+    compared = compare_users(users_of(Clustered(2, 2, 1.0), 2), 50, epsilon=1.0, rate=1.0, delta=1e-3, runs=2, with_items=False)
+    assert "two-level Laplace" not in {method.name for method in compared.methods}
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_two_levels_share_their_epsilon() -> None:
     cluster = 2.0 / (10_000 * (1.0 - 2.0 / (10_000 * leaf)))  # what is left of epsilon
     even = Crowd(10_000, 1, np.full(64, 1 / 64), np.zeros(64, dtype=np.int64), np.zeros(64, dtype=np.int64))
     generator = np.random.default_rng(0)
-    found = np.array([method.estimate(even, generator) for _ in range(300)]).reshape(-1, 8, 8)
-    assert np.std(found.sum(axis=2)) == pytest.approx(math.sqrt(2.0) * cluster * math.sqrt(7 / 8), rel=0.15)
+    compared = np.array([method.estimate(even, generator) for _ in range(300)]).reshape(-1, 8, 8)
+    assert np.std(compared.sum(axis=2)) == pytest.approx(math.sqrt(2.0) * cluster * math.sqrt(7 / 8), rel=0.15)
     before = 0.025 * 64 * leaf + 0.475 * 8 * cluster
     assert before == pytest.approx((math.sqrt(0.05 * 64) + math.sqrt(0.95 * 8)) ** 2 / 10_000, rel=1e-9) == pytest.approx(2.07e-3, rel=5e-3)
     assert tree.lengths.size == 72
@@ -180,8 +180,8 @@ def test_composed_responses_are_calibrated_to_the_edge() -> None:
 
 
 def test_a_way_that_cannot_be_calibrated_is_said_and_left_out() -> None:
-    found = compare_users(users_of(Clustered(2, 2, 0.1), items=1), 3, epsilon=1.0, rate=700.0, delta=1e-9, runs=2)
-    names = {name for name, _ in found.not_offered}
-    assert all(one.name != "item-wise" for one in found.methods if f"item-wise ({one.model})" in names)
-    assert len(found.not_offered) == sum("is not offered" in sentence for sentence in found.sentences())
+    compared = compare_users(users_of(Clustered(2, 2, 0.1), items=1), 3, epsilon=1.0, rate=700.0, delta=1e-9, runs=2)
+    names = {name for name, _ in compared.not_offered}
+    assert all(method.name != "item-wise" for method in compared.methods if f"item-wise ({method.model})" in names)
+    assert len(compared.not_offered) == sum("is not offered" in sentence for sentence in compared.sentences())
     assert names

@@ -16,7 +16,7 @@ from tests.oracles.small_plans import chosen
 from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.planning import Candidate, Plan, plan
-from metricshuffle.planning.offers.item_wise import item_randomizers
+from metricshuffle.planning.offers.item_wise import item_calibration, item_randomizers
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
@@ -169,7 +169,8 @@ def test_what_cannot_be_certified_is_not_offered_and_said_why() -> None:
     assert "shape 'flat'" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 1e-9, 0.5), 10, samples=3))
     assert "delta above 0" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 0.5), 10))
     assert "the same for everybody" in why(plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 1e-6, 0.5), 10))
-    assert "more than 1,024" in why(plan(UserHistogram(users_of(Integers(0, 1024), 1)), Target(1.0, 1e-6, 1024.0), 10))
+    with pytest.raises(InputError, match="more than 1,024"):
+        item_plan(Integers(0, 1024), 1, 10, Target(1.0, 1e-6, 1024.0))
 
 
 def test_points_that_reports_cannot_tell_apart_make_a_sentence() -> None:
@@ -220,10 +221,8 @@ def test_a_diameter_that_was_rounded_down_does_not_matter() -> None:
     links = 400
     people = users_of(Tree([-1, *range(links)], [0.0] + [0.1] * links), items=2)
     exact = links * Fraction(0.1)
-    made = trusting(plan(UserHistogram(people), Target(4.0, 1e-3, 40.0), 50, protocols=["item-wise"]), "shuffler").choice
-    assert made.item_rate is not None
-    assert isinstance(made.mechanism, Frequencies)
-    assert Fraction(made.mechanism.randomizer.local_epsilon(0, links)) <= Fraction(made.item_rate) * exact
+    item_rate, _, randomizer = item_calibration(people, Target(4.0, 1e-3, 40.0), 50, 2, together=True)
+    assert Fraction(randomizer.local_epsilon(0, links)) <= Fraction(item_rate) * exact
 
 
 def test_what_draws_with_replacement_draws_each_item_as_often() -> None:

@@ -30,19 +30,19 @@ from metricshuffle.spaces import Grid, Integers, Interval
 TARGET = Target(1.0, 1e-6, 10)
 
 
-def protocol_of(one: Candidate) -> Sums:
-    assert isinstance(one.mechanism, Sums)
-    return one.mechanism
+def protocol_of(offer: Candidate) -> Sums:
+    assert isinstance(offer.mechanism, Sums)
+    return offer.mechanism
 
 
-def noise_of(one: Candidate) -> AdditiveRandomizer:
-    randomizer = protocol_of(one).randomizers[0]
+def noise_of(offer: Candidate) -> AdditiveRandomizer:
+    randomizer = protocol_of(offer).randomizers[0]
     assert isinstance(randomizer, AdditiveRandomizer)
     return randomizer
 
 
-def flips_of(one: Candidate) -> CountResponse:
-    randomizer = protocol_of(one).randomizers[0]
+def flips_of(offer: Candidate) -> CountResponse:
+    randomizer = protocol_of(offer).randomizers[0]
     assert isinstance(randomizer, CountResponse)
     return randomizer
 
@@ -52,9 +52,9 @@ def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, hon
     return SumSetting(checked_setting(asked, target, users, honest, **choices), asked)
 
 
-def accounted(setting: SumSetting, one: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
+def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
     """The profile of what the mechanism's honest reports add up to (rates times `faster`), and what comes on top of delta."""
-    mechanism, randomizer = protocol_of(one), noise_of(one)
+    mechanism, randomizer = protocol_of(offer), noise_of(offer)
     exact = Polya(randomizer.shape * setting.honest, randomizer.rate * faster)
     extra = 0.0
     if mechanism.modulus is not None:
@@ -65,7 +65,7 @@ def accounted(setting: SumSetting, one: Candidate, faster: float = 1.0) -> tuple
     else:
         changed = randomizer.model_copy(update={"rate": randomizer.rate * faster, "granularity": 1})
         axis = changed.summed_profile(setting.honest)
-        if "rarely clamped" in one.guarantee.bound and setting.grain == setting.rounds == 1:
+        if "rarely clamped" in offer.guarantee.bound and setting.grain == setting.rounds == 1:
             extra = setting.axes * (1 + math.exp(setting.target.epsilon)) * changed.clamp_probability(setting.honest)
             axis = AdditiveNoise(exact)
     if setting.grain > 1:
@@ -74,11 +74,11 @@ def accounted(setting: SumSetting, one: Candidate, faster: float = 1.0) -> tuple
         axis = composed(axis, setting.rounds)
     if setting.axes == 1:
         return axis, extra
-    return PlanarNoise(axis) if isinstance(axis, AdditiveNoise) and one.padding != "bounded" else PerAxis(axis), extra
+    return PlanarNoise(axis) if isinstance(axis, AdditiveNoise) and offer.padding != "bounded" else PerAxis(axis), extra
 
 
-def kept(setting: SumSetting, one: Candidate, faster: float = 1.0) -> bool:
-    profile, extra = accounted(setting, one, faster)
+def kept(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> bool:
+    profile, extra = accounted(setting, offer, faster)
     promise = setting.target
     return profile.covers(promise.epsilon, promise.delta - extra, promise.distance * (1 + 1e-12), promise.shape)
 
@@ -103,44 +103,44 @@ def test_shuffled_noise_keeps_the_target_and_a_twentieth_less_does_not(name: str
     setting = setting_for(**CASES[name])
     for shape in {1, 4, setting.honest} if setting.honest > 4 else {1, setting.honest}:
         for build in (candidates.shuffled_modular, candidates.shuffled_unary):
-            one = build(setting, shape)
-            assert kept(setting, one), (name, shape, one.encoding)
-            assert not kept(setting, one, 1.05), (name, shape, one.encoding)
-            assert one.guarantee.epsilon == setting.target.epsilon
-            assert one.guarantee.delta <= setting.target.delta
-            assert one.guarantee.trust.honest_reports == setting.honest
-            assert one.guarantee.protects == ("one person" if setting.grain > 1 else "people together")
+            offer = build(setting, shape)
+            assert kept(setting, offer), (name, shape, offer.encoding)
+            assert not kept(setting, offer, 1.05), (name, shape, offer.encoding)
+            assert offer.guarantee.epsilon == setting.target.epsilon
+            assert offer.guarantee.delta <= setting.target.delta
+            assert offer.guarantee.trust.honest_reports == setting.honest
+            assert offer.guarantee.protects == ("one person" if setting.grain > 1 else "people together")
             # What one honest person adds times the honest people is the total shape, exactly.
-            assert noise_of(one).shape * setting.honest == shape
+            assert noise_of(offer).shape * setting.honest == shape
 
 
 @pytest.mark.parametrize(("shape", "build"), [(1, candidates.shuffled_unary), (6, candidates.shuffled_modular)])
 def test_rounds_are_composed(shape: int, build: Any) -> None:
     setting = setting_for(target=Target(1.0, 1e-6, 2), users=20, rounds=2)
     alone, naive = setting_for(target=Target(1.0, 1e-6, 2), users=20), setting_for(target=Target(0.5, 5e-7, 2), users=20)
-    one = build(setting, shape)
-    assert kept(setting, one)
-    assert one.guarantee.rounds == one.fallback.rounds == 2
-    assert build(naive, shape).rate * (1 - 1e-4) <= one.rate < build(alone, shape).rate
-    assert one.local_epsilon == pytest.approx(2 * Polya(Fraction(shape, 20), one.rate).pure(2))
+    offer = build(setting, shape)
+    assert kept(setting, offer)
+    assert offer.guarantee.rounds == offer.fallback.rounds == 2
+    assert build(naive, shape).rate * (1 - 1e-4) <= offer.rate < build(alone, shape).rate
+    assert offer.local_epsilon == pytest.approx(2 * Polya(Fraction(shape, 20), offer.rate).pure(2))
 
 
 def test_every_padding_is_the_smallest() -> None:
     setting = setting_for(users=100, query=Sum(Integers(0, 1000)), target=Target(3.0, 1e-4, 30))
-    one = candidates.shuffled_unary(setting, 1)
-    assert one.radius == 99
-    shorter = noise_of(one).model_copy(update={"radius": 98}).summed_profile(100)
+    offer = candidates.shuffled_unary(setting, 1)
+    assert offer.radius == 99
+    shorter = noise_of(offer).model_copy(update={"radius": 98}).summed_profile(100)
     assert isinstance(shorter, Clamped)
     assert not setting.target.kept_by(shorter)
 
 
 def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
     setting = setting_for(query=Sum(Integers(0, 2000)), target=Target(1.0, 1e-6, 1000), users=50_000)
-    one = candidates.shuffled_unary(setting, 1)
-    randomizer = noise_of(one)
+    offer = candidates.shuffled_unary(setting, 1)
+    randomizer = noise_of(offer)
     assert (1 + math.e) * randomizer.clamp_probability(50_000) <= 1e-6
     assert (1 + math.e) * randomizer.model_copy(update={"radius": randomizer.radius - 50}).clamp_probability(50_000) > 0.98e-6
-    assert one.guarantee.bound == "pure, rarely clamped"
+    assert offer.guarantee.bound == "pure, rarely clamped"
     with pytest.raises(ConditionError, match="Bounded padding"):
         candidates.shuffled_unary(SumSetting(replace(setting.setting, padding="bounded"), setting.query), 1)
 
@@ -153,19 +153,19 @@ def test_padding_that_cannot_be_certified_is_refused_in_words() -> None:
 def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> None:
     """Colluders send values and noise too, but hide nothing: the modulus counts users, the shares the honest."""
     setting = setting_for(users=500, honest=19)
-    one = candidates.shuffled_modular(setting, 1)
-    modulus, messages, share = protocol_of(one).modulus, protocol_of(one).shares, noise_of(one).shape
+    offer = candidates.shuffled_modular(setting, 1)
+    modulus, messages, share = protocol_of(offer).modulus, protocol_of(offer).shares, noise_of(offer).shape
     assert modulus is not None
     room = (modulus - 500 * 30 - 1) // 2
-    assert Polya(share * 500, one.rate or 0.0).mass_beyond(room) <= 1e-20
+    assert Polya(share * 500, offer.rate or 0.0).mass_beyond(room) <= 1e-20
     assert share * 500 == Fraction(500, 19)
     sigma = security_bits(19, messages, modulus)
     assert view_penalty(1.0, sigma) <= 1e-3 * 1e-6
     fewer = [security_bits(19, fewer, modulus) for fewer in (messages - 1,)]
     assert view_penalty(1.0, fewer[0]) > 1e-3 * 1e-6 / 4
     # The error of the plan is that of everybody's noise, not only of the honest people's.
-    everybody = Polya(share * 500, one.rate or 0.0).law(-60.0).mean_absolute() / 500
-    assert one.expected_error == pytest.approx(everybody, rel=1e-6)
+    everybody = Polya(share * 500, offer.rate or 0.0).law(-60.0).mean_absolute() / 500
+    assert offer.expected_error == pytest.approx(everybody, rel=1e-6)
 
 
 @pytest.mark.parametrize("build", [candidates.shuffled_modular, candidates.shuffled_unary])
@@ -183,9 +183,9 @@ PLANE = Centroid(Grid(20, 9, cell=2.0))
 def test_local_and_central_noise_is_pure(choices: dict[str, Any]) -> None:
     setting = setting_for(**choices)
     local, central = candidates.local(setting), candidates.central(setting)
-    for one in (local, central):
-        assert one.guarantee.delta == 0.0
-        assert one.rate == pytest.approx(setting.accounts.pure_rate(), rel=1e-8)
+    for offer in (local, central):
+        assert offer.guarantee.delta == 0.0
+        assert offer.rate == pytest.approx(setting.accounts.pure_rate(), rel=1e-8)
     assert local.guarantee.trust.trusted == "nobody"
     assert not local.baseline
     assert local.local_epsilon <= setting.target.epsilon * (1 + 1e-12)
@@ -209,9 +209,9 @@ def test_nothing_but_pure_noise_without_a_delta() -> None:
         candidates.randomized_response(setting)
     summed = setting_for(target=Target(1.0, 0.0, 10), transport="aggregator")
     for shape in (1, 60):
-        one = candidates.shuffled_modular(summed, shape)
-        assert one.guarantee.delta == 0.0
-        assert one.rate == pytest.approx(0.1, rel=1e-8)
+        offer = candidates.shuffled_modular(summed, shape)
+        assert offer.guarantee.delta == 0.0
+        assert offer.rate == pytest.approx(0.1, rel=1e-8)
     assert candidates.shuffled_modular(setting_for(transport="aggregator"), 60).guarantee.delta == 1e-6
 
 
@@ -222,33 +222,33 @@ def test_shares_need_nineteen_honest_people() -> None:
 
 def test_randomized_response_is_verified_over_every_data_set() -> None:
     setting = setting_for(query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50)
-    one = candidates.randomized_response(setting)
-    assert one.rate is None
-    profile = flips_of(one).summed_profile(50)
+    offer = candidates.randomized_response(setting)
+    assert offer.rate is None
+    profile = flips_of(offer).summed_profile(50)
     assert all(profile.delta(0.5 * d, d) <= 1e-3 for d in (1, 2, 3))
-    weaker = flips_of(one).model_copy(update={"flip": 0.9 * (one.flip or 0.0)}).summed_profile(50)
+    weaker = flips_of(offer).model_copy(update={"flip": 0.9 * (offer.flip or 0.0)}).summed_profile(50)
     assert max(weaker.delta(0.5 * d, d) for d in (1, 2, 3)) > 1e-3
-    assert one.flip is not None
-    assert one.local_epsilon == pytest.approx(3 * math.log((1 - one.flip) / one.flip))
+    assert offer.flip is not None
+    assert offer.local_epsilon == pytest.approx(3 * math.log((1 - offer.flip) / offer.flip))
 
 
 def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffler_colludes() -> None:
     setting = setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=20)
-    one = candidates.randomized_response(setting)
-    assert one.flip is not None
-    rate = math.log((1 - one.flip) / one.flip)
+    offer = candidates.randomized_response(setting)
+    assert offer.flip is not None
+    rate = math.log((1 - offer.flip) / offer.flip)
     farthest = max(i + j for i in range(3) for j in range(30) if math.hypot(i, j) <= 20)
-    assert one.local_epsilon >= rate * farthest
+    assert offer.local_epsilon >= rate * farthest
     with pytest.raises(ConditionError, match="shorter axis"):
         candidates.randomized_response(setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9))
 
 
 def test_real_numbers_are_rounded_first() -> None:
     setting = setting_for(query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 2.0), users=40, granularity=0.5)
-    for one in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
-        assert noise_of(one).granularity == 4096
-        assert noise_of(one).top == 20
-        assert one.guarantee.between.startswith("values rounded to steps of 0.000")
+    for offer in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
+        assert noise_of(offer).granularity == 4096
+        assert noise_of(offer).top == 20
+        assert offer.guarantee.between.startswith("values rounded to steps of 0.000")
     # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon / distance.
     assert candidates.local(setting).rate == pytest.approx(math.log1p(0.25), rel=1e-4)
 

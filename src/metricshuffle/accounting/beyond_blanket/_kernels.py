@@ -25,6 +25,7 @@ STEEPEST = 600.0
 GOLDEN = 0.6180339887498949
 FEW = 3  # types that decide where the line of integration goes
 MOST_NODES = 20_000
+FEW_NODES = 400  # for a rough answer
 
 
 @njit(cache=True, error_model="numpy")
@@ -101,24 +102,49 @@ def saddle(users: float, starts: Integers64, mass: Floats, value: Floats, types:
 
 
 @njit(cache=True, error_model="numpy")
-def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float) -> tuple[Floats, Floats]:
-    """log M_x(s) of every type, rounded up, and B1/Z, from which its error follows: (K+40) units of s B1/Z, K the number of atoms.
+def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of every type: log M_x(s), rounded up; B1/Z, from which its error follows; the variance under the tilt e^(sG); the span of G and 0.
 
-    B1 = sum of mass doubt max(1, e^(s G)), Z = M_x(s): (K+40) units cover the masses, the values, expm1 and the sum.
+    B1 = sum of mass doubt max(1, e^(s G)), Z = M_x(s). log M_x(s) is off by (K+40) units of s B1/Z at most, K the number of atoms: that
+    covers the masses, the values, expm1 and the sum.
     """
-    found, wrong = np.empty(starts.size - 1), np.empty(starts.size - 1)
-    for x in range(starts.size - 1):
-        rise, error = 0.0, 0.0
+    types = starts.size - 1
+    top, wrong, variance, span = np.empty(types), np.empty(types), np.empty(types), np.empty(types)
+    for x in range(types):
+        rise, error, mean, square, least, most = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for i in range(starts[x], starts[x + 1]):
-            grown = math.expm1(s * value[i])
-            rise += mass[i] * grown
-            error += mass[i] * doubt[i] * max(1.0, grown + 1.0)
-        wrong[x] = error / (1.0 + rise)
+            grown = mass[i] * math.expm1(s * value[i])
+            rise += grown
+            error += doubt[i] * max(mass[i], mass[i] + grown)
+            mean += (mass[i] + grown) * value[i]
+            square += (mass[i] + grown) * value[i] * value[i]
+            least, most = min(least, value[i]), max(most, value[i])
+        total = 1.0 + rise
+        wrong[x], variance[x], span[x] = error / total, max(0.0, square / total - (mean / total) ** 2), most - least
         unsure = (starts[x + 1] - starts[x] + 40.0) * ROUNDOFF * s * wrong[x]
-        found[x] = math.log1p(rise) + unsure * (1.0 + 2.0 * unsure) if unsure < 0.1 else math.inf
-        if not found[x] > -math.inf:
-            found[x] = math.inf
-    return found, wrong
+        top[x] = math.log1p(rise) + unsure * (1.0 + 2.0 * unsure) if unsure < 0.1 else math.inf
+        if not top[x] > -math.inf:
+            top[x] = math.inf
+    return top, wrong, variance, span
+
+
+@njit(cache=True, error_model="numpy")
+def _crude(users: float, variance: float, span: float, s: float, step: float, every: float) -> float:
+    """A bound on the sum that `_line` makes, from the tilted variance: |M(s+iy)/M(s)|^2 <= 1 - (4/pi^2) V y^2 for |y| <= pi/span.
+
+    (It is E cos(y (G-G')), G' an independent copy, and 1 - cos t >= 2 t^2/pi^2 for |t| <= pi.)
+    """
+    total, j, end = 1.0 / (s * s), 1.0, math.pi / span
+    rate = 1.98 / (math.pi * math.pi) * users * variance
+    while j * step <= end and j < FEW_NODES:
+        y = j * step
+        if rate * y * y > NEGLIGIBLE:
+            break
+        total += 2.0 * math.exp(-rate * y * y) / (s * s + y * y)
+        j += 1.0
+    if j >= FEW_NODES:
+        return every
+    return min(every, total + 2.0 / (step * end) + math.exp(-NEGLIGIBLE) * every) * (1.0 + 1e-9)
 
 
 @njit(cache=True, error_model="numpy")
@@ -177,8 +203,8 @@ def _line(
 
 
 @njit(cache=True, error_model="numpy")
-def placed(users: float, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, square: Floats) -> tuple[float, float]:
-    """s and the period of the nodes in units of 1/s, for about this many users."""
+def placed(users: float, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, square: Floats) -> tuple[float, float, float]:
+    """s, the period of the nodes in units of 1/s, and log M(s)^m of the worst type, for about m = `users`."""
     leading = np.argsort(-square)[: min(FEW, starts.size - 1)]
     s = saddle(users, starts, mass, value, leading)
     top = tops(starts, mass, value, doubt, s)[0]
@@ -186,7 +212,8 @@ def placed(users: float, starts: Integers64, mass: Floats, value: Floats, doubt:
     if not np.any(leading == first):  # another type is worse here: it has a say too
         s = saddle(users, starts, mass, value, np.append(leading, first))
         top = tops(starts, mass, value, doubt, s)[0]
-    return s, ALIASED + min(max(4.0, -users * np.max(top)), -LOG_LEAST)
+    height = users * np.max(top)
+    return s, ALIASED + min(max(4.0, -height), -LOG_LEAST), height
 
 
 @njit(cache=True, error_model="numpy")
@@ -195,11 +222,11 @@ def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doub
 
     With z_k = s + ik D, D = 2 pi s/period and h = SMOOTHED/s it is (D/2 pi m) max over x of sum over k of |M_x(z_k)|^m
     e^(h^2 Re(z_k^2)/2)/|z_k|^2; see `bound.psi_upper`. All terms are positive, so each is rounded up by its own error; nodes that are left
-    out, negligible or beyond the last, are bounded as in `_contour_kernels.contour`. Types are visited in the order of M_x(s), which
-    bounds their sum, until the rest cannot be worse.
+    out, negligible or beyond the last, are bounded as in `_contour_kernels.contour`. Types are visited in the order of M_x(s), and those
+    whose `_crude` bound is not worse than what was found are left out.
     """
     found = np.full(users.size, math.inf)
-    top, wrong = tops(starts, mass, value, doubt, s)
+    top, wrong, variance, span = tops(starts, mass, value, doubt, s)
     height = users[0] * np.max(top)
     if not (0.0 < s < math.inf and period > 1.0 and -1e300 < height < 690.0):
         return found
@@ -209,12 +236,13 @@ def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doub
     outside = 2.0 * math.exp(-0.5 * smooth2 * (step * last) ** 2) / (step * step * last) + math.exp(-NEGLIGIBLE + 0.1) * every
     best, sums = np.full(users.size, -math.inf), np.empty(users.size)
     for x in np.argsort(-top):
+        rough = math.log(_crude(users[users.size - 1], variance[x], span[x], s, step, every) + outside) if best[0] > -math.inf else math.inf
         open_question = False
         for k in range(users.size):
-            if not users[k] * top[x] + math.log(every + outside) <= best[k]:
+            if not users[k] * top[x] + rough <= best[k]:
                 open_question = True
         if not open_question:
-            break
+            continue
         sums[:] = 0.0
         here = slice(starts[x], starts[x + 1])
         if not _line(users, mass[here], value[here], top[x], wrong[x], s, smooth2, step, last, sums):

@@ -32,7 +32,7 @@ FEWEST = 1.0 / 16.0  # the fraction of the users that must be left for a look
 
 
 @theorem("metricshuffle", "Hoelder on the contour")
-def psi_upper(types: Types, users: Floats) -> Floats:
+def psi_upper(types: Types, users: Floats, line: tuple[float, float] | None = None) -> Floats:
     """For each m in `users` (falling): a bound on Psi(U) = (1/m) E[(sum of G_j over U)_+], whatever the m people in U hold.
 
     Statement: for any s > 0, h >= 0, D > 0, z_k = s + ikD, M_x(z) = E exp(z G_x), and every composition of U,
@@ -40,16 +40,30 @@ def psi_upper(types: Types, users: Floats) -> Floats:
     Proof: docs/proofs/beyond-blanket.md. In short: x_+ is the inverse Laplace transform of 1/z^2; Gaussian noise only adds (Jensen), and
     so does the trapezoid rule (Poisson); take moduli, then Hoelder's inequality with exponents m/N_x, N_x people of type x.
     Conditions: independent reports. Reports that a type cannot make count in full (`Types.bare`).
-    Numerics: `_kernels.hoelder`; nothing above `Types.local` is returned. Reference: docs/proofs/beyond-blanket.md.
+    Numerics: `_kernels.hoelder`, h = 0.05/s; `line` is (s, 2 pi s/D), chosen to make the bound small if left out. Nothing above
+    `Types.local` is returned. Reference: docs/proofs/beyond-blanket.md.
     """
     from metricshuffle.accounting.beyond_blanket import _kernels as kernels
 
-    if not types.value.size or not types.value.max() + 16.0 * ROUNDOFF * types.doubt.max() > 0.0:
+    if not _rises(types):
         return np.full(users.size, min(types.bare, types.local))
-    laws = (types.starts, types.mass, types.value, types.doubt)
-    found = kernels.hoelder(users, *laws, *kernels.placed(float(users[0]), *laws, types.square))
+    line = _line(types, float(users[0]))[:2] if line is None else line
+    found = kernels.hoelder(users, types.starts, types.mass, types.value, types.doubt, *line)
     with np.errstate(invalid="ignore"):
         return np.where(found >= 0.0, np.minimum(types.local, (found + types.bare) * (1.0 + 4.0 * ROUNDOFF)), types.local)
+
+
+def _rises(types: Types) -> bool:
+    """Whether some G may be positive."""
+    return bool(types.value.size) and bool(np.any(types.value + 16.0 * ROUNDOFF * types.doubt > 0.0))
+
+
+def _line(types: Types, users: float) -> tuple[float, float, float]:
+    """Where to integrate for so many users, and the logarithm of M(s)^m there."""
+    from metricshuffle.accounting.beyond_blanket import _kernels as kernels
+
+    s, period, height = kernels.placed(users, types.starts, types.mass, types.value, types.doubt, types.square)
+    return s, period, height
 
 
 @dataclass
@@ -79,15 +93,19 @@ class _Evaluation:
         types = self.law.at(epsilon)
         if self.users < 2 or not self.law.blanket > 0.0 or types.local == 0.0:
             return types.local
-        guide = max(float(psi_upper(types, np.array([self.users - 1.0]))[0]), 1e-290)
-        total, first, share = 0.0, 0, 1.0
+        if not _rises(types):
+            return min(types.bare, types.local)
+        total, first, share, guide = 0.0, 0, 1.0, math.nan
         while first < self.users - 1 and share > FEWEST:
+            s, period, height = _line(types, float(self.users - 1 - first))
+            if math.isnan(guide):  # the order of magnitude of the result, rather too small
+                guide = math.exp(min(max(height, -600.0), 0.0)) / (self.users * s) * 1e-2 + types.bare
             share *= 0.5
             ends = self._ends(first, max(self.users - math.ceil(share * self.users), first + 1), CUT * guide)
             starts = np.append(float(first), ends[:-1])
             log = math.log1p(-self.law.blanket) if self.law.blanket < 1.0 else -math.inf
             chances = np.array([self._still(start) for start in starts]) * -np.expm1((ends - starts) * log) * (1.0 + 16.0 * ROUNDOFF)
-            total += float(chances @ psi_upper(types, self.users - ends))
+            total += float(chances @ psi_upper(types, self.users - ends, (s, period)))
             first = int(ends[-1])
             if self._still(first) <= CUT * guide:
                 break
