@@ -61,7 +61,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py"))
 MOST_LINES, LONGEST_FUNCTION = 450, 80
 LONG_FILES: dict[str, str] = {}
 """Files that may be longer, each with its reason."""
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS = {"cli/users_compare.py:compare": "a command, whose options are its parameters"}
 """Functions that may be longer, as file:function, each with its reason."""
 
 

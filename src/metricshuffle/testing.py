@@ -108,6 +108,7 @@ def check_randomizer(
     """
     from metricshuffle.randomizers import _checks as checks
     from metricshuffle.randomizers import _sampler_checks as sampling
+    from metricshuffle.randomizers import _sampler_evidence as evidence
     from metricshuffle.randomness import Randomness
 
     rows = checks.checked_rows(randomizer)
@@ -121,8 +122,8 @@ def check_randomizer(
     checks.check_json(randomizer, rows)
     stream = Randomness.seeded("check_randomizer") if randomness is None else randomness
     some = 20_000 if draws is None else draws
-    sampler, alone, mixed = sampling.draw(randomizer, rows, draws, stream)
-    events = sampling.Events(rows)
+    sampler, alone, mixed = evidence.draw(randomizer, rows, draws, stream)
+    events = evidence.Events(rows)
     sampling.check_law(rows, events, alone, mixed)
     sampling.check_totals(randomizer, alone, mixed, stream)
     sampling.check_positions(events, mixed)

@@ -1,4 +1,4 @@
-"""`metricshuffle users`: calibrate, compare and run, what they print, what they refuse, and the page they draw."""
+"""Users with many items: calibrate and compare, plans and runs of their histograms and means, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
+from metricshuffle import Plan, Release
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, Model
 from metricshuffle.cli.users_calibrate import _down
 from metricshuffle.cli.users_table import HIDES
 from metricshuffle.papers.earth_mover.privacy_bounds import published_item_rate
-from metricshuffle.planning.user_release import UserRelease
 
 CALIBRATE = "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20"
 COMPARE = "users compare --users 300 --items 10 --runs 3 --clusters 3 --places 3 --inner 0.1"
@@ -141,61 +141,94 @@ def test_compare_places(terminal: Terminal, visits: Path) -> None:
 
 
 WAYS = {
-    "words": "--column word --labels tea,coffee,water --distance 1",
-    "a table": "--column word --labels tea,coffee,water --distances d.csv --distance 1 --delta 1e-6 --flat --samples 4",
-    "numbers": "--column n --low 0 --high 20 --unit cups --distance 2",
-    "their mean": "--column n --low 0 --high 20 --unit cups --distance 2 --query mean",
-    "squares": "--column x --column y --coordinates points --levels 2 --side 80 --unit m --distance 20 --trusted curator",
-    "beyond": "--column x --column y --coordinates points --levels 2 --side 60 --unit m --distance 20 --clamp --trusted nobody",
-}
+    "words": ("user-histogram --labels tea,coffee,water --distance 1 --delta 0", "--column word"),
+    "a table": (
+        "user-histogram --labels tea,coffee,water --distances d.csv --distance 1 --delta 1e-6 --flat --samples 4", "--column word",
+    ),
+    "numbers": ("user-histogram --low 0 --high 20 --unit cups --distance 2 --delta 0", "--column n"),
+    "their mean": ("user-mean --low 0 --high 20 --unit cups --distance 2 --delta 0", "--column n"),
+    "cells": (
+        "user-histogram --width 2 --height 2 --cell 40 --unit m --distance 40 --delta 0", "--column x --column y --coordinates points",
+    ),
+    "squares": (
+        "user-histogram --levels 2 --side 80 --unit m --distance 20 --delta 0 --trusted curator",
+        "--column x --column y --coordinates points",
+    ),
+    "beyond": (
+        "user-histogram --levels 2 --side 60 --unit m --distance 20 --delta 0 --trusted nobody",
+        "--column x --column y --coordinates points --clamp",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_run(terminal: Terminal, visits: Path, way: str) -> None:
+def test_plan_and_run(terminal: Terminal, visits: Path, way: str) -> None:
+    """Words, numbers, cells and squares: planned, run, and said in words what replacing all of a user's items costs."""
     (terminal.folder / "d.csv").write_text("0,1,2\n1,0,1\n2,1,0\n")
-    result = terminal.typed(f"users run {visits.name} --user-column who --epsilon 2 {WAYS[way]} --output release.json")
+    asked, columns = WAYS[way]
+    made = terminal.typed(f"plan --query {asked} --epsilon 2 --users 60 --save plan.json --explain")
+    assert made.exit_code == 0, made.output
+    assert "Replacing all of one user's items" in made.stdout
+    result = terminal.typed(f"run plan.json {visits.name} --user-column who {columns} --output release.json")
     assert result.exit_code == 0, result.output
     for words in ("from 60 users", "Replacing all of one user's items", "Hidden at epsilon 2", "saw the raw values"):
         assert words in result.stdout
-    assert ("nested squares" in result.stdout) == ("--levels" in WAYS[way])
-    release = UserRelease.from_json((terminal.folder / "release.json").read_text())
-    assert release.users == 60
+    assert ("nested squares" in result.stdout) == ("--levels" in asked)
+    assert "Every row counted as another person" not in result.stderr
+    release = Release.load(str(terminal.folder / "release.json"))
+    assert release.reports == 60
     assert release.raw_values_seen
     assert not release.unsafe_seeded
     if release.query.kind == "user-histogram":
-        assert sum(release.value) == pytest.approx(1.0)
+        assert sum(release.value["share"]) == pytest.approx(1.0)
 
 
-def test_run_is_near_the_truth_and_users_count_the_same(terminal: Terminal, tmp_path: Path) -> None:
+def test_every_user_counts_the_same(terminal: Terminal, tmp_path: Path) -> None:
     """One user with a thousand items at 20, and 99 with a single item at 0."""
     with gzip.open(tmp_path / "many.csv.gz", "wt") as stream:
         stream.write("user,n\n" + "one,20\n" * 1000 + "".join(f"{user},0\n" for user in range(99)))
-    line = "users run many.csv.gz --user-column user --column n --low 0 --high 20 --epsilon 900 --distance 20 --query mean --json"
-    release = UserRelease.from_json(terminal.typed(line).stdout)
-    assert release.value[0] == pytest.approx(0.2, abs=0.1)
-    assert release.users == 100
+    terminal.typed("plan --query user-mean --low 0 --high 20 --epsilon 900 --distance 20 --delta 0 --users 100 --save plan.json")
+    release = Release.from_json(terminal.typed("run plan.json many.csv.gz --user-column user --column n --json").stdout)
+    assert release.value == pytest.approx(0.2, abs=0.1)
+    assert release.reports == 100
 
 
-def test_names_of_users_stay_text(terminal: Terminal, tmp_path: Path) -> None:
-    (tmp_path / "ids.csv").write_text("user,n\n7,1\n007,1\n 7 ,2\n7.0,3\n")
-    release = json.loads(
-        terminal.typed("users run ids.csv --user-column user --column n --low 0 --high 3 --epsilon 1 --distance 1 --json").stdout
-    )
-    assert release["users"] == 3
+def test_places_are_in_km_unless_told_otherwise(terminal: Terminal, visits: Path) -> None:
+    """Squares on a map: the unit of distances is km, and m if that is asked for."""
+    pytest.importorskip("pyproj")
+    line = "plan --query user-histogram --levels 2 --box 41.9 -72.1 42.1 -71.9 --epsilon 1 --delta 0 --users 60 --json --distance"
+    left_out, metres = (Plan.from_json(terminal.typed(f"{line} {far}").stdout) for far in ("2", "2000 --unit m"))
+    assert (left_out.query.unit, metres.query.unit) == ("km", "m")
+    assert left_out.query.diameter == pytest.approx(metres.query.diameter / 1000.0)
+    left_out.save(str(terminal.folder / "plan.json"))
+    rows = json.loads(terminal.typed(f"run plan.json {visits.name} --user-column who --column lat --column lon --json").stdout)["value"]
+    assert all(41.89 < row["south"] < row["north"] < 42.11 for row in rows)
+    assert "km or m for places" in " ".join(terminal.typed("users compare --help").stdout.replace("│", " ").split())
+
+
+def test_what_did_not_apply_is_told(terminal: Terminal) -> None:
+    """--explain says why item-wise is not offered, without --items and with --samples that a linear promise cannot use."""
+    line = "plan --query user-histogram --low 0 --high 20 --epsilon 1 --distance 1 --users 60 --explain --delta"
+    for more, told in (
+        ("0", ("a delta above 0",)),
+        ("1e-6", ("number of items", "samples")),
+        ("1e-6 --samples 3", ("samples", "flat")),
+    ):
+        (why,) = (row for row in terminal.typed(f"{line} {more}").stdout.splitlines() if "Not offered: item-wise" in row)
+        assert all(words in why for words in told), why
 
 
 def test_help_of_the_group_and_its_commands(terminal: Terminal) -> None:
     alone = terminal.typed("users")
     assert alone.exit_code == 0
-    for words in ("calibrate", "compare", "run", "earth mover"):
+    for words in ("calibrate", "compare", "earth mover"):
         assert words in alone.stdout
         assert words in terminal.typed("users --help").stdout
     assert "users" in terminal.typed("--help").stdout
 
 
-RUN = "users run visits.csv --user-column who --epsilon 1 --distance 1"
-POINTS = "--column x --column y --coordinates points --levels 2"
-WORDS = "--column word --labels tea,coffee,water"
+ASK = "plan --users 60 --epsilon 1 --delta 0 --distance 1 --query user-histogram"
+WORDS = "--labels tea,coffee,water"
 REFUSED = {
     "no such command": ("users release", ("No such command", "metricshuffle users --help")),
     "missing option": (f"{CALIBRATE}", ("--model", "metricshuffle users calibrate --help")),
@@ -223,51 +256,72 @@ REFUSED = {
     "one column": ("users compare --csv visits.csv --user-column who --column lat", ("--column twice", "once")),
     "not a number": ("users compare --csv visits.csv --user-column who --column word --column lat", ("line 2", "'word'", "finite number")),
     "no folder": (f"{COMPARE} --plot none/p.html", ("--plot", "does not exist")),
-    "nothing said": (f"{RUN} --column n", ("--low and --high", "--labels", "--levels")),
-    "two things said": (f"{RUN} --column n --low 0 --high 20 --labels a,b", ("give only one of --low/--high, --labels and --levels",)),
-    "numbers in squares": (f"{RUN} --column n --high 20 --levels 2", ("give only one of --low/--high, --labels and --levels",)),
-    "empty words": (f"{RUN} --column word --labels ,", ("--labels ','", "empty word")),
-    "one word": (f"{RUN} --column word --labels tea", ("--labels", "at least two words")),
-    "no high": (f"{RUN} --column n --low 0", ("--high is missing",)),
-    "low with decimals": (f"{RUN} --column n --low 0.5 --high 2", ("--low", "whole number")),
-    "outside": (f"{RUN} --column n --low 0 --high 3", ("line 3", "whole numbers from 0 to 3", "--clamp", "u1")),
-    "unknown word": (f"{RUN} --column word --labels tea,coffee", ("'water'", "u", "line", "not one of the labels")),
-    "same word twice": (f"{RUN} --column word --labels tea,tea", ("labels must differ",)),
-    "unequal sizes": (f"{RUN} --column n --low 0 --high 20 --items 2", ("user 'u0'", "holds 1 item", "exactly 2")),
-    "items 0": (f"{RUN} --column n --low 0 --high 20 --items 0", ("--items", ">= 1")),
-    "items and samples": (f"{RUN} --column n --low 0 --high 20 --items 2 --samples 3", ("--samples", "--items")),
-    "no column": (f"{RUN} --column kcal --low 0 --high 20", ("'kcal'", "(--column)", "who, word")),
-    "no user column": (f"{RUN} --user-column id --column n --low 0 --high 9", ("'id'", "(--user-column)")),
-    "user column twice": (f"{RUN} --column who --labels a,b", ("--user-column",)),
-    "no file": ("users run none.csv --user-column a --column b --labels x,y --epsilon 1 --distance 1", ("none.csv", "no such file")),
-    "run delta 1": (f"{RUN} --column n --low 0 --high 20 --delta 1", ("delta", "[0, 1)")),
-    "run epsilon": (f"{RUN} --column n --low 0 --high 20 --epsilon 5000", ("metricshuffle: epsilon must lie in (0, 1000]",)),
-    "too far": (f"{RUN} --column n --low 0 --high 20 --distance 21", ("21", "at most that")),
-    "run too honest": (f"{RUN} --column n --low 0 --high 20 --honest 61", ("cannot exceed users (60)",)),
-    "no metric": (f"{RUN} {WORDS} --distances bad.csv", ("bad.csv", "triangle inequality", "(tea, coffee, water)", "1 + 1")),
-    "one way": (f"{RUN} {WORDS} --distances oneway.csv", ("oneway.csv", "(tea, coffee) is 1", "(coffee, tea) is 2")),
-    "no table": (f"{RUN} {WORDS} --distances nofile", ("cannot read nofile: there is no such file",)),
-    "small table": (f"{RUN} --column word --labels tea,coffee --distances good.csv", ("good.csv", "3 rows of 3 numbers", "2 words")),
-    "distances alone": (f"{RUN} --column n --low 0 --high 20 --distances bad.csv", ("--distances", "--labels")),
-    "wrong distances": (f"{RUN} --column word --labels tea,coffee,water --distances words.csv", ("--distances words.csv", "line 1")),
-    "nothing fits": (f"{RUN} {WORDS} --distances twins.csv", ("no way keeps", "item-wise")),
-    "no side": (f"{RUN} {POINTS}", ("--side",)),
-    "no box": (f"{RUN} --column lat --column lon --levels 3", ("--box", "public")),
-    "box for points": (f"{RUN} {POINTS} --box 1 1 2 2", ("--box", "--side")),
-    "side for places": (f"{RUN} --column lat --column lon --levels 3 --side 3", ("--side", "--box")),
-    "side alone": (f"{RUN} --column n --low 0 --high 9 --side 3 --coordinates points", ("--side", "--levels")),
-    "negative side": (f"{RUN} {POINTS} --side -3", ("side", "> 0")),
-    "too deep": (f"{RUN} {POINTS.replace('2', '13')} --side 80", ("levels", "1 to 12")),
-    "point outside": (f"{RUN} {POINTS} --side 5", ("line", "not within", "--clamp")),
-    "one column for squares": (f"{RUN} --column x --coordinates points --levels 2 --side 80", ("--column twice",)),
-    "two columns for numbers": (f"{RUN} --column n --column x --low 0 --high 20", ("--column once", "twice")),
-    "unknown trust": (f"{RUN} --column n --low 0 --high 20 --trusted me", ("--trusted", "nobody, shuffler, curator")),
-    "unknown query": (f"{RUN} --column n --low 0 --high 20 --query median", ("--query", "histogram, mean")),
-    "mean of words": (f"{RUN} --column word --labels tea,coffee,water --query mean", ("labels have no mean; ask for a histogram",)),
-    "over the input": (f"{RUN} --column n --low 0 --high 20 --output visits.csv", ("--output", "also the input")),
-    "nowhere to write": (f"{RUN} --column n --low 0 --high 20 --output none/r.json", ("--output", "does not exist")),
-    "nameless": ("users run nameless.csv --user-column who --column n --low 0 --high 9 --epsilon 1 --distance 1", ("line 3", "no user")),
+    "nothing said": (ASK, ("--low and --high", "--labels", "--cell", "--levels")),
+    "two things said": (f"{ASK} --low 0 --high 20 --labels a,b", ("give only one of --low/--high, --labels, --cell and --levels",)),
+    "numbers in squares": (f"{ASK} --high 20 --levels 2", ("give only one of --low/--high, --labels, --cell and --levels",)),
+    "empty words": (f"{ASK} --labels ,", ("--labels ','", "empty word")),
+    "one word": (f"{ASK} --labels tea", ("--labels", "at least two")),
+    "no high": (f"{ASK} --low 0", ("--high is missing",)),
+    "low with decimals": (f"{ASK} --low 0.5 --high 2", ("--low", "whole number")),
+    "same word twice": (f"{ASK} --labels tea,tea", ("labels must differ",)),
+    "items 0": (f"{ASK} --low 0 --high 20 --items 0", ("--items", ">= 1")),
+    "items and samples": (f"{ASK} --low 0 --high 20 --items 2 --samples 3", ("samples", "items")),
+    "plan delta 1": (f"{ASK} --low 0 --high 20 --delta 1", ("delta", "[0, 1)")),
+    "plan epsilon": (f"{ASK} --low 0 --high 20 --epsilon 5000", ("metricshuffle: epsilon must lie in (0, 1000]",)),
+    "too far": (f"{ASK} --low 0 --high 20 --distance 21", ("21", "at most that")),
+    "too many honest": (f"{ASK} --low 0 --high 20 --honest 61", ("cannot exceed users (60)",)),
+    "no metric": (f"{ASK} {WORDS} --distances bad.csv", ("bad.csv", "triangle inequality", "(tea, coffee, water)", "1 + 1")),
+    "one way": (f"{ASK} {WORDS} --distances oneway.csv", ("oneway.csv", "(tea, coffee) is 1", "(coffee, tea) is 2")),
+    "no table": (f"{ASK} {WORDS} --distances nofile", ("cannot read nofile: there is no such file",)),
+    "small table": (f"{ASK} --labels tea,coffee --distances good.csv", ("good.csv", "3 rows of 3 numbers", "2 words")),
+    "distances alone": (f"{ASK} --low 0 --high 20 --distances bad.csv", ("--distances", "--labels")),
+    "wrong distances": (f"{ASK} {WORDS} --distances words.csv", ("--distances words.csv", "line 1")),
+    "nothing fits": (f"{ASK} {WORDS} --distances twins.csv", ("no protocol keeps this target here", "item-wise")),
+    "no side": (f"{ASK} --levels 2", ("--side", "--box", "public")),
+    "box and side": (f"{ASK} --levels 2 --side 3 --box 1 1 2 2", ("--box", "--side")),
+    "side alone": (f"{ASK} --low 0 --high 9 --side 3", ("--side belongs to --levels",)),
+    "width alone": (f"{ASK} {WORDS} --width 3", ("--width belongs to --cell",)),
+    "box alone": (f"{ASK} --low 0 --high 9 --box 1 1 2 2", ("--box belongs to --cell or --levels",)),
+    "height of squares": (f"{ASK} --levels 2 --side 3 --height 3", ("--height belongs to --cell",)),
+    "side of a grid": (f"{ASK} --width 2 --height 2 --cell 3 --side 3", ("--side belongs to --levels",)),
+    "negative side": (f"{ASK} --levels 2 --side -3", ("side", "> 0")),
+    "too deep": (f"{ASK} --levels 13 --side 80", ("levels", "1 to 12")),
+    "unknown trust": (f"{ASK} --low 0 --high 20 --trusted me", ("--trusted", "nobody, shuffler, aggregator, curator")),
+    "unknown query": (f"{ASK} --low 0 --high 20 --query median", ("--query", "user-histogram, user-mean")),
+    "mean of words": (f"{ASK} {WORDS} --query user-mean", ("--labels does not belong to --query user-mean",)),
+    "nowhere to write": (f"{ASK} --low 0 --high 20 --save none/r.json", ("--save", "does not exist")),
+    "granularity of items": (f"{ASK} --low 0 --high 20 --granularity 2", ("granularity",)),
 }  # fmt: skip
+RUN = "run plan.json visits.csv --user-column who"
+REFUSED_RUNS = {
+    "outside": ("--low 0 --high 3 --distance 1", f"{RUN} --column n", ("line 3", "whole numbers from 0 to 3", "--clamp")),
+    "unknown word": ("--labels tea,coffee --distance 1", f"{RUN} --column word", ("'water'", "line", "not one of the labels")),
+    "unequal sizes": ("--low 0 --high 20 --items 2 --distance 1", f"{RUN} --column n", ("'u0'", "with 1", "exactly 2 items")),
+    "no column": ("--low 0 --high 20 --distance 1", f"{RUN} --column kcal", ("'kcal'", "(--column)", "who, word")),
+    "no user column": ("--low 0 --high 20 --distance 1", f"{RUN.replace('who', 'id')} --column n", ("'id'", "(--user-column)")),
+    "user column twice": ("--labels a,b --distance 1", f"{RUN} --column who", ("--user-column",)),
+    "no file": ("--low 0 --high 20 --distance 1", "run plan.json none.csv --user-column who --column n", ("none.csv", "no such file")),
+    "point outside": ("--levels 2 --side 5 --distance 1", f"{RUN} --column x --column y --coordinates points",
+                      ("line 2", "not in the plane of the grid", "--clamp")),
+    "places of points": ("--levels 2 --side 80 --distance 20", f"{RUN} --column lat --column lon --coordinates places", ("--box",)),
+    "one column for squares": ("--levels 2 --side 80 --distance 20", f"{RUN} --column x --coordinates points", ("--column twice",)),
+    "two columns for numbers": ("--low 0 --high 20 --distance 1", f"{RUN} --column n --column x", ("--column once", "twice")),
+    "over the input": ("--low 0 --high 20 --distance 1", f"{RUN} --column n --output visits.csv", ("--output", "also the input")),
+    "nowhere to write": ("--low 0 --high 20 --distance 1", f"{RUN} --column n --output none/r.json", ("--output", "does not exist")),
+    "nameless": ("--low 0 --high 9 --distance 1", "run plan.json nameless.csv --user-column who --column n", ("line 3", "no user")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "line", "told"), REFUSED_RUNS.values(), ids=REFUSED_RUNS)
+def test_rows_that_do_not_fit_the_plan(terminal: Terminal, visits: Path, asked: str, line: str, told: tuple[str, ...]) -> None:
+    """Values, columns and files that a plan for users cannot take, each told by name and line."""
+    (terminal.folder / "nameless.csv").write_text("who,n\na,1\n,2\n")
+    made = terminal.typed(f"plan --query user-histogram {asked} --users 60 --epsilon 1 --delta 0 --trusted nobody --save plan.json")
+    assert made.exit_code == 0, made.output
+    wanted = "" if "--output" in line else " --output out.json"
+    sentence = terminal.refused(*(line + wanted).split())
+    for part in told:
+        assert part in sentence
 
 
 @pytest.mark.parametrize(("line", "told"), REFUSED.values(), ids=REFUSED)
@@ -278,11 +332,9 @@ def test_bad_input(terminal: Terminal, visits: Path, line: str, told: tuple[str,
         ("oneway", "0,1,2\n2,0,1\n2,1,0\n"),
         ("twins", "0,0,1\n0,0,1\n1,1,0\n"),
         ("words", "a,b\n"),
-        ("nameless", "who,n\na,1\n,2\n"),
     ):
         (terminal.folder / f"{name}.csv").write_text(text)
-    wanted = "" if "--output" in line or not line.startswith("users run") else " --output out.json"
-    sentence = terminal.refused(*(line + wanted).split())
+    sentence = terminal.refused(*line.split())
     for part in told:
         assert part in sentence
     assert "closure" not in sentence

@@ -10,7 +10,9 @@ from metricshuffle.encodings.frame import LONGEST_HEADER, Frame, read_header, wh
 from metricshuffle.errors import PlanError
 
 FORMATS = ("test/1", "test-seeded/1")
-headers = st.dictionaries(st.text(max_size=5), st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=5), st.none(), st.booleans()), max_size=4)
+headers = st.dictionaries(
+    st.text(max_size=5), st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=5), st.none(), st.booleans()), max_size=4
+)
 
 
 def read(data: bytes) -> Frame:

@@ -103,7 +103,7 @@ def test_mistakes_are_sentences() -> None:
             Modular(100, messages, "shuffler")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="aggregator"):
         Modular(100, 3, "aggregator")
-    with pytest.raises(InputError, match="transport"):
+    with pytest.raises(InputError, match="trusted must be one of nobody, shuffler, aggregator, curator, got 'pigeon'"):
         Modular(100, 3, "pigeon")  # type: ignore[arg-type]
     encoding = Modular(100, 3, "shuffler")
     with pytest.raises(InputError, match="integers"):

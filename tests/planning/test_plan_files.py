@@ -15,6 +15,7 @@ from metricshuffle.errors import PlanError
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.randomness import Randomness
+from metricshuffle.wire.task import content_digest
 
 LARGEST_TASK = 64 * 1024
 
@@ -121,3 +122,13 @@ def test_item_wise_reports_of_two_hundred_points_are_small_where_there_are_clust
     held = np.random.default_rng(0).integers(0, 200, size=(20, 1))
     messages = [task.randomize(held, Randomness.seeded(1)).messages for task in (plan.task, again)]
     assert np.array_equal(messages[0], messages[1])
+
+
+def test_a_forged_sentence_is_refused_whatever_digest_it_has() -> None:
+    """Words for readers follow from the numbers, so no digest fits other words."""
+    document = json.loads(plan_of("labels").task.to_json())
+    document["guarantee"]["sentence"] = "Everything is hidden."
+    again = content_digest({name: value for name, value in document.items() if name != "digest"})
+    for digest in (document["digest"], again):
+        with pytest.raises(PlanError, match="digest does not match its content"):
+            ms.Task.from_json(json.dumps(document | {"digest": digest}))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -147,3 +149,15 @@ def test_only_the_protocols_that_are_wanted_are_calibrated(name: str) -> None:
     other = "tree-laplace" if "tree-laplace" not in names else "geometric-local"
     with pytest.raises(InputError, match=f"there is no protocol '{other}' for .*; choose among .*{min(names)}"):
         plan(QUERIES[name], Target(1.0, 1e-6, 1.0), 50, protocols=[other], **choices)
+
+
+def test_the_order_of_protocols_does_not_depend_on_what_was_imported_first() -> None:
+    """Families are asked by name, so that two plans of the same wishes are the same file."""
+    text = "import metricshuffle.planning.offers.{first}, metricshuffle as ms; q = ms.UserHistogram(ms.users_of(ms.Integers(0, 3), 1)); "
+    text += "print(ms.plan(q, ms.Target(1, 0, 1), 10, trusted='nobody').to_json())"
+    plans = [
+        subprocess.run([sys.executable, "-c", text.format(first=first)], capture_output=True, text=True, check=True).stdout
+        for first in ("noisy_vectors", "item_wise")
+    ]
+    assert plans[0] == plans[1]
+    assert "item-wise" in plans[0]

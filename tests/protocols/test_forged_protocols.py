@@ -67,6 +67,12 @@ def test_what_was_planned_is_verified(name: str) -> None:
     Task.from_json(plan_of(name).task.to_json()).verify()
 
 
+def together(task: Task) -> Task:
+    """The same with a promise about people together, whose moves add up."""
+    stronger = task.guarantee.model_copy(update={"protects": "people together"})
+    return Task.model_validate({**task.model_dump(mode="json", exclude={"digest"}), "guarantee": stronger.model_dump(mode="json")})
+
+
 def weaker(guarantee: Guarantee, **changes: Any) -> Guarantee:
     return guarantee.model_copy(update=changes)
 
@@ -128,6 +134,9 @@ FORGED: dict[str, Callable[[], Task]] = {
     "one share through a shuffler": lambda: claimed(
         FEW, sums(noisy(shape=Fraction(1, 2000)), trusted="shuffler", modulus=100_003, shares=1), Target(0.5, 1e-6, 3.0)
     ),
+    "several people's deltas as if they were one's": lambda: together(
+        claimed(FEW, sums(noisy(0.05, Fraction(1, 2)), modulus=100_003), Target(0.5, 0.1, 3.0))
+    ),
     "noise on one of two axes": lambda: claimed(
         Centroid(Grid(4, 4)), sums(noisy(), noisy(30.0), modulus=100_003), Target(1.0, 0.0, 2.0)
     ),
@@ -186,6 +195,26 @@ def test_a_forged_task_is_refused(name: str) -> None:
         FORGED[name]().verify()
 
 
+BROKEN: dict[str, Callable[[], Task]] = {
+    # As private as they say, and of no use: nobody should take part in them either.
+    "no shares": lambda: claimed(FEW, sums(noisy(), modulus=100_003, shares=0), Target(0.5, 0.0, 3.0)),
+    "shares of unary messages": lambda: claimed(FEW, sums(noisy(padding="clamp", radius=1), shares=2), Target(0.5, 0.0, 3.0)),
+    "counts as residues": lambda: claimed(LINE, counts(BoundedGeometric(2, 0.5), modulus=101), Target(0.51, 0.0, 1.0)),
+    "vectors as residues": lambda: claimed(CLUSTERS, vectors(CLUSTERS, 1.01).model_copy(update={"modulus": 101}), Target(1.0, 0.0, 1.0)),
+    "draws from single values": lambda: claimed(LINE, counts(BoundedGeometric(2, 0.5), drawn=True), Target(0.51, 0.0, 1.0)),
+    "the total of items": lambda: claimed(
+        CLUSTERS, counts(KaryRandomizedResponse(4, 2.0), items=2, item_rate=6.8, readout="total"), Target(14.0 * 0.3, 0.0, 0.3), 300
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_task_that_cannot_be_run_is_refused(name: str) -> None:
+    """Before anybody sends anything."""
+    with pytest.raises(NotCertified, match=r"[.)]$"):
+        BROKEN[name]().verify()
+
+
 TRUE: dict[str, Callable[[], Task]] = {
     "noise that is just enough": lambda: claimed(FEW, sums(noisy(0.16), modulus=100_003), Target(0.5, 0.0, 3.0)),
     "clamping one report is post-processing": lambda: claimed(FEW, sums(noisy(padding="clamp", radius=1)), Target(0.5, 0.0, 3.0)),
@@ -204,6 +233,15 @@ TRUE: dict[str, Callable[[], Task]] = {
 def test_a_true_task_of_ones_own_is_accepted(name: str) -> None:
     """The same shapes of task, with enough noise: nothing is refused for being unusual."""
     TRUE[name]().verify()
+
+
+def test_moves_of_several_people_add_up_where_no_delta_is_needed() -> None:
+    """Alone, pure reports of several people hide a total distance; with a delta for each of them, only one person's move is promised."""
+    pure = claimed(FEW, sums(noisy(0.16), modulus=100_003), Target(0.5, 0.0, 3.0))
+    assert pure.guarantee.protects == "people together"
+    impure = claimed(FEW, sums(noisy(0.05, Fraction(1, 2)), modulus=100_003), Target(0.5, 0.1, 3.0))
+    assert impure.guarantee.protects == "one person"
+    impure.verify()
 
 
 def test_linear_promises_of_a_metric_of_ones_own_need_whole_steps() -> None:

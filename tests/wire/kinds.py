@@ -86,8 +86,8 @@ def values_of(kind: str, people: int | None = None) -> list[Any]:
     if query.kind in one_each:
         return [one_each[query.kind](person) for person in range(people)]
     if query.kind == "histogram":
-        cells: list[Any] = {"labels": list(DRINKS), "line": [0, 3, 9], "map": [(0, 0), (1, 1), (2, 0)]}[kind]
-        return [cells[person % 3] for person in range(people)]
+        cells: dict[str, list[Any]] = {"labels": list(DRINKS), "line": [0, 3, 9], "map": [(0, 0), (1, 1), (2, 0)]}
+        return [cells[kind][person % 3] for person in range(people)]
     if kind in ("users' items", "users' samples"):
         return [[DRINKS[person % 3], "tea", "water"] for person in range(people)]
     return [[person % 6, 2, 3] for person in range(people)]

@@ -157,7 +157,7 @@ def test_a_ledger_that_somebody_holds(task: Task, ledger: Ledger, monkeypatch: p
     task.shuffle(reports_of(KIND), ledger=ledger)
     with closing(connect(ledger.path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(InputError, match="cannot use the ledger .*: database is locked"):
+        with pytest.raises(InputError, match=r"cannot use the ledger .*: database is locked"):
             task.shuffle(reports_of(KIND, seed=2), ledger=ledger)
 
 
@@ -181,7 +181,7 @@ def test_ids_are_recognised_whatever_the_runs(batches: list[list[int]]) -> None:
 def test_only_reports_are_shuffled(task: Task) -> None:
     """Raw values and lists of them are refused by type."""
     for wrong in (3, [3, 4], "reports"):
-        with pytest.raises(InputError, match="shuffle needs Reports|only Reports can be shuffled"):
+        with pytest.raises(InputError, match=r"shuffle needs Reports|only Reports can be shuffled"):
             task.shuffle(wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the batch has 0 report"):
         task.shuffle([])

@@ -63,7 +63,10 @@ def test_what_is_written_comes_back(kind: str, tmp_path: Path) -> None:
 def test_parts_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a batch is cut for writing and for reading, the sums are the same; parts know where they begin."""
     task, reports = task_of("sum in shares"), reports_of("sum in shares")
-    parts = [replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7]) for start in range(0, 40, 7)]
+    parts = [
+        replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7])
+        for start in range(0, 40, 7)
+    ]
     assert written(task, tmp_path / "parts", *parts) == written(task, tmp_path / "whole", reports)
     monkeypatch.setattr(reports_module, "CHUNK_BYTES", 1000)
     back = list(read_reports(task, tmp_path / "parts"))
@@ -97,7 +100,7 @@ def test_cut_and_lengthened_files(kind: str, tmp_path: Path) -> None:
             list(read_reports(task, path))
     for more in (b"\0", bytes(record), whole, whole[-record - 40 : -40]):
         path.write_bytes(whole + more)
-        with pytest.raises(PlanError, match="cut short or damaged|checksum does not match"):
+        with pytest.raises(PlanError, match=r"cut short or damaged|checksum does not match"):
             list(read_reports(task, path))
 
 

@@ -70,7 +70,7 @@ def test_bytes_are_read_back_as_they_were(kind: str) -> None:
     assert back.to_bytes() == tally.to_bytes()
     assert (back.people, back.messages, dict(back.sums), back.modulus) == (tally.people, tally.messages, dict(tally.sums), tally.modulus)
     assert task.tally(tally.to_bytes()).add(messages).to_bytes() == task.tally().add(messages).add(messages).to_bytes()
-    with pytest.raises(InputError, match="does not know its task; read it with task.tally"):
+    with pytest.raises(InputError, match=r"does not know its task; read it with task\.tally"):
         back.add(messages)
     shuffled = Shuffled(tally.batch, tally.people, tally.messages, tally.sums, tally.modulus)
     again = task.read_shuffled(shuffled.to_bytes())
@@ -227,7 +227,9 @@ def test_sums_that_no_batch_has_are_refused(kind: str) -> None:
     """What cannot come from the protocol is refused before it is estimated: another number of sums, rows, people or counts beyond."""
     task = task_of(kind)
     shuffled = task.shuffle(reports_of(kind))
-    for sums in ({0: [*shuffled.numbers, 0]}, {0: []}, {1: shuffled.numbers}, {0: shuffled.numbers, 1: shuffled.numbers}, {}):
+    numbers = shuffled.numbers
+    strange: list[dict[int, list[int]]] = [{0: [*numbers, 0]}, {0: []}, {1: numbers}, {0: numbers, 1: numbers}, {}]
+    for sums in strange:
         with pytest.raises(PlanError):
             task.estimate(replace(shuffled, sums=sums))
     if task.protocol.kind != "noisy-vectors":

@@ -167,6 +167,11 @@ class Asked:
             )
         if self.distances is not None and words is None:
             raise InputError("--distances is the table of distances of --labels; give both.")
+        where = ("width", "height", "box") if self.cell is not None else ("side", "box") if self.levels is not None else ()
+        stray = [name for name in self.given(("width", "height", "box", "side")) if name not in where]
+        if stray:
+            place = "--levels" if stray[0] == "side" else "--cell" if stray[0] != "box" else "--cell or --levels"
+            raise InputError(f"--{stray[0]} belongs to {place}, places of items; leave it out, or say that items are places.")
         if words is not None:
             if self.distances is None:
                 return Space(Categories(words), unit=self.unit or "")

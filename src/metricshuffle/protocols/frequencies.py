@@ -205,7 +205,9 @@ class Frequencies(Protocol):
             raise PlanError(
                 "reports hide alone or among those of honest people, and no curator adds anything to them; the task is damaged."
             )
-        if isinstance(query, UserHistogram):
+        if self.modulus is not None or (self.drawn and not isinstance(query, UserHistogram)):
+            raise PlanError("reports are counted one by one, and drawn from users' items only; the task is damaged.")
+        if isinstance(query, UserHistogram) and self.readout == "shares":
             if self.items != (query.people.items or self.items) or self.drawn != (query.people.items is None):
                 raise PlanError("the reports are made for another number of items than users hold.")
             ItemAccounts.of(self, query).check_rate()

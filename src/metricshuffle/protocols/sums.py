@@ -198,6 +198,8 @@ class Sums(Protocol):
         noises = [randomizer.model_dump(exclude={"span", "table_digest"}) for randomizer in self.randomizers]
         if any(noise != noises[0] for noise in noises):
             raise PlanError("the noise differs between the axes, which no account covers.")
+        if self.shares < 1 or (self.modulus is None and self.shares != 1):
+            raise PlanError(f"a number is split into {self.shares} shares, which cannot be; the protocol is damaged.")
         if self.trusted == "curator" and self.modulus is None:
             raise PlanError("a curator's sum needs a modulus.")
         flipped = isinstance(self.randomizers[0], CountResponse)
@@ -221,7 +223,7 @@ class Sums(Protocol):
         together = self.grain == 1
         if self.trusted == "nobody":
             # Pure reports: epsilons of several people add, so a linear promise holds for a total distance too.
-            together = target.shape == "linear"
+            together = pure and target.shape == "linear"
         protects: Protects = "people together" if together else "one person"
         return Account(profile, accounts.target, protects, 0.0 if pure else target.delta, profile.bound, target.shape)
 

@@ -114,6 +114,8 @@ class NoisyVectors(Protocol):
 
     def check(self, query: Query) -> None:
         needed = self.features.coordinates(query).numbers.shape[1]
+        if self.modulus is not None:
+            raise PlanError("sums of noisy vectors are no residues; the task is damaged.")
         if self.noise.coordinates != needed:
             raise PlanError(f"the features are {needed:,} numbers, and the noise is made for {self.noise.coordinates:,}.")
 

@@ -102,57 +102,88 @@ def saddle(users: float, starts: Integers64, mass: Floats, value: Floats, types:
 
 
 @njit(cache=True, error_model="numpy")
-def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of every type: log M_x(s), rounded up; B1/Z, from which its error follows; the variance under the tilt e^(sG); the span of G and 0.
+def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float) -> tuple[Floats, Floats, Floats]:
+    """Of every type: log M_x(s), rounded up; B1/Z, from which its error follows; and, as rows, the shape of the tilted law for `_crude`.
 
     B1 = sum of mass doubt max(1, e^(s G)), Z = M_x(s). log M_x(s) is off by (K+40) units of s B1/Z at most, K the number of atoms: that
-    covers the masses, the values, expm1 and the sum.
+    covers the masses, the values, expm1 and the sum. The shape is the variance V under the tilt e^(sG), (m + 3 V^2)/12 with m the
+    fourth central moment, and the span of G and 0.
     """
     types = starts.size - 1
-    top, wrong, variance, span = np.empty(types), np.empty(types), np.empty(types), np.empty(types)
+    top, wrong, shape = np.empty(types), np.empty(types), np.empty((types, 3))
     for x in range(types):
-        rise, error, mean, square, least, most = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        rise, error, least, most = 0.0, 0.0, 0.0, 0.0
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
         for i in range(starts[x], starts[x + 1]):
-            grown = mass[i] * math.expm1(s * value[i])
+            grown, v = mass[i] * math.expm1(s * value[i]), value[i]
+            tilted = mass[i] + grown
             rise += grown
-            error += doubt[i] * max(mass[i], mass[i] + grown)
-            mean += (mass[i] + grown) * value[i]
-            square += (mass[i] + grown) * value[i] * value[i]
-            least, most = min(least, value[i]), max(most, value[i])
+            error += doubt[i] * max(mass[i], tilted)
+            first += tilted * v
+            second += tilted * v * v
+            third += tilted * v * v * v
+            fourth += tilted * v * v * v * v
+            least, most = min(least, v), max(most, v)
         total = 1.0 + rise
-        wrong[x], variance[x], span[x] = error / total, max(0.0, square / total - (mean / total) ** 2), most - least
+        mean, second, third, fourth = first / total, second / total, third / total, fourth / total
+        variance = max(0.0, second - mean * mean)
+        fourth = fourth - 4.0 * mean * third + 6.0 * mean * mean * second - 3.0 * mean**4 + 1e-9 * (fourth + mean**4)
+        wrong[x] = error / total
+        shape[x] = variance, (fourth + 3.0 * variance * variance) / 12.0, most - least
         unsure = (starts[x + 1] - starts[x] + 40.0) * ROUNDOFF * s * wrong[x]
         top[x] = math.log1p(rise) + unsure * (1.0 + 2.0 * unsure) if unsure < 0.1 else math.inf
         if not top[x] > -math.inf:
             top[x] = math.inf
-    return top, wrong, variance, span
+    return top, wrong, shape
 
 
 @njit(cache=True, error_model="numpy")
-def _crude(users: float, variance: float, span: float, s: float, step: float, every: float) -> float:
-    """A bound on the sum that `_line` makes, from the tilted variance: |M(s+iy)/M(s)|^2 <= 1 - (4/pi^2) V y^2 for |y| <= pi/span.
+def _crude(users: float, shape: Floats, s: float, step: float, every: float) -> float:
+    """A bound on the sum that `_line` makes, from moments: f = |M(s+iy)/M(s)|^2 is E cos(y (G-G')) under the tilt, G' an independent copy.
 
-    (It is E cos(y (G-G')), G' an independent copy, and 1 - cos t >= 2 t^2/pi^2 for |t| <= pi.)
+    1 - cos t >= t^2/2 - t^4/24 gives f <= 1 - V y^2 + y^4 (m + 3 V^2)/12, and 1 - cos t >= 2 t^2/pi^2 for |t| <= pi gives
+    f <= 1 - (4/pi^2) V y^2 for |y| <= pi/span. f^(m/2) <= e^(-(m/2) (1 - f)).
     """
+    variance, quartic, span = shape
     total, j, end = 1.0 / (s * s), 1.0, math.pi / span
-    rate = 1.98 / (math.pi * math.pi) * users * variance
     while j * step <= end and j < FEW_NODES:
-        y = j * step
-        if rate * y * y > NEGLIGIBLE:
+        square = (j * step) ** 2
+        rate = 0.4999999 * users * max(0.405 * variance, variance - quartic * square) * square
+        if rate > NEGLIGIBLE and 0.5 * 0.405 * users * variance * square > NEGLIGIBLE:
             break
-        total += 2.0 * math.exp(-rate * y * y) / (s * s + y * y)
+        total += 2.0 * math.exp(-rate) / (s * s + square)
         j += 1.0
-    if j >= FEW_NODES:
+    if not (j < FEW_NODES and total > 0.0):
         return every
-    return min(every, total + 2.0 / (step * end) + math.exp(-NEGLIGIBLE) * every) * (1.0 + 1e-9)
+    return min(every, total + 2.0 / (step * end) + 2.0 / (end * end) + math.exp(-NEGLIGIBLE) * every) * (1.0 + 1e-9)
+
+
+@njit(cache=True, error_model="numpy")
+def rough(users: Floats, starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: float, period: float) -> Floats:
+    """As `hoelder`, with `_crude` in place of the sums: some percent larger, and quick."""
+    found = np.full(users.size, math.inf)
+    top, _, shape = tops(starts, mass, value, doubt, s)
+    if not (0.0 < s < math.inf and period > 1.0 and -1e300 < users[0] * np.max(top) < 690.0):
+        return found
+    step = 2.0 * math.pi * s / period
+    every, best = 1.0 / (s * s) + math.pi / (s * step), np.full(users.size, -math.inf)
+    for x in range(top.size):
+        log_sum = math.log(_crude(users[users.size - 1], shape[x], s, step, every))
+        for k in range(users.size):
+            best[k] = max(best[k], users[k] * top[x] + log_sum)
+    for k in range(users.size):
+        log_bound = best[k] + 0.5 * SMOOTHED**2 + math.log(step / (2.0 * math.pi * users[k]))
+        found[k] = math.exp(max(log_bound + 1e-9 * (1.0 + abs(log_bound)), LOG_LEAST)) if log_bound < 600.0 else math.inf
+    return found
 
 
 @njit(cache=True, error_model="numpy")
 def _line(
     users: Floats, mass: Floats, value: Floats, top: float, wrong: float, s: float, smooth2: float, step: float, last: float, sums: Floats
 ) -> bool:
-    """Add to sums[k] the trapezoid sum of |M(z)/M(s)|^users[k] e^(-smooth2 y^2/2)/|z|^2, z = s + iy, rounded up; False if there are too many
-    nodes. `users` falls; stretches where even the last of them makes the term negligible are left out.
+    """Add to sums[k] the trapezoid sum of |M(z)/M(s)|^users[k] e^(-smooth2 y^2/2)/|z|^2, z = s + iy, rounded up.
+
+    False if there are too many nodes. `users` falls; stretches where even the last of them makes the term negligible are left out.
     """
     count = mass.size
     grown, tilted = np.empty(count), np.empty(count)
@@ -226,7 +257,7 @@ def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doub
     whose `_crude` bound is not worse than what was found are left out.
     """
     found = np.full(users.size, math.inf)
-    top, wrong, variance, span = tops(starts, mass, value, doubt, s)
+    top, wrong, shape = tops(starts, mass, value, doubt, s)
     height = users[0] * np.max(top)
     if not (0.0 < s < math.inf and period > 1.0 and -1e300 < height < 690.0):
         return found
@@ -236,10 +267,10 @@ def hoelder(users: Floats, starts: Integers64, mass: Floats, value: Floats, doub
     outside = 2.0 * math.exp(-0.5 * smooth2 * (step * last) ** 2) / (step * step * last) + math.exp(-NEGLIGIBLE + 0.1) * every
     best, sums = np.full(users.size, -math.inf), np.empty(users.size)
     for x in np.argsort(-top):
-        rough = math.log(_crude(users[users.size - 1], variance[x], span[x], s, step, every) + outside) if best[0] > -math.inf else math.inf
+        above = math.log(_crude(users[users.size - 1], shape[x], s, step, every) + outside) if best[0] > -math.inf else math.inf
         open_question = False
         for k in range(users.size):
-            if not users[k] * top[x] + rough <= best[k]:
+            if not users[k] * top[x] + above <= best[k]:
                 open_question = True
         if not open_question:
             continue

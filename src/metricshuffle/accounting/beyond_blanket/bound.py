@@ -17,11 +17,13 @@ from metricshuffle.accounting.blanket.bound import checked_users
 from metricshuffle.accounting.blanket.search import Bracketed, normal_guess
 from metricshuffle.citations import theorem
 from metricshuffle.numerics.rounding import ROUNDOFF, raised
-from metricshuffle.numerics.search import first_certified
+from metricshuffle.numerics.search import first_certified, last_certified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 
 Directions = Literal["both", "forward"]
+Line = tuple[float, float]
+"""s, and the period of the nodes in units of 1/s."""
 
 RELATIVE = 1e-6  # how closely epsilon is searched for
 BLOCK = 0.1  # users visited before the first one of the blanket, in units of their mean number: so many are one block
@@ -32,7 +34,7 @@ FEWEST = 1.0 / 16.0  # the fraction of the users that must be left for a look
 
 
 @theorem("metricshuffle", "Hoelder on the contour")
-def psi_upper(types: Types, users: Floats, line: tuple[float, float] | None = None) -> Floats:
+def psi_upper(types: Types, users: Floats, line: Line | None = None, *, roughly: bool = False) -> Floats:
     """For each m in `users` (falling): a bound on Psi(U) = (1/m) E[(sum of G_j over U)_+], whatever the m people in U hold.
 
     Statement: for any s > 0, h >= 0, D > 0, z_k = s + ikD, M_x(z) = E exp(z G_x), and every composition of U,
@@ -40,15 +42,16 @@ def psi_upper(types: Types, users: Floats, line: tuple[float, float] | None = No
     Proof: docs/proofs/beyond-blanket.md. In short: x_+ is the inverse Laplace transform of 1/z^2; Gaussian noise only adds (Jensen), and
     so does the trapezoid rule (Poisson); take moduli, then Hoelder's inequality with exponents m/N_x, N_x people of type x.
     Conditions: independent reports. Reports that a type cannot make count in full (`Types.bare`).
-    Numerics: `_kernels.hoelder`, h = 0.05/s; `line` is (s, 2 pi s/D), chosen to make the bound small if left out. Nothing above
-    `Types.local` is returned. Reference: docs/proofs/beyond-blanket.md.
+    Numerics: `_kernels.hoelder`, h = 0.05/s; `line` is (s, 2 pi s/D), chosen to make the bound small if left out; `roughly` bounds the
+    sum by moments (`_kernels.rough`). Nothing above `Types.local` is returned. Reference: docs/proofs/beyond-blanket.md.
     """
     from metricshuffle.accounting.beyond_blanket import _kernels as kernels
 
     if not _rises(types):
         return np.full(users.size, min(types.bare, types.local))
     line = _line(types, float(users[0]))[:2] if line is None else line
-    found = kernels.hoelder(users, types.starts, types.mass, types.value, types.doubt, *line)
+    evaluated = kernels.rough if roughly else kernels.hoelder
+    found = evaluated(users, types.starts, types.mass, types.value, types.doubt, *line)
     with np.errstate(invalid="ignore"):
         return np.where(found >= 0.0, np.minimum(types.local, (found + types.bare) * (1.0 + 4.0 * ROUNDOFF)), types.local)
 
@@ -66,52 +69,92 @@ def _line(types: Types, users: float) -> tuple[float, float, float]:
     return s, period, height
 
 
-@dataclass
+@dataclass(frozen=True)
+class Visits:
+    """T, the number of people visited until one draws from the blanket: P(T > t) = (1 - blanket)^t, in blocks; rounded up."""
+
+    blanket: float
+    users: int
+
+    @property
+    def _log(self) -> float:
+        return math.log1p(-self.blanket) if self.blanket < 1.0 else -math.inf
+
+    def beyond(self, visited: float) -> float:
+        """P(T > visited)."""
+        if visited == 0.0:
+            return 1.0
+        return math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF)
+
+    def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
+        """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
+        wide = max(1, math.ceil((COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket))
+        until = math.ceil(math.log(max(smallest, 1e-300)) / self._log) if self.blanket < 1.0 else first + 1
+        last = max(min(last, until), first + 1)
+        ends = np.unique(np.append(np.arange(first + wide, last, wide), last)).astype(np.float64)
+        starts = np.append(float(first), ends[:-1])
+        chances = np.array([self.beyond(start) for start in starts]) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        return ends, chances
+
+    def largest_exponent(self, delta: float, s: float) -> float:
+        """The largest L found such that Psi <= e^(mL)/(e s m) for m people shows at most delta; -inf if there is none."""
+        if self.users < 2 or not self.blanket > 0.0:
+            return -math.inf
+        ends, chances = self.blocks(0, max(1, self.users // 2), CUT * delta)
+        people, left = self.users - ends, self.beyond(float(ends[-1]))
+        weights = chances / (people * (math.e * s)) * (1.0 + 1e-12)
+
+        def certified(exponent: float) -> bool:
+            return bool(float(weights @ np.exp(np.minimum(people * exponent, 700.0))) * (1.0 + 1e-12) + left <= delta)
+
+        lowest = -1e3 / self.users
+        return last_certified(certified, 1e3 / self.users, lowest, relative=1e-6) if certified(lowest) else -math.inf
+
+
+@dataclass(frozen=True)
 class _Evaluation:
     """One direction of a pair, for a number of users."""
 
     law: OthersLaws
     users: int
-
-    def _still(self, visited: float) -> float:
-        """(1 - blanket)^visited, rounded up: nobody of the first `visited` draws from the blanket."""
-        if self.law.blanket >= 1.0:
-            return 0.0 if visited else 1.0
-        log = visited * math.log1p(-self.law.blanket)
-        return math.exp(log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF)
-
-    def _ends(self, first: int, last: int, smallest: float) -> Floats:
-        """Ends of blocks of T in first+1..last, until what is left has a chance below `smallest`."""
-        share = self.law.blanket
-        wide = max(1, math.ceil((COARSE if self.users * share > MANY else BLOCK) / share))
-        until = math.ceil(math.log(smallest) / math.log1p(-share)) if share < 1.0 else first + 1
-        last = max(min(last, until), first + 1)
-        return np.unique(np.append(np.arange(first + wide, last, wide), last)).astype(np.float64)
+    line: Line | None = None
+    roughly: bool = False
 
     def delta(self, epsilon: float) -> float:
         """The bound of `delta_upper` in this direction."""
-        types = self.law.at(epsilon)
+        types, visits = self.law.at(epsilon), Visits(self.law.blanket, self.users)
         if self.users < 2 or not self.law.blanket > 0.0 or types.local == 0.0:
             return types.local
         if not _rises(types):
             return min(types.bare, types.local)
         total, first, share, guide = 0.0, 0, 1.0, math.nan
         while first < self.users - 1 and share > FEWEST:
-            s, period, height = _line(types, float(self.users - 1 - first))
+            known = self.line is not None and first == 0
+            s, period, height = (*self.line, 26.0 - self.line[1]) if known else _line(types, float(self.users - 1 - first))
+            if not (0.0 < s < math.inf and abs(height) < math.inf):
+                break
             if math.isnan(guide):  # the order of magnitude of the result, rather too small
                 guide = math.exp(min(max(height, -600.0), 0.0)) / (self.users * s) * 1e-2 + types.bare
             share *= 0.5
-            ends = self._ends(first, max(self.users - math.ceil(share * self.users), first + 1), CUT * guide)
-            starts = np.append(float(first), ends[:-1])
-            log = math.log1p(-self.law.blanket) if self.law.blanket < 1.0 else -math.inf
-            chances = np.array([self._still(start) for start in starts]) * -np.expm1((ends - starts) * log) * (1.0 + 16.0 * ROUNDOFF)
-            total += float(chances @ psi_upper(types, self.users - ends, (s, period)))
+            ends, chances = visits.blocks(first, max(self.users - math.ceil(share * self.users), first + 1), CUT * guide)
+            total += float(chances @ psi_upper(types, self.users - ends, (s, period), roughly=self.roughly))
             first = int(ends[-1])
-            if self._still(first) <= CUT * guide:
+            if visits.beyond(first) <= CUT * guide:
                 break
-        total += self._still(first) * types.local
-        bound = raised(total, 4096)
+        bound = raised(total + visits.beyond(first) * types.local, 4096)
         return min(types.local, bound) if bound >= 0.0 else types.local
+
+
+def good_line(law: OthersLaws, users: int, epsilon: float) -> Line | None:
+    """Where this pair is integrated, which is good for pairs that are about as bad; None if there is no such place."""
+    types = law.at(epsilon)
+    s, period, _ = _line(types, max(1.0, users - 1.0)) if _rises(types) else (math.nan, math.nan, math.nan)
+    return (s, period) if 0.0 < s < math.inf else None
+
+
+def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly: bool = False) -> float:
+    """`delta_upper` of the direction (a, b) with a line of integration that was found for another pair."""
+    return min(1.0, _Evaluation(law, users, line, roughly).delta(epsilon)) if epsilon < law.pure else 0.0
 
 
 def _directions(law: OthersLaws, directions: Directions) -> list[OthersLaws]:
@@ -127,8 +170,8 @@ def delta_upper(law: OthersLaws, users: int, epsilon: float, *, directions: Dire
     Proof: docs/proofs/beyond-blanket.md. In short: every other person draws from the blanket with probability g. Visit them in random
     order until the first who does, J, the T-th. Show the adversary who was visited before and what they reported, and J's report, whose law
     does not depend on who J is. J is uniform among the n - T not visited before; put person 1's report in J's place and show all of them
-    with their names: that is Psi. The shuffled reports can be made from what was shown. Psi's maximum falls in the number of people, so T may
-    be taken in blocks.
+    with their names: that is Psi. The shuffled reports can be made from what was shown. Psi's maximum falls in the number of people, so
+    that T may be taken in blocks.
     Conditions: independent reports, `law` holds every input another person could have.
     Numerics: blocks end where little is left of T, which counts as if everything were shown; all is rounded up.
     Reference: docs/proofs/beyond-blanket.md.

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,13 +19,18 @@ from metricshuffle.accounting.blanket.law import LARGEST_EXPONENT, THINNEST, TOL
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
-from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.numerics.types import Floats, Integers64, Mask
 
 Classes = Sequence[Sequence[int]]
 
+MOST_COMPARED = 2**14  # atoms of all types, up to which it is looked whether both directions are alike
+
 
 class TypeLaw(NamedTuple):
-    """The reports of one type of person, atom by atom: K_x(y), K_a(y), K_b(y) and K_a(y) - K_b(y), each right to a few units."""
+    """The reports of one type of person, atom by atom: K_x(y), K_a(y), K_b(y) and K_a(y) - K_b(y), each right to a few units.
+
+    Also a stretch of atoms of several types.
+    """
 
     mass: Floats
     a: Floats
@@ -33,12 +39,23 @@ class TypeLaw(NamedTuple):
     rounding: Floats
     """|excess| or a + b: the scale of the rounding error of excess."""
 
+    def only(self, chosen: slice | Mask | Integers64) -> TypeLaw:
+        """Some of the atoms."""
+        return TypeLaw(*(column[chosen] for column in self))
+
     def sorted(self) -> TypeLaw:
         """The atoms in one order for all laws that are the same, without those that tell nothing."""
-        told = (self.a > 0.0) | (self.b > 0.0)
-        columns = [column[told] for column in self]
-        order = np.lexsort(columns)
-        return TypeLaw(*(column[order] for column in columns))
+        told = self.only((self.a > 0.0) | (self.b > 0.0))
+        return told.only(np.lexsort(told).astype(np.int64))
+
+    @property
+    def key(self) -> bytes:
+        return b"".join(column.tobytes() for column in self.sorted())
+
+    def positive_part(self, growth: float) -> float:
+        """sum (K_a - e K_b)_+ over the atoms, rounded up."""
+        gap = self.excess - growth * self.b + 16.0 * ROUNDOFF * (self.rounding + growth * self.b)
+        return raised(math.fsum(np.maximum(0.0, gap)), 16)
 
 
 class Types(NamedTuple):
@@ -61,27 +78,27 @@ class Types(NamedTuple):
 class OthersLaws:
     """One ordered pair (a, b) and the laws of the others; `blanket` is a lower bound on the sum of the pointwise minimum of all of them.
 
-    Make it with `from_rows`, or `of` where reports that are alike have been put together (each type has atoms of its own then).
+    The atoms of type x are starts[x] to starts[x+1] of `atoms`. Make it with `from_rows`, or `of` where reports that are alike have been
+    put together (each type has atoms of its own then).
     """
 
-    types: tuple[TypeLaw, ...]
+    starts: Integers64
+    atoms: TypeLaw
     blanket: float
-    pair: TypeLaw
-    """The reports of person 1: its mass is not looked at."""
 
     @classmethod
     def of(cls, types: Iterable[TypeLaw], blanket: float) -> OthersLaws:
         """Types that were given; of equal ones one is kept. Every type's atoms must be all reports that a or b can make."""
         kept: dict[bytes, TypeLaw] = {}
         for law in types:
-            ordered = law.sorted()
-            if not all(abs(math.fsum(column) - 1.0) <= TOLERANCE for column in (ordered.a, ordered.b)) or not ordered.mass.min() >= 0.0:
+            if not all(abs(math.fsum(column) - 1.0) <= TOLERANCE for column in (law.a, law.b)) or not law.mass.min() >= 0.0:
                 raise InputError("the probabilities of a and b must sum to one over the atoms of every type, and masses be >= 0.")
-            kept.setdefault(b"".join(column.tobytes() for column in ordered), ordered)
+            kept.setdefault(law.key, law.sorted())
         if not kept or not 0.0 <= blanket <= 1.0 + TOLERANCE:
             raise InputError(f"there must be at least one type, and the blanket lie in [0, 1], got {blanket!r}.")
-        first = next(iter(kept.values()))
-        return cls(tuple(kept.values()), min(float(blanket), 1.0), first)
+        starts = np.cumsum([0, *(law.mass.size for law in kept.values())])
+        columns = (np.concatenate(column) for column in zip(*kept.values(), strict=True))
+        return cls(starts.astype(np.int64), TypeLaw(*columns), min(float(blanket), 1.0))
 
     @classmethod
     @theorem("metricshuffle", "classes of inputs")
@@ -94,7 +111,7 @@ class OthersLaws:
         (K_a - e K_b)(y)/w_C(y), the rest at 0. Proof: for convex f with f(0) = 0, w f(d/w) falls in w (it is the perspective of f), so
         G_x is below it in convex order, which independent sums keep; mixtures of laws of a class are covered likewise.
         Conditions: `others` holds the law of every input another person could have, a's and b's included, or laws of which these are
-        mixtures. Numerics: rows are right to a few units; the blanket is rounded down.
+        mixtures. Numerics: rows are right to a few units; the blanket is rounded down. Reference: docs/proofs/beyond-blanket.md.
         """
         a, b, rows = (np.asarray(law, dtype=np.float64) for law in (first, second, others))
         if rows.ndim != 2 or a.shape != rows.shape[1:] or b.shape != a.shape or not all(np.all(np.isfinite(law)) for law in (a, b, rows)):
@@ -106,14 +123,8 @@ class OthersLaws:
         rounding = a + b if excess is None else np.abs(gap)
         if gap.shape != a.shape or np.any(np.abs(gap - (a - b)) > TOLERANCE * (a + b)):
             raise InputError("excess must be first - second, report by report.")
-        if classes is not None:
-            if sorted(x for group in classes for x in group) != list(range(len(rows))):
-                raise InputError("classes must hold every row of others exactly once.")
-            grouped = np.array([rows[list(group)].min(axis=0) for group in classes])
-        else:
-            grouped = rows
         blanket = lowered(math.fsum(rows.min(axis=0)), 16)
-        return cls.of((TypeLaw(mass, a, b, gap, rounding) for mass in np.unique(grouped, axis=0)), blanket)
+        return cls.of((TypeLaw(mass, a, b, gap, rounding) for mass in grouped(rows, classes)), blanket)
 
     @classmethod
     def from_rows(cls, rows: ArrayLike, a: int, b: int, *, classes: Classes | None = None) -> OthersLaws:
@@ -124,55 +135,68 @@ class OthersLaws:
         return cls.from_laws(matrix[a], matrix[b], matrix, classes=classes)
 
     @cached_property
+    def types(self) -> list[TypeLaw]:
+        return [self.atoms.only(slice(first, last)) for first, last in pairwise(self.starts.tolist())]
+
+    @property
+    def _pair(self) -> TypeLaw:
+        """The reports of person 1: any type's atoms are all of them."""
+        return self.atoms.only(slice(0, int(self.starts[1])))
+
+    @cached_property
     def reversed(self) -> OthersLaws:
         """The pair (b, a)."""
-        turned = [TypeLaw(law.mass, law.b, law.a, -law.excess, law.rounding).sorted() for law in self.types]
-        return OthersLaws(tuple(turned), self.blanket, turned[0])
+        mass, a, b, excess, rounding = self.atoms
+        return OthersLaws(self.starts, TypeLaw(mass, b, a, 0.0 - excess, rounding), self.blanket)  # (0 - x is never -0)
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether (a, b) and (b, a) have the same laws, float by float."""
-        forth, back = ({b"".join(column.tobytes() for column in law) for law in one.types} for one in (self, self.reversed))
+        """Whether (a, b) and (b, a) have the same laws, float by float; not looked for where there are very many atoms."""
+        if self.atoms.mass.size > MOST_COMPARED:
+            return False
+        forth, back = ({law.key for law in one.types} for one in (self, self.reversed))
         return forth == back
 
     @cached_property
     def pure(self) -> float:
         """max log(K_a/K_b), rounded up: from there on delta = 0 (inf if b misses a report of a)."""
-        _, a, b, excess, rounding = self.pair
+        _, a, b, excess, rounding = self._pair
         if np.any((b == 0.0) & (a > 0.0)):
             return math.inf
         most = float(np.max((excess[b > 0.0] + 16.0 * ROUNDOFF * rounding[b > 0.0]) / b[b > 0.0]))
         return raised(max(0.0, math.log1p(most)), 16)
 
     @cached_property
-    def _covered(self) -> tuple[Integers64, Floats, Floats, Floats, Floats]:
-        """starts, mass, excess, rounding and b of the atoms that a type can make."""
-        held = [law.mass >= THINNEST for law in self.types]
-        starts = np.concatenate([[0], np.cumsum([int(np.count_nonzero(one)) for one in held])]).astype(np.int64)
-        columns = [
-            np.concatenate([getattr(law, name)[one] for law, one in zip(self.types, held, strict=True)])
-            for name in ("mass", "excess", "rounding", "b")
-        ]
-        return starts, columns[0], columns[1], columns[2], columns[3]
+    def _covered(self) -> tuple[Integers64, TypeLaw]:
+        """The atoms that a type can make."""
+        if self.atoms.mass.min() >= THINNEST:
+            return self.starts, self.atoms
+        held = [law.only(law.mass >= THINNEST) for law in self.types]
+        starts = np.cumsum([0, *(law.mass.size for law in held)]).astype(np.int64)
+        return starts, TypeLaw(*(np.concatenate(column) for column in zip(*held, strict=True)))
 
     @cached_property
     def _bare(self) -> list[TypeLaw]:
         """The atoms of each type that it cannot make (or hardly)."""
-        missed = [law.mass < THINNEST for law in self.types]
-        return [TypeLaw(*(column[one] for column in law)) for law, one in zip(self.types, missed, strict=True) if one.any()]
+        if self.atoms.mass.min() >= THINNEST:
+            return []
+        return [law.only(law.mass < THINNEST) for law in self.types]
 
     def at(self, epsilon: float) -> Types:
         """G at this epsilon; beyond epsilon = 700 the value there bounds it."""
         from metricshuffle.accounting.beyond_blanket import _kernels as kernels
 
         growth = math.expm1(min(epsilon, LARGEST_EXPONENT))
-        starts, mass, excess, rounding, b = self._covered
-        value, doubt, square = kernels.values(starts, mass, excess, rounding, b, growth)
-        bare = max((_positive_part(law, growth) for law in self._bare), default=0.0)
-        return Types(starts, mass, value, doubt, square, _positive_part(self.pair, growth), bare)
+        starts, held = self._covered
+        value, doubt, square = kernels.values(starts, held.mass, held.excess, held.rounding, held.b, growth)
+        bare = max((law.positive_part(growth) for law in self._bare), default=0.0)
+        return Types(starts, held.mass, value, doubt, square, self._pair.positive_part(growth), bare)
 
 
-def _positive_part(law: TypeLaw, growth: float) -> float:
-    """sum (K_a - e K_b)_+ over the atoms, rounded up."""
-    gap = law.excess - growth * law.b + 16.0 * ROUNDOFF * (law.rounding + growth * law.b)
-    return raised(math.fsum(np.maximum(0.0, gap)), 16)
+def grouped(rows: Floats, classes: Classes | None) -> Floats:
+    """The minimum over each class, without repetitions."""
+    if classes is not None:
+        if sorted(x for group in classes for x in group) != list(range(len(rows))):
+            raise InputError("classes must hold every row of others exactly once.")
+        rows = np.array([rows[list(group)].min(axis=0) for group in classes])
+    return np.asarray(np.unique(rows, axis=0))

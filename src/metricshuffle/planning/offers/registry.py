@@ -48,7 +48,8 @@ def all_offers(setting: Setting) -> list[Offer]:
     package = import_module("metricshuffle.planning.offers")
     for module in iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
-    return [offer for offers in _FAMILIES.values() for offer in offers(setting)]
+    # by name: which module was imported first must not show in a plan
+    return [offer for _, offers in sorted(_FAMILIES.items()) for offer in offers(setting)]
 
 
 def made(setting: Setting, progress: Callable[[str], None] | None = None) -> Iterator[Candidate | NotMade]:

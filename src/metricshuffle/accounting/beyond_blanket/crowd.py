@@ -1,0 +1,99 @@
+"""All pairs of one channel at once: which of them are certainly no worse than asked, and the laws of the others for those that are left."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from metricshuffle.accounting.beyond_blanket.bound import Visits
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws, TypeLaw, grouped
+from metricshuffle.accounting.blanket.law import LARGEST_EXPONENT, THINNEST
+from metricshuffle.citations import theorem
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.numerics.types import Floats, Integers64, Mask
+
+Pairs = Integers64
+"""Ordered pairs (a, b), one a row."""
+
+MOST_ATOMS = 2**17  # of all types together: beyond, inputs are put in classes
+SCREENS = 48  # classes for a first look
+TOGETHER = 2**22  # numbers of a matrix of pairs by reports
+SLACK = 1e-9  # of sums of squares, for rounding
+
+
+class Crowd:
+    """`rows` are the laws of what the others may hold; a pair is two of `held`, by default the same rows.
+
+    `held` may have further rows, laws that are mixtures of `rows`: these need no type of their own.
+    """
+
+    def __init__(self, rows: Floats, held: Floats | None = None) -> None:
+        self.held = np.ascontiguousarray(rows if held is None else held)
+        least = rows.min(axis=0)
+        self.blanket = lowered(math.fsum(least), 16)
+        wide = math.ceil(rows.size / MOST_ATOMS)
+        self._least = least
+        self._set_types(grouped(rows, None if wide == 1 else [range(i, min(i + wide, len(rows))) for i in range(0, len(rows), wide)]))
+
+    def _set_types(self, types: Floats) -> None:
+        self.types = types
+        self._starts = np.arange(0, types.size + 1, types.shape[1], dtype=np.int64)
+        self._mass = np.ascontiguousarray(types.ravel())
+
+    @property
+    def covered(self) -> bool:
+        """Whether everybody can make every report; only then is there a first look at many pairs."""
+        return bool(np.all(self._least >= THINNEST))
+
+    def law(self, a: int, b: int) -> OthersLaws:
+        """The laws of the others for one pair."""
+        first, second = self.held[a], self.held[b]
+        columns = (first, second, first - second, first + second)
+        return OthersLaws(self._starts, TypeLaw(self._mass, *(np.tile(column, len(self.types)) for column in columns)), self.blanket)
+
+    @cached_property
+    def coarser(self) -> Crowd:
+        """The same pairs, the types put in a few classes: quicker, and nearly as good."""
+        coarse = object.__new__(Crowd)
+        coarse.__dict__.update(self.__dict__)
+        wide = math.ceil(len(self.types) / SCREENS)
+        coarse._set_types(np.array([self.types[i : i + wide].min(axis=0) for i in range(0, len(self.types), wide)]))
+        return coarse
+
+    @cached_property
+    def _screens(self) -> Floats:
+        """1/mass of the types, a column each."""
+        return np.asarray(1.0 / self.types.T)
+
+    def spreads(self, pairs: Pairs, growth: float) -> tuple[Floats, Floats]:
+        """Of every pair: a bound on E G_x^2 for all types x, and on G_x."""
+        square, most = np.empty(len(pairs)), np.empty(len(pairs))
+        chunk = max(1, TOGETHER // self.held.shape[1])
+        for start in range(0, len(pairs), chunk):
+            here = slice(start, start + chunk)
+            gap = self.held[pairs[here, 0]] - growth * self.held[pairs[here, 1]]
+            most[here] = (gap / self._least).max(axis=1)
+            square[here] = (gap**2 @ self.coarser._screens).max(axis=1)
+        return square * (1.0 + SLACK), most + SLACK * (np.abs(most) + growth + 1.0)
+
+    @theorem("metricshuffle", "a first look at many pairs")
+    def open_pairs(self, pairs: Pairs, users: int, epsilon: float, delta: float, s: float) -> Pairs:
+        """Those that are not certainly below delta at this epsilon, the widest first.
+
+        Statement: with g = e^epsilon - 1 = -E G_x and q a bound on E G_x^2, log M_x(s) <= L = log(1 - s g + (s^2/2) f(s max G) q),
+        f(v) = (e^v - 1 - v)/(v^2/2), which rises in v (Bennett). As x_+ <= e^(sx)/(e s), Psi(U) <= e^(mL)/(e s m), which goes into the
+        sum over T of `bound.delta_upper`; a pair passes if its L is at most the one at which that sum is delta.
+        Conditions: `covered`, s > 0. Numerics: sums of squares are raised by 1e-9, L by 1e-12; nothing else is as large.
+        """
+        growth = math.exp(min(epsilon, LARGEST_EXPONENT))
+        square, most = self.spreads(pairs, growth)
+        lean = s * np.maximum(most, 0.0)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            bend = np.where(lean > 1e-3, (np.expm1(lean) - lean) / (0.5 * lean**2), 1.0 + 0.34 * lean)
+            inside = -s * math.expm1(min(epsilon, LARGEST_EXPONENT)) + 0.5 * s * s * bend * square * (1.0 + SLACK)
+            logs = np.log1p(inside) + 1e-12 * s
+            passes: Mask = logs <= Visits(self.blanket, users).largest_exponent(delta, s)  # what is not a number does not pass
+        left = pairs[~passes]
+        return np.asarray(left[np.argsort(-square[~passes], kind="stable")])

@@ -1,0 +1,103 @@
+"""Every pair of a randomizer up to a distance, beyond the blanket: the largest bound of all of them, by looking closely at few."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metricshuffle.accounting.beyond_blanket.bound import delta_on, delta_upper, epsilon_upper, good_line
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
+from metricshuffle.amplification.worst_pair import Pair
+
+CLOSEST = 1e-6  # the bound is farther from the truth than that
+
+
+@dataclass(frozen=True)
+class ListedPairs:
+    """A few pairs, given by the laws of the others."""
+
+    laws: Sequence[OthersLaws]
+
+    def delta(self, users: int, epsilon: float, enough: float = math.inf) -> float:
+        """The largest over the pairs; what exceeds `enough` may be that of any pair."""
+        worst = 0.0
+        for law in self.laws:
+            value = delta_upper(law, users, epsilon)
+            worst = value if not value <= worst else worst
+            if worst > enough:
+                break
+        return worst
+
+    def epsilon(self, users: int, delta: float, relative: float) -> float:
+        """The smallest at which every pair is certified."""
+        worst = 0.0
+        for law in self.laws:
+            if not delta_upper(law, users, worst) <= delta:
+                worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
+        return worst
+
+
+class ScannedPairs:
+    """The ordered pairs of a channel; most of them are settled by a first look (`Crowd.open_pairs`).
+
+    `symmetric`: the mirrored channel is the same one, so of a pair and its mirror image one is looked at.
+    """
+
+    def __init__(self, crowd: Crowd, pairs: Sequence[Pair], inputs: int, mirrored: bool) -> None:
+        self.crowd = crowd
+        listed: Pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        if mirrored:
+            last = inputs - 1
+            keep = np.all(listed > last, axis=1) | np.any(listed > last, axis=1)  # laws between grid points are kept as they are
+            small = (listed[:, 0] < last - listed[:, 0]) | ((listed[:, 0] == last - listed[:, 0]) & (listed[:, 1] <= last - listed[:, 1]))
+            listed = listed[keep | small]
+        self.pairs = listed
+
+    def _unsettled(self, users: int, epsilon: float, delta: float, law: OthersLaws) -> Iterator[OthersLaws]:
+        """Pairs that two quick looks have not shown to be at most delta at this epsilon, the widest first; `law` is one that is about as bad."""
+        line = good_line(law, users, epsilon)
+        quick = self.crowd.covered and line is not None
+        pairs = self.crowd.open_pairs(self.pairs, users, epsilon, delta, line[0]) if quick else self.pairs
+        for a, b in pairs.tolist():
+            if not quick or not delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True) <= delta:
+                yield self.crowd.law(a, b)
+
+    def ranked(self, growth: float) -> Pairs:
+        """All pairs, those that look worst first."""
+        if not self.crowd.covered:
+            return self.pairs
+        return np.asarray(self.pairs[np.argsort(-self.crowd.spreads(self.pairs, growth)[0], kind="stable")])
+
+    def _first(self, growth: float) -> OthersLaws:
+        a, b = self.ranked(growth)[0].tolist()
+        return self.crowd.law(a, b)
+
+    def delta(self, users: int, epsilon: float, enough: float = math.inf) -> float:
+        """The largest over the pairs; what exceeds `enough` may be that of any pair."""
+        first = self._first(math.exp(min(epsilon, 700.0)))
+        worst = delta_upper(first, users, epsilon, directions="forward")
+        if worst <= enough:
+            for law in self._unsettled(users, epsilon, worst, first):
+                value = delta_upper(law, users, epsilon, directions="forward")
+                worst = value if not value <= worst else worst
+                if worst > enough:
+                    break
+        return worst
+
+    def epsilon(self, users: int, delta: float, relative: float) -> float:
+        """That of the pair that looks worst; then every pair passes there or takes over.
+
+        delta of a pair falls in epsilon, so what passed at a smaller epsilon passes at a larger one.
+        """
+        relative, first = max(relative, CLOSEST), self._first(1.0)
+        worst = epsilon_upper(first, users, delta, directions="forward", relative=relative)
+        line = good_line(first, users, worst)
+        for law in self._unsettled(users, worst, delta, first):
+            passes = line is not None and delta_on(law, users, worst, line) <= delta
+            if not passes and not delta_upper(law, users, worst, directions="forward") <= delta:
+                worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=relative))
+        return worst

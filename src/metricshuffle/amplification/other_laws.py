@@ -1,0 +1,191 @@
+"""The laws of the others for a pair of inputs of a randomizer whose reports are too many to list: one type for each sort of input.
+
+Reports that a, b and x make with the same probabilities are one atom; counting them is all there is to do. Every type is the law of an
+input that exists, so each is also a data set in which all others hold that input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws, TypeLaw
+from metricshuffle.citations import theorem
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.rappor import Rappor
+from metricshuffle.randomizers.subsets import SubsetExponential, subset_at
+from metricshuffle.randomizers.vectors import Duchi, Harmony
+
+Atom = tuple[int | Fraction, Fraction, Fraction, Fraction]
+"""How many reports, and the probability of one of them under x, a and b."""
+Preferred = tuple[bool, ...]
+"""Whether x, a and b make a report with the larger probability."""
+
+MOST_TYPES = 400
+MOST_DIMENSIONS = 12  # the counts of a corner of the cube are sums over four regions
+
+
+def type_of(atoms: Iterable[Atom]) -> TypeLaw:
+    """A type from exact atoms, each number rounded once."""
+    kept = [(many * x, many * a, many * b) for many, x, a, b in atoms if many]
+    columns = [[float(value) for value in column] for column in zip(*((x, a, b, a - b, abs(a - b)) for x, a, b in kept), strict=True)]
+    return TypeLaw(*(np.array(column) for column in columns))
+
+
+@theorem("metricshuffle", "types of the others, by counting")
+def others_of(randomizer: Randomizer, a: int, b: int) -> OthersLaws | None:
+    """The pair (a, b) and one type for each sort of input, from closed forms; None where there is none, or too many sorts.
+
+    Statement: inputs x that an automorphism of the randomizer that keeps a and b maps to each other have the same law of
+    (K_a/K_x, K_b/K_x) under K_x, so one of each sort suffices. Harmony: the law of (K_a/K_x, K_b/K_x) is the average over
+    coordinates, and depends on x there only through whether it agrees with a; so it is a mixture of the four types that agree with a on
+    all or none of the coordinates where a and b differ, and on all or none of the others.
+    Conditions: those of the randomizer's `blanket`, whose mass is used. Numerics: exact counts, each number rounded once.
+    """
+    for known, types in FAMILIES.items():
+        if isinstance(randomizer, known):
+            found = list(itertools.islice(types(randomizer, a, b), MOST_TYPES + 1))
+            blanket = lowered(math.fsum(randomizer.blanket(a, b).mass), 16)
+            return OthersLaws.of((type_of(atoms) for atoms in found), blanket) if 0 < len(found) <= MOST_TYPES else None
+    return None
+
+
+def _kary(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """x = a, x = b, and any third option."""
+    assert isinstance(randomizer, KaryRandomizedResponse)  # noqa: S101 - by the table below, here and in what follows
+    keep, other, k = Fraction(randomizer.keep, TOTAL), Fraction(randomizer.other, TOTAL), randomizer.options
+    yield [(1, keep, keep, other), (1, other, other, keep), (k - 2, other, other, other)]
+    yield [(1, other, keep, other), (1, keep, other, keep), (k - 2, other, other, other)]
+    if k > 2:
+        yield [(1, other, keep, other), (1, other, other, keep), (1, keep, other, other), (k - 3, other, other, other)]
+
+
+def _rappor(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """By the bits of a, b and x in the report, which are independent of the rest."""
+    assert isinstance(randomizer, Rappor)  # noqa: S101
+    keep = Fraction(randomizer.keep, TOTAL)
+
+    def chance(own: int, bits: tuple[int, ...]) -> Fraction:
+        """That a person whose own bit is in place `own` of these makes the bits."""
+        return math.prod((keep if bit == (place == own) else 1 - keep for place, bit in enumerate(bits)), start=Fraction(1))
+
+    for own, places in ((0, 2), (1, 2), (2, 3)):
+        if places <= randomizer.options:
+            patterns = list(itertools.product((0, 1), repeat=places))
+            yield [(1, chance(own, bits), chance(0, bits), chance(1, bits)) for bits in patterns]
+
+
+def _levelled(counts: dict[Preferred, int], high: Fraction, low: Fraction) -> list[Atom]:
+    return [(many, *(high if preferred else low for preferred in who)) for who, many in counts.items()]  # type: ignore[misc]
+
+
+def _subsets(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """By how many members x shares with both, with a alone and with b alone; a report is preferred by a set that it meets."""
+    assert isinstance(randomizer, SubsetExponential)  # noqa: S101
+    d, k, held, levels = randomizer.options, randomizer.size, randomizer.held, randomizer.levels
+    first, second = (set(subset_at(code, d, held)) for code in (a, b))
+    regions = [sorted(part) for part in (first & second, first - second, second - first, set(range(d)) - first - second)]
+    for shared in itertools.product(*(range(len(region) + 1) for region in regions[:3])):
+        rest = held - sum(shared)
+        if 0 <= rest <= len(regions[3]):
+            third = {member for region, many in zip(regions, (*shared, rest), strict=True) for member in region[:many]}
+            yield _levelled(_meetings([third, first, second], d, k), levels.high, levels.low)
+
+
+def _meetings(sets: list[set[int]], options: int, size: int) -> dict[Preferred, int]:
+    """How many reports of `size` options meet exactly these of the three sets, by inclusion and exclusion."""
+    missing = {
+        who: math.comb(options - len(set().union(*(one for one, missed in zip(sets, who, strict=True) if missed))), size)
+        for who in itertools.product((False, True), repeat=3)
+    }
+    counts: dict[Preferred, int] = {}
+    for met in itertools.product((False, True), repeat=3):
+        # those that miss all that are not met, less those that miss more
+        signed = (
+            (-1) ** sum(more) * missing[tuple(not here or extra for here, extra in zip(met, more, strict=True))]
+            for more in itertools.product(*((False, True) if here else (False,) for here in met))
+        )
+        counts[met] = sum(signed)
+    return counts
+
+
+def _hadamard(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """x = a, x = b, the sum of their rows, another row of a's or b's block, another block."""
+    assert isinstance(randomizer, HadamardResponse)  # noqa: S101
+    rows = randomizer.order - 1
+    same = a // rows == b // rows
+    chosen = [a, b]
+    if same and (total := a // rows * rows + ((a % rows + 1) ^ (b % rows + 1)) - 1) < randomizer.options:
+        chosen.append(total)
+    for block in range(min(randomizer.blocks, 3)):
+        free = (x for x in range(block * rows, min((block + 1) * rows, randomizer.options)) if x not in chosen)
+        chosen += list(itertools.islice(free, 1))
+    for x in chosen:
+        yield _levelled(_preferences(randomizer, x, a, b), randomizer.levels.high, randomizer.levels.low)
+
+
+def _preferences(randomizer: HadamardResponse, *values: int) -> dict[Preferred, int]:
+    """How many reports are preferred by exactly these of x, a and b: halves of a block that are independent unless rows add up to 0."""
+    order, rows = randomizer.order, randomizer.order - 1
+    counts: dict[Preferred, int] = dict.fromkeys(itertools.product((False, True), repeat=3), 0)
+    blocks = {value // rows for value in values}
+    counts[False, False, False] += (randomizer.blocks - len(blocks)) * order
+    for block in blocks:
+        here = [value % rows + 1 if value // rows == block else 0 for value in values]
+        basis: list[int] = []
+        for row in here:
+            if row and row not in basis and not (len(basis) == 2 and row == basis[0] ^ basis[1]):
+                basis.append(row)
+        for odd in itertools.product((0, 1), repeat=len(basis)):
+            parity = {0: 0, **dict(zip(basis, odd, strict=True))}
+            if len(basis) >= 2:
+                parity[basis[0] ^ basis[1]] = odd[0] ^ odd[1]
+            who = tuple(bool(row) and parity[row] == 0 for row in here)
+            counts[who] += order >> len(basis)
+    return counts
+
+
+def _duchi(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """By on how many coordinates x agrees with a, of those where a and b differ and of the others."""
+    assert isinstance(randomizer, Duchi)  # noqa: S101
+    d, apart, levels = randomizer.dimensions, (a ^ b).bit_count(), randomizer.levels
+    if d > MOST_DIMENSIONS:
+        return
+    for differ, common in itertools.product(range(apart + 1), range(d - apart + 1)):
+        counts: dict[Preferred, int] = dict.fromkeys(itertools.product((False, True), repeat=3), 0)
+        sizes = (differ, apart - differ, common, d - apart - common)
+        for ups in itertools.product(*(range(size + 1) for size in sizes)):
+            # products with a on the coordinates where x and b agree with it or not: (yes, no), (no, yes), (yes, yes), (no, no)
+            one, two, three, four = (2 * up - size for up, size in zip(ups, sizes, strict=True))
+            many = math.prod(math.comb(size, up) for size, up in zip(sizes, ups, strict=True))
+            counts[one - two + three - four > 0, one + two + three + four > 0, three + four - one - two > 0] += many
+        yield _levelled(counts, levels.high, levels.low)
+
+
+def _harmony(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """All or none of the coordinates where a and b differ agree with a, and all or none of the others."""
+    assert isinstance(randomizer, Harmony)  # noqa: S101
+    apart, high, low = (a ^ b).bit_count(), randomizer.levels.high, randomizer.levels.low
+    same = randomizer.dimensions - apart
+    for mine, ours in itertools.product((True, False), repeat=2):
+        likely, rare = (high, low) if mine else (low, high)
+        shared, other = (high, low) if ours else (low, high)
+        yield [(apart, likely, high, low), (apart, rare, low, high), (same, shared, high, high), (same, other, low, low)]
+
+
+FAMILIES: dict[type[Randomizer], Callable[[Randomizer, int, int], Iterator[list[Atom]]]] = {
+    KaryRandomizedResponse: _kary,
+    Rappor: _rappor,
+    SubsetExponential: _subsets,
+    HadamardResponse: _hadamard,
+    Duchi: _duchi,
+    Harmony: _harmony,
+}

@@ -1,0 +1,112 @@
+"""Where commands write: standard output holds one thing and nothing else, links are followed, pipes are written in place."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.wire.kinds import task_of
+
+from metricshuffle import Plan, Release
+from metricshuffle.wire import Task
+
+PLAN = "plan --query sum --low 0 --high 20 --epsilon 1 --distance 5 --delta 0 --users 40 --trusted nobody"
+
+
+@pytest.fixture
+def task(terminal: Any, values: Path) -> Task:
+    """A task in task.json, reports and a shuffled batch made from it, and nothing in the ledger."""
+    task = task_of("local sum")
+    task.save("task.json")
+    for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"),
+                  ("shuffle", "task.json", "reports", "--output", "shuffled")):  # fmt: skip
+        assert terminal(*words).exit_code == 0
+    Path("task.json.ledger").unlink()
+    return task
+
+
+def test_the_chain_through_standard_output(terminal: Any, task: Task, values: Path) -> None:
+    """Reports, batches and releases on standard output are the bytes of the files, with remarks on stderr alone."""
+    result = terminal("randomize", "task.json", values, "--column", "kcal", "--output", "-")
+    Path("heard").write_bytes(result.stdout_bytes)
+    assert "Wrote 40 reports" in result.stderr
+    result = terminal("shuffle", "task.json", "heard", "--output", "-")
+    assert task.read_shuffled(result.stdout_bytes).people == 40
+    assert "Wrote 40 shuffled reports" in result.stderr
+    result = terminal("estimate", "task.json", "shuffled", "--output", "-")
+    release = Release.from_json(result.stdout)
+    assert str(release) in result.stderr
+    assert terminal("estimate", "task.json", "shuffled", "--output", "-", "--json").stdout == result.stdout
+    result = terminal("run", "task.json", values, "--column", "kcal", "--output", "-")
+    assert Release.from_json(result.stdout).raw_values_seen
+    assert not Path("-").exists()
+
+
+def test_plans_and_tasks_on_standard_output(terminal: Any) -> None:
+    """--save - and --task - print the document and no table."""
+    made, task = terminal.typed(f"{PLAN} --save -"), terminal.typed(f"{PLAN} --task -")
+    assert Plan.from_json(made.stdout).task.to_json() == Task.from_json(task.stdout).to_json()
+    assert terminal.typed(f"{PLAN} --json").stdout == made.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "randomize task.json values.csv --column kcal --output - --json",
+        "shuffle task.json reports --output - --json",
+        f"{PLAN} --save - --json",
+        f"{PLAN} --save - --task -",
+    ],
+)
+def test_two_things_on_standard_output_are_refused(terminal: Any, task: Task, line: str) -> None:
+    """Two documents in one stream could not be told apart."""
+    assert "only one thing can be written to standard output" in terminal.refused(*line.split())
+
+
+def test_a_real_standard_output(tmp_path: Path, task: Task) -> None:
+    """As a process whose output is a pipe: `-` is the document and nothing else; /dev/stdout is written in place."""
+    for name in ("-", "/dev/stdout"):
+        words = [sys.executable, "-m", "metricshuffle", "estimate", "task.json", "shuffled", "--output", name]
+        heard = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True).stdout
+        if name == "-":
+            assert Release.from_json(heard).reports == 40
+        else:
+            assert json.JSONDecoder().raw_decode(heard[heard.index("{") :])[0]["reports"] == 40
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["reports", "shuffled", "task.json", "values.csv"]
+
+
+def test_a_pipe_and_a_link(terminal: Any, task: Task, values: Path, tmp_path: Path) -> None:
+    """A named pipe carries the reports and stays; a link stays and its target is replaced."""
+    os.mkfifo("pipe")
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append(Path("pipe").read_bytes()))
+    reader.start()
+    assert terminal("randomize", "task.json", values, "--column", "kcal", "--output", "pipe").exit_code == 0
+    reader.join(timeout=10)
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+    Path("heard").write_bytes(heard[0])
+    Path("kept").write_text("old")
+    Path("link").symlink_to("kept")
+    assert terminal("shuffle", "task.json", "heard", "--output", "link").exit_code == 0
+    assert Path("link").is_symlink()
+    assert task.read_shuffled(Path("kept").read_bytes()).people == 40
+
+
+def test_private_files_stay_private(terminal: Any, task: Task, values: Path) -> None:
+    """A umask of 077 is honoured, and a file that was private is replaced by a private one."""
+    before = os.umask(0o077)
+    try:
+        terminal("randomize", "task.json", values, "--column", "kcal", "--output", "new")
+        os.umask(0o022)
+        terminal("randomize", "task.json", values, "--column", "kcal", "--output", "new")
+        terminal("randomize", "task.json", values, "--column", "kcal", "--output", "open")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("new", "open")] == [0o600, 0o644]

@@ -1,0 +1,266 @@
+"""Files that somebody changed on the way: every command refuses them in a sentence, with exit code 2 and no output file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.wire.kinds import SENT, planned, reports_of, signed, stored, task_of
+
+from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.randomness import Randomness
+from metricshuffle.wire import Release, read_reports, write_reports
+
+KIND = "unary sum"
+SHUFFLE = ("shuffle", "task.json", "reports", "--output", "shuffled")
+ESTIMATE = ("estimate", "task.json", "shuffled", "--output", "release.json")
+
+
+@pytest.fixture
+def chain(terminal: Any, values: Path) -> Any:
+    """A task, reports that were made from it, and a shuffled batch, in the current folder; the ledger is set aside."""
+    task_of(KIND).save("task.json")
+    for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"), SHUFFLE):
+        assert terminal(*words).exit_code == 0
+    Path("task.json.ledger").unlink()
+    return terminal
+
+
+def changed(kind: str, change: Callable[[dict[str, Any]], object]) -> str:
+    content = stored(kind)
+    change(content)
+    return signed(content)
+
+
+LIES: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "smaller noise": ("users' mean", lambda task: task["protocol"]["noise"].update(scale=0.5)),
+    "a larger rate": (KIND, lambda task: task["protocol"]["randomizers"][0].update(rate=0.5)),
+    "a smaller flip": ("flipped bits", lambda task: task["protocol"]["randomizers"][0].update(flip=2**-8)),
+    "less randomized response": ("labels", lambda task: task["protocol"]["randomizer"].update(epsilon=5.0)),
+    "a smaller epsilon": (KIND, lambda task: task["guarantee"].update(epsilon=0.1)),
+    "a smaller delta": (KIND, lambda task: task["guarantee"].update(delta=1e-12)),
+    "a larger distance": (KIND, lambda task: task["guarantee"].update(distance=15.0)),
+    "people together": ("labels", lambda task: task["guarantee"].update(protects="people together")),
+    "fewer honest people": (KIND, lambda task: task["guarantee"]["trust"].update(honest_reports=3)),
+    "fewer honest people everywhere": (KIND, lambda task: (task.update(honest=3), task["guarantee"]["trust"].update(honest_reports=3))),
+    "fewer rounds": ("two rounds", lambda task: task["guarantee"].update(rounds=1)),
+    "a smaller epsilon of the fallback": (KIND, lambda task: task["if_shuffler_colludes"].update(epsilon=0.5)),
+    "another step": (KIND, lambda task: task["protocol"].update(step=0.5)),
+    "another domain": (KIND, lambda task: task["query"]["domain"].update(high=200)),
+    "another span": (KIND, lambda task: task["protocol"]["randomizers"][0].update(span=10)),
+    "nobody to trust": (
+        KIND,
+        lambda task: (task["protocol"].update(trusted="nobody"), task["guarantee"].update(trust={"trusted": "nobody"})),
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_task_that_lies_is_not_verified(terminal: Any, lie: str) -> None:
+    """The digest was made anew, so that the file looks right; what it claims is computed again, and refused."""
+    kind, change = LIES[lie]
+    Path("task.json").write_text(changed(kind, change))
+    told = terminal.refused("verify", "task.json")
+    assert "claims more than is true" in told or "cannot be certified" in told
+    assert terminal.refused("verify", "task.json", "--json") == told
+
+
+def test_every_planned_task_is_verified(terminal: Any) -> None:
+    """And what nobody changed is certified, from the plan and from the task."""
+    for kind in SENT:
+        planned(kind).save("plan.json", task="task.json")
+        assert terminal("verify", "task.json").exit_code == terminal("verify", "plan.json").exit_code == 0
+
+
+def test_an_edited_task_is_refused_by_every_command(chain: Any, values: Path) -> None:
+    """Without a new digest: the file was edited or damaged."""
+    edited = json.loads(Path("task.json").read_text())
+    edited["honest"] = 2
+    Path("edited.json").write_text(json.dumps(edited))
+    for words in (
+        ["verify", "edited.json"],
+        ["randomize", "edited.json", values, "--column", "kcal", "--output", "new"],
+        ["shuffle", "edited.json", "reports", "--output", "new"],
+        ["estimate", "edited.json", "shuffled", "--output", "new"],
+        ["run", "edited.json", values, "--column", "kcal", "--output", "new"],
+        ["simulate", "edited.json"],
+    ):
+        assert "its digest does not match its content: the file was edited or damaged" in chain.refused(*words)
+
+
+def test_files_of_another_task(chain: Any) -> None:
+    """A task with other promises is another task: reports and batches of one do not pass for those of the other."""
+    Path("weaker.json").write_text(changed(KIND, lambda task: task["guarantee"].update(epsilon=2.0)))
+    assert chain("verify", "weaker.json").exit_code == 0
+    assert "made for another task (the digests differ)" in chain.refused("shuffle", "weaker.json", "reports", "--output", "new")
+    assert "for another task (the digests differ)" in chain.refused("estimate", "weaker.json", "shuffled", "--output", "new")
+    task_of("labels").save("labels.json")
+    assert "made for another task" in chain.refused("shuffle", "labels.json", "reports", "--output", "new")
+
+
+def flipped(place: int) -> Callable[[bytes], bytes]:
+    return lambda whole: (
+        whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :] if place >= 0 else flipped(len(whole) + place)(whole)
+    )
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "a bit of the name": flipped(3),
+    "a bit of the header": flipped(60),
+    "a bit of the content": flipped(-60),
+    "a bit of the checksum": flipped(-5),
+    "cut short": lambda whole: whole[:-7],
+    "cut by a record": lambda whole: whole[:-18],
+    "something more": lambda whole: whole + b"\n",
+    "twice": lambda whole: whole + whole,
+    "nothing": lambda whole: b"",
+    "another count": lambda whole: whole[:-40] + (41).to_bytes(8, "little") + whole[-32:],
+    "another version": lambda whole: whole.replace(b"/2\n", b"/1\n", 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_reports_and_batches(chain: Any, damage: str) -> None:
+    """Both files, damaged in the same ways."""
+    for name, words in (("reports", SHUFFLE), ("shuffled", ESTIMATE)):
+        if name == "reports":
+            Path("shuffled").rename("aside")
+        whole = Path(name).read_bytes()
+        Path(name).write_bytes(DAMAGE[damage](whole))
+        assert name in chain.refused(*words)
+        Path(name).write_bytes(whole)
+        if name == "reports":
+            Path("aside").rename("shuffled")
+
+
+def test_reports_twice(chain: Any) -> None:
+    """The same file twice, a copy of it, and most of it framed anew under its batch id, in one call."""
+    shutil.copy("reports", "copy")
+    task = task_of(KIND)
+    (reports,) = read_reports(task, "reports")
+    write_reports(task, "fewer", [replace(reports, messages=reports.messages[1:], known_ids=reports.ids[1:])])
+    for again in ("reports", "./reports", "copy", "fewer"):
+        told = chain.refused("shuffle", "task.json", "reports", again, "--output", "new")
+        assert "the same reports are here twice; nobody's report may count twice" in told
+
+
+def test_reports_in_a_later_call(chain: Any) -> None:
+    """What was let go stands in the ledger beside the task, or where --ledger says; a copy or a part of it is refused later."""
+    task = task_of(KIND)
+    (reports,) = read_reports(task, "reports")
+    write_reports(task, "fewer", [replace(reports, messages=reports.messages[1:], known_ids=reports.ids[1:])])
+    assert chain(*SHUFFLE).exit_code == 0
+    for again in ("reports", "fewer"):
+        told = chain.refused("shuffle", "task.json", again, "--output", "new")
+        assert "let go in an earlier batch, as task.json.ledger says; the same people in two releases would give them away" in told
+    assert chain("shuffle", "task.json", "reports", "--output", "new", "--ledger", "elsewhere").exit_code == 0
+    told = chain.refused("shuffle", "task.json", "reports", "--output", "newer", "--ledger", "elsewhere")
+    assert "as elsewhere says" in told
+    assert "--output elsewhere is the ledger, which must stay" in chain.refused(
+        "shuffle", "task.json", "reports", "--output", "elsewhere", "--ledger", "elsewhere"
+    )
+    Path("broken").write_text("no ledger " * 200)
+    assert "cannot use the ledger broken" in chain.refused("shuffle", "task.json", "reports", "--output", "new2", "--ledger", "broken")
+
+
+def test_a_batch_that_was_refused_may_come_again(chain: Any, terminal: Any) -> None:
+    """Too few reports are not let go, so they are not in the ledger and may come again with others."""
+    Path("few.csv").write_text("kcal\n" + "3\n" * 20)
+    for name in ("one", "two"):
+        assert terminal("randomize", "task.json", "few.csv", "--column", "kcal", "--output", name).exit_code == 0
+    assert "has 20 reports, but the guarantee counts on at least 30" in chain.refused("shuffle", "task.json", "one", "--output", "new")
+    assert chain("shuffle", "task.json", "one", "two", "--output", "new").exit_code == 0
+
+
+def test_a_report_twice_under_another_batch_id(chain: Any) -> None:
+    """It is ignored, counted, and told."""
+    task = task_of(KIND)
+    (reports,) = read_reports(task, "reports")
+    other = task.randomize([3] * 10)
+    mixed = replace(
+        other, messages=np.concatenate([other.messages, reports.messages[:4]]), known_ids=np.concatenate([other.ids, reports.ids[:4]])
+    )
+    write_reports(task, "mixed", [mixed])
+    result = chain("shuffle", "task.json", "reports", "mixed", "--output", "new", "--json")
+    assert json.loads(result.stdout)["ignored"] == 4
+    assert json.loads(result.stdout)["reports"] == 50
+    told = chain("shuffle", "task.json", "reports", "mixed", "--output", "new2", "--ledger", "other").stderr
+    assert "Wrote 50 shuffled reports to new2." in told
+    assert "4 reports were there twice and count once." in told
+
+
+def test_rounds_that_do_not_match(terminal: Any) -> None:
+    """Reports of two rounds in one call, and a batch of a round that another task has."""
+    task = task_of("two rounds")
+    task.save("task.json")
+    for round in (1, 2):
+        write_reports(task, f"round{round}", [reports_of("two rounds", round=round)])
+    assert "rounds are not mixed" in terminal.refused("shuffle", "task.json", "round1", "round2", "--output", "new")
+    task_of("local sum").save("one.json")
+    assert "another task" in terminal.refused("shuffle", "one.json", "round2", "--output", "new")
+
+
+def test_a_raw_tally_is_not_estimated(chain: Any) -> None:
+    """What the shuffler adds up is another format than what it lets go."""
+    task = task_of(KIND)
+    Path("tally").write_bytes(task.tally().add(reports_of(KIND).messages).to_bytes())
+    told = chain.refused("estimate", "task.json", "tally", "--output", "release.json")
+    assert "cannot use tally: this is not a shuffled batch: it begins with 'metricshuffle-tally" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda batch: replace(batch, people=29), "at least 30 honest"),
+        (lambda batch: replace(batch, sums={0: [10**9]}), "this batch does not"),
+        (lambda batch: replace(batch, sums={0: [-1]}), "this batch does not"),
+        (lambda batch: replace(batch, sums={0: [1, 2]}), "got 2"),
+        (lambda batch: replace(batch, sums={7: [1]}), "another protocol|one row of sums"),
+        (lambda batch: replace(batch, modulus=11), "another modulus"),
+        (lambda batch: replace(batch, batch=replace(batch.batch, round=2)), "round must be|rounds are not mixed"),
+        (lambda batch: replace(batch, batch=replace(batch.batch, task="0" * 64)), "another task"),
+    ],
+)
+def test_batches_that_were_signed_anew(chain: Any, change: Callable[[Shuffled], Shuffled], told: str) -> None:
+    """Edited people, sums, rounds and tasks with a checksum that matches: told by what no batch of the task can be."""
+    batch = task_of(KIND).read_shuffled(Path("shuffled").read_bytes())
+    Path("shuffled").write_bytes(change(batch).to_bytes())
+    sentence = chain.refused(*ESTIMATE)
+    assert any(part in sentence for part in told.split("|")), sentence
+
+
+def test_seeded_reports_are_told_to_the_end(terminal: Any) -> None:
+    """A simulation stays one: its reports cannot be renamed, and the release says UNSAFE in words and in JSON."""
+    task = task_of(KIND)
+    task.save("task.json")
+    write_reports(task, "reports", [task.randomize([3] * 40, Randomness.seeded(1))])
+    whole = Path("reports").read_bytes()
+    Path("renamed").write_bytes(whole.replace(b"metricshuffle-reports-seeded/2", b"metricshuffle-reports/2", 1))
+    assert "its checksum does not match" in terminal.refused("shuffle", "task.json", "renamed", "--output", "new")
+    assert terminal("shuffle", "task.json", "reports", "--output", "shuffled").exit_code == 0
+    batch = Path("shuffled").read_bytes()
+    Path("renamed").write_bytes(batch.replace(b"metricshuffle-shuffled-seeded/2", b"metricshuffle-shuffled/2", 1))
+    assert "its checksum does not match" in terminal.refused("estimate", "task.json", "renamed")
+    told = terminal("estimate", "task.json", "shuffled", "--output", "release.json").stdout
+    assert "UNSAFE: seeded randomness was used; this is a simulation, not a release." in told
+    assert json.loads(terminal("estimate", "task.json", "shuffled", "--json").stdout)["unsafe_seeded"] is True
+    assert Release.load("release.json").unsafe_seeded
+
+
+def test_plans_of_the_first_version_are_read(terminal: Any, values: Path) -> None:
+    """A plan file that an earlier version wrote, with a curator whose epsilon has no bound, is verified and run; edited, it is refused."""
+    written = Path(__file__).parents[1] / "wire" / "plan_version_1.json"
+    assert terminal("verify", written).exit_code == 0
+    document = json.loads(terminal("run", written, values, "--column", "kcal", "--json").stdout)
+    assert document["guarantee"]["epsilon"] == 1.0
+    assert document["reports"] == 40
+    edited = json.loads(written.read_text())
+    edited["users"] = 41
+    Path("edited.json").write_text(json.dumps(edited))
+    assert "its digest does not match its content" in terminal.refused("verify", "edited.json")
