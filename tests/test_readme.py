@@ -37,7 +37,7 @@ def test_the_two_commands_are_in_the_makefile() -> None:
 def test_commands_shown_are_commands_that_exist() -> None:
     reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"^metricshuffle +((?:users )?[a-z]+)", README, re.M))
-    assert shown >= {"plan", "randomize", "shuffle", "estimate", "run", "users calibrate", "users compare"}
+    assert shown >= {"plan", "verify", "randomize", "shuffle", "estimate", "run", "users calibrate", "users compare"}
     for command in shown:
         assert f"## metricshuffle {command}\n" in reference
     for option in set(re.findall(r"(--[a-z-]+)", "\n".join(re.findall(r"^metricshuffle .*$", README, re.M)))):

@@ -58,12 +58,12 @@ def test_the_other_way_round(terminal: Terminal) -> None:
 
 
 def test_rate_times_distance_is_what_counts(terminal: Terminal) -> None:
-    one, other = (
+    per_unit, in_steps = (
         json.loads(terminal.typed(f"amplify --randomizer metric {words} --users 1000 --delta 1e-6 --json").stdout)["upper"]["epsilon"]
         for words in ("--distance 1 --reach 3 --reach-other 2.5", "--rate 0.01 --distance 100 --reach 300 --reach-other 250")
     )
-    assert one == pytest.approx(0.421853932654, rel=1e-6)
-    assert other == pytest.approx(one, rel=1e-9)
+    assert per_unit == pytest.approx(0.421853932654, rel=1e-6)
+    assert in_steps == pytest.approx(per_unit, rel=1e-9)
 
 
 def test_sentences(terminal: Terminal) -> None:

@@ -26,9 +26,9 @@ GROUP: Any = typer.main.get_command(app)
 def answer(terminal: Any, *words: str) -> dict[str, Any]:
     result = terminal("profile", *words, "--json")
     assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    assert set(found) == {"epsilon", "delta", "distance", "bound"}
-    return found
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert set(document) == {"epsilon", "delta", "distance", "bound"}
+    return document
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_profile_accounts_the_stated_shape(terminal: Any, words: str, shape: Fra
 def test_profile_over_rounds(terminal: Any) -> None:
     pytest.importorskip("dp_accounting")
     result = terminal.typed("profile --noise geometric --users 50 --rate 0.3 --distance 2 --epsilon 1 --rounds 3 --json")
-    found = json.loads(result.stdout)
-    assert found["bound"] == "composed"
-    assert found["delta"] == composed(AdditiveNoise(Polya(Fraction(50), 0.3)), 3).delta(1.0, 2)
+    document = json.loads(result.stdout)
+    assert document["bound"] == "composed"
+    assert document["delta"] == composed(AdditiveNoise(Polya(Fraction(50), 0.3)), 3).delta(1.0, 2)
 
 
 def test_profile_in_words(terminal: Any) -> None:

@@ -206,7 +206,7 @@ def test_numbers_of_commands_without_a_plan_stay(terminal: Any) -> None:
         "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20 --model local": (["item_rate"], 0.2499999999999991),
     }
     for line, (path, number) in known.items():
-        found = answered(terminal, *line.split())
+        number_now = answered(terminal, *line.split())
         for step in path:
-            found = found[step]
-        assert found == pytest.approx(number, rel=1e-12), line
+            number_now = number_now[step]
+        assert number_now == pytest.approx(number, rel=1e-12), line

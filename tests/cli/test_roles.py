@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import planned, values_of
+from tests.wire.kinds import KINDS, planned, values_of
 
 from metricshuffle import Plan, Release, plan
 from metricshuffle.wire.reports import read_reports
@@ -146,7 +146,7 @@ def test_clamp_compressed_and_parquet(terminal: Any, sum_plan: Plan) -> None:
 
     sum_plan.save("plan.json")
     numbers = [7] * 39 + [500]
-    Path("v.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfkcal\r\n" + b"".join(b"%d\r\n" % one for one in numbers)))
+    Path("v.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfkcal\r\n" + b"".join(b"%d\r\n" % number for number in numbers)))
     pq.write_table(pa.table({"kcal": numbers}), "v.parquet")
     for name, place in (("v.csv.gz", "line 41"), ("v.parquet", "row 40")):
         assert place in terminal.refused("run", "plan.json", name, "--column", "kcal")
@@ -182,6 +182,17 @@ def test_simulate_is_repeatable(terminal: Any, sum_plan: Plan) -> None:
     assert first["mean_absolute_error"] == pytest.approx(first["expected_error"], rel=0.2)
     assert "500 simulated releases" in terminal("simulate", "plan.json", "--runs", "500").stdout
     assert json.loads(terminal("simulate", "plan.json", "--runs", "1", "--json").stdout)["standard_error"] is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("bounded sum", "aggregated sum", "sum in shares", "two rounds")])
+def test_every_plan_can_be_simulated(terminal: Any, kind: str) -> None:
+    """Whatever was planned, from its task alone: the mean error is near the expected one, in JSON and in words."""
+    planned(kind).task.save("task.json")
+    document = json.loads(terminal("simulate", "task.json", "--runs", "60", "--json").stdout)
+    assert document["users"] == planned(kind).users
+    assert document["mean_absolute_error"] == pytest.approx(document["expected_error"], rel=0.5)
+    assert document["coverage_95"] > 0.8
+    assert "2 simulated releases" in terminal("simulate", "task.json", "--runs", "2").stdout
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])

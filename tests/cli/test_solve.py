@@ -20,27 +20,27 @@ def words(**changes: str) -> list[str]:
 def test_the_numbers_are_the_librarys(terminal: Any, algorithm: str) -> None:
     result = terminal("solve", *words(algorithm=algorithm, grid="4"), "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     known = ALGORITHMS[algorithm](LineTarget(0, 1, 1, 1, 0.125), 100_000, 1e-6, 4)
-    assert set(found) == {"low", "high", "solutions"}
-    assert (found["low"], found["high"]) == (known.low, known.high)
-    assert len(found["solutions"]) == 4
-    for told, one in zip(found["solutions"], known.solutions, strict=True):
+    assert set(document) == {"low", "high", "solutions"}
+    assert (document["low"], document["high"]) == (known.low, known.high)
+    assert len(document["solutions"]) == 4
+    for told, solution in zip(document["solutions"], known.solutions, strict=True):
         assert told == {
-            "diameter": one.diameter,
-            "local_epsilon_per_unit": one.per_unit,
-            "amplified_max_excess": one.max_excess,
-            "closed_diameter": one.closed_diameter,
+            "diameter": solution.diameter,
+            "local_epsilon_per_unit": solution.per_unit,
+            "amplified_max_excess": solution.max_excess,
+            "closed_diameter": solution.closed_diameter,
         }
         assert told["amplified_max_excess"] <= 0
 
 
 def test_algorithm_1_with_steps_of_one_unless_told_otherwise(terminal: Any) -> None:
     line = "solve --low -4 --high 4 --epsilon 1 --distance 8 --delta 1e-6 --users 100000 --json"
-    found = json.loads(terminal.typed(line).stdout)
-    assert found["low"] == pytest.approx(2.7090, abs=5e-5)
-    assert found["high"] == pytest.approx(5.9880, abs=5e-5)
-    assert len(found["solutions"]) == 16
+    document = json.loads(terminal.typed(line).stdout)
+    assert document["low"] == pytest.approx(2.7090, abs=5e-5)
+    assert document["high"] == pytest.approx(5.9880, abs=5e-5)
+    assert len(document["solutions"]) == 16
     assert found["solutions"][0]["local_epsilon_per_unit"] == found["low"]
 
 

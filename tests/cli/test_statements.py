@@ -32,7 +32,7 @@ def test_published_formulas_are_never_sound() -> None:
     assert status(statement("accounting.x.f")) == "sound"
     assert status(statement("accounting.lower_bounds.f")) == "sound, a lower bound"
     theorems(Path("nowhere"))  # registers all of them
-    verdicts = {status(one) for one in STATEMENTS.values() if one.function.startswith("metricshuffle.papers.")}
+    verdicts = {status(known) for known in STATEMENTS.values() if known.function.startswith("metricshuffle.papers.")}
     assert verdicts == {f"as published only: {verdict}" for verdict in ("true", "loose", "false", "false beyond a distance")}
 
 
@@ -56,8 +56,8 @@ def test_the_test_named_is_the_nearest(tmp_path: Path) -> None:
 
 
 def test_rows_are_rows_of_a_table() -> None:
-    one = statement("papers.x.f", "Theorem 1, as published: false", "Conditions: |x| <= B.")
-    assert table([one], {})[2:] == ["| Theorem 1 (`papers.x.f`) | Wang24 | \\|x\\| <= B | as published only: false |  |"]
+    published = statement("papers.x.f", "Theorem 1, as published: false", "Conditions: |x| <= B.")
+    assert table([published], {})[2:] == ["| Theorem 1 (`papers.x.f`) | Wang24 | \\|x\\| <= B | as published only: false |  |"]
     document = theorems(Path("nowhere"))
     rows = [line for line in document.splitlines() if line.startswith("| ")]
     assert len(rows) == len(STATEMENTS) + 1

@@ -90,14 +90,14 @@ def test_compare(terminal: Terminal) -> None:
     assert (nothing["rate"], relaxed["rate"]) == (2.0, 20.0)
     assert "Nothing was relaxed" in nothing["sentences"][-1]
     assert "What was relaxed" in relaxed["sentences"][-1]
-    for one in answer["comparisons"]:
-        kinds = {(method["model"], method["hides"]) for method in one["methods"]}
+    for comparison in answer["comparisons"]:
+        kinds = {(method["model"], method["hides"]) for method in comparison["methods"]}
         assert {(model, hides) for model in ("central", "local") for hides in ("user", "earth mover")} <= kinds
         assert ("local", "published") in kinds
         for model in ("central", "local"):
-            best = {hides: min(m["error"] for m in one["methods"] if (m["model"], m["hides"]) == (model, hides)) for hides in HIDES
+            best = {hides: min(m["error"] for m in comparison["methods"] if (m["model"], m["hides"]) == (model, hides)) for hides in HIDES
                     if (model, hides) in kinds}  # fmt: skip
-            assert one["gain"][model] == pytest.approx(best["user"] / best["earth mover"])
+            assert comparison["gain"][model] == pytest.approx(best["user"] / best["earth mover"])
     assert relaxed["gain"]["central"] > 2.0 * nothing["gain"]["central"]
 
 
@@ -134,10 +134,10 @@ def test_compare_real_users(terminal: Terminal, visits: Path, where: str) -> Non
 def test_compare_places(terminal: Terminal, visits: Path) -> None:
     pytest.importorskip("pyproj")
     line = f"users compare --csv {visits.name} --user-column who --column lat --column lon --levels 2 --items 3 --runs 2 --json"
-    one = json.loads(terminal.typed(line).stdout)["comparisons"][0]
-    assert one["unit"] == "km"
-    assert one["rate"] * one["diameter"] == pytest.approx(1.0)
-    assert 8.0 < one["diameter"] < 13.0  # the longer side is about 80 / 1000 degrees
+    comparison = json.loads(terminal.typed(line).stdout)["comparisons"][0]
+    assert comparison["unit"] == "km"
+    assert comparison["rate"] * comparison["diameter"] == pytest.approx(1.0)
+    assert 8.0 < comparison["diameter"] < 13.0  # the longer side is about 80 / 1000 degrees
 
 
 WAYS = {

@@ -112,8 +112,8 @@ def slips() -> Iterator[str]:
     """Appendix E, Algorithm 3 and Table 6."""
     pair, users, epsilon = Variation(3.0, 0.2, 3.0), 5, 0.4
     alpha, s, r = Fraction(1, 10), Fraction(3, 5), Fraction(1, 10)
-    one, two, other = channels.whole_weights([[3 * alpha, alpha, s], [alpha, 3 * alpha, s], [r, r, 1 - 2 * r]])
-    truth = float(shuffled_delta(one, two, [other] * (users - 1), Fraction(math.exp(epsilon))))
+    first, second, other = channels.whole_weights([[3 * alpha, alpha, s], [alpha, 3 * alpha, s], [r, r, 1 - 2 * r]])
+    truth = float(shuffled_delta(first, second, [other] * (users - 1), Fraction(math.exp(epsilon))))
     low, high = (paper.appendix_e_delta(pair, users, epsilon, direction).claim for direction in ("P||Q", "Q||P"))
     yield (
         f"p = 3, beta = 0.2, q = 3, {users} people, epsilon {number(epsilon)}: the two directions come out as {low:.4f} and "
@@ -122,10 +122,10 @@ def slips() -> Iterator[str]:
     pair = Variation(2.0, 0.3, 2.0, 3.0)
     claim = max(paper.algorithm_3_delta(pair, 7, 0.4, direction).claim for direction in ("P||Q", "Q||P"))
     alpha = Fraction(3, 10)
-    one, two, other = channels.whole_weights(
+    first, second, other = channels.whole_weights(
         [[2 * alpha, alpha, 1 - 3 * alpha], [alpha, 2 * alpha, 1 - 3 * alpha], [alpha, alpha * 2 / 3, 1 - alpha - alpha * 2 / 3]]
     )
-    truth = float(shuffled_delta(one, two, [other] * 6, Fraction(math.exp(0.4))))
+    truth = float(shuffled_delta(first, second, [other] * 6, Fraction(math.exp(0.4))))
     assert claim < truth
     yield f"p = 2, beta = 0.3, q0 = 2, q1 = 3, 7 people, epsilon 0.4: printed {claim:.4f}, counted out {truth:.4f}"
     f = Fraction(1, 4)
@@ -180,9 +180,9 @@ def whole_domain() -> Iterator[str]:
     delta, rate = 0.006, 0.01
     line = np.abs(np.arange(41)[:, None] - np.arange(41)).astype(float)
     steps = np.array([clones_epsilon(ClonePair(rate * step, rate * 40, rate * 40), 3, delta) if step else 0.0 for step in range(41)])
-    found = steps[line.astype(int)]
-    assert not found.diagonal(1).any()
-    assert closure(found)[0, 40] == 0.0
+    distances = steps[line.astype(int)]
+    assert not distances.diagonal(1).any()
+    assert closure(distances)[0, 40] == 0.0
     rows = PaddedExponential(line, rate, kept=(0, 40)).rows()
     laws = [multiset_law([rows[x], rows[40], rows[40]]) for x in (0, 40)]
     truth = multiset_divergence(laws[0], laws[1], 0.0)

@@ -134,8 +134,8 @@ def item_wise() -> Iterator[str]:
 
     fixed = brentq(lambda rate: fixed_point(rate) - RATE, 1.0, 3.0)
     readings: dict[Reading, float] = {"delta e^-rate": solved, "fixed point": fixed}
-    for reading, found in readings.items():
-        assert abs(theorem_4_4_item_rate(RATE, DELTA, USERS, ITEMS, "central", reading).claim / found - 1.0) < 1e-6
+    for reading, rate in readings.items():
+        assert abs(theorem_4_4_item_rate(RATE, DELTA, USERS, ITEMS, "central", reading).claim / rate - 1.0) < 1e-6
     yield (
         f"Solved properly, the theorem allows {solved:.3f} if its inner delta is read as delta e^-rate, and {fixed:.3f} if it is read "
         "as the fixed point"

@@ -41,11 +41,11 @@ def test_numbers_are_computed(part: Callable[[], Iterable[str]]) -> None:
 
 
 def test_no_number_is_left_out() -> None:
-    rest = re.sub(r"`[^`]*`", " ", TEXT)
+    text = re.sub(r"`[^`]*`", " ", TEXT)
     for told in (*PAPERS.values(), *(sentence for part in PARTS for sentence in sentences(part)), *sorted(FORMULAS, key=len, reverse=True)):
-        rest = rest.replace(told, " ")
-    rest = NAMES.sub(" ", rest)
-    left = [rest[max(0, found.start() - 40) : found.end() + 20] for found in NUMBER.finditer(rest)]
+        text = text.replace(told, " ")
+    text = NAMES.sub(" ", text)
+    left = [text[max(0, number.start() - 40) : number.end() + 20] for number in NUMBER.finditer(text)]
     assert not left, "\n".join(left)
 
 
@@ -53,13 +53,13 @@ def test_functions_named_on_the_page_exist() -> None:
     named = set(re.findall(r"`((?:accounting|amplification|noise|papers|planning|randomizers|ms)\.[A-Za-z_0-9.]+)`", PAGE))
     assert len(named) > 15
     for name in named:
-        where, found = "metricshuffle", metricshuffle
+        where, named_thing = "metricshuffle", metricshuffle
         for step in name.removeprefix("ms.").split("."):
             where = f"{where}.{step}"
             try:
-                found = getattr(found, step)
+                named_thing = getattr(named_thing, step)
             except AttributeError:
-                found = import_module(where)
+                named_thing = import_module(where)
 
 
 def test_every_erratum_says_what_to_use() -> None:

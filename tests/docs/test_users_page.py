@@ -15,26 +15,26 @@ ROW = re.compile(r"^\| (nobody|shuffler|curator) \| (.*?) \| (any replacement|mo
 
 def shown(cell: str) -> tuple[str, float | None]:
     """The error of a cell, and how many times smaller (below 1: larger) than user-level privacy it says it is."""
-    error, _, rest = cell.partition(", ")
-    times = float(rest.split()[0]) if rest else None
-    return error, None if times is None else times if "smaller" in rest else 1.0 / times
+    error, _, gain = cell.partition(", ")
+    times = float(gain.split()[0]) if gain else None
+    return error, None if times is None else times if "smaller" in gain else 1.0 / times
 
 
 @pytest.mark.slow
 def test_the_table_of_invented_users_is_what_the_command_finds() -> None:
     rows = ROW.findall(PAGE)
     assert len(rows) == 6
-    for column, found in enumerate(json.loads(typed("metricshuffle users compare --epsilon 1 --json"))["comparisons"]):
-        assert found["rate"] == (1.0, 20.0)[column]
-        assert found["runs"] == 40
+    for column, comparison in enumerate(json.loads(typed("metricshuffle users compare --epsilon 1 --json"))["comparisons"]):
+        assert comparison["rate"] == (1.0, 20.0)[column]
+        assert comparison["runs"] == 40
         for trusted, way, hides, *cells in rows:
             model = "local" if trusted == "nobody" else "central"
-            mine = [one for one in found["methods"] if one["model"] == model]
-            best = min((one for one in mine if one["hides"] == "user"), key=lambda one: one["error"])
+            mine = [method for method in comparison["methods"] if method["model"] == model]
+            best = min((method for method in mine if method["hides"] == "user"), key=lambda method: method["error"])
             if hides == "any replacement":
                 assert best["name"] == way
             name = best["name"] if hides == "any replacement" else "tree Laplace" if way.startswith("tree Laplace") else "item-wise"
-            (one,) = (one for one in mine if one["name"] == name)
+            (method,) = (method for method in mine if method["name"] == name)
             error, times = shown(cells[column])
-            assert f"{one['error']:.{len(error.partition('.')[2])}f}" == error, f"{trusted}, {way}: {one['error']}"
-            assert times is None or abs(best["error"] / one["error"] / times - 1.0) < 0.05
+            assert f"{method['error']:.{len(error.partition('.')[2])}f}" == error, f"{trusted}, {way}: {method['error']}"
+            assert times is None or abs(best["error"] / method["error"] / times - 1.0) < 0.05

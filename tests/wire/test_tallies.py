@@ -113,10 +113,10 @@ def test_sums_are_exact_beyond_64_bits(values: list[int], copies: int) -> None:
 def test_counts_and_vectors_of_the_largest_numbers() -> None:
     """A hundred million people at the largest number there is: merging a hundred million tallies' worth stays exact."""
     task, people = task_of("users' mean"), 10**8
-    one = task.tally().add(np.full((4, 1), 2**63 - 1, dtype=np.int64))
-    many = Tally(one.batch, people, people, {0: [people * (2**63 - 1)]}, protocol=task.protocol)
-    assert many.merge(one).numbers == [(people + 4) * (2**63 - 1)]
-    assert Tally.from_bytes(many.merge(one).to_bytes()).numbers == [(people + 4) * (2**63 - 1)]
+    few = task.tally().add(np.full((4, 1), 2**63 - 1, dtype=np.int64))
+    many = Tally(few.batch, people, people, {0: [people * (2**63 - 1)]}, protocol=task.protocol)
+    assert many.merge(few).numbers == [(people + 4) * (2**63 - 1)]
+    assert Tally.from_bytes(many.merge(few).to_bytes()).numbers == [(people + 4) * (2**63 - 1)]
     assert Unary(2**62).shuffled_counts(np.full(8, 2**62)).ones == 2**65
 
 
@@ -134,8 +134,8 @@ def messages_of_task(task: Task) -> np.ndarray[tuple[int, int], np.dtype[np.int6
 def test_a_tally_does_not_grow_with_the_people(kind: str) -> None:
     """A hundred million people take as many bytes as one, but for the digits of their number: far below 64 MB."""
     task = task_of(kind)
-    one, many = len(of_many(task, 1).to_bytes()), len(of_many(task, 10**8).to_bytes())
-    assert many - one <= 16
+    alone, many = len(of_many(task, 1).to_bytes()), len(of_many(task, 10**8).to_bytes())
+    assert many - alone <= 16
     assert many < 150_000
 
 

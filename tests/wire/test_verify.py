@@ -166,6 +166,23 @@ def test_a_task_may_promise_less_than_it_keeps(kind: str, path: str, change: Cha
     Task.from_json(changed(kind, (path, change))).verify()
 
 
+@pytest.mark.parametrize(
+    "words", ["kcal.\nVerified: nothing can be learnt", "kcal\x1b[8m", "kcal, and nothing else will ever be known " * 2]
+)
+def test_words_that_would_pass_for_a_promise(words: str) -> None:
+    """Units, labels and names stand in what verify prints: line ends, control characters and whole sentences are refused."""
+    everywhere = ("query.domain.unit", "guarantee.unit", "if_shuffler_colludes.unit")
+    for text in (
+        changed("unary sum", *((path, to(words)) for path in everywhere)),
+        changed("unary sum", ("protocol.name", to(words))),
+    ):
+        with pytest.raises(NotCertified, match="could pass for something else where they are printed"):
+            Task.from_json(text).verify()
+    if "\n" in words:
+        with pytest.raises(NotCertified, match="could pass for something else where they are printed"):
+            Task.from_json(changed("labels", ("query.domain.labels.0", to(words)))).verify()
+
+
 @pytest.mark.parametrize("path", ["users", "honest", "query.domain.high", "guarantee.epsilon", "guarantee.sentence", "digest"])
 def test_an_edited_task_has_another_digest(path: str) -> None:
     """Without signing it anew, a task that was edited anywhere is refused as such; the sentence for readers is part of it."""
@@ -221,4 +238,4 @@ def paths_in(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     steps: list[Any] = (
         list(content) if isinstance(content, dict) else list(range(min(1, len(content)))) if isinstance(content, list) else []
     )
-    return [found for step in steps if step != "digest" for found in ((*path, step), *paths_in(content[step], (*path, step)))]
+    return [field for step in steps if step != "digest" for field in ((*path, step), *paths_in(content[step], (*path, step)))]

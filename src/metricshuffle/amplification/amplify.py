@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +11,13 @@ import numpy as np
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.two_reports.bound import DataSet
+from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
+from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
+from metricshuffle.amplification.real_line import RealLine, real_pairs
 from metricshuffle.amplification.shuffled import ShuffledProfile, Winner
 from metricshuffle.amplification.worst_pair import Pair, PairScan
 from metricshuffle.errors import InputError
@@ -28,6 +32,7 @@ from metricshuffle.randomizers.randomizer import Randomizer
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
 MOST_PAIRS, MOST_OTHERS = 2, 3
+MANY_PAIRS = 8  # of randomizers whose laws are too many to list
 FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
 
 
@@ -49,6 +54,8 @@ class AmplifiedBand(Band):
     bound: str = "blanket"
     evaluator: str = "local"
     amplified: bool = True
+    attained: DataSet | None = None
+    """The data set that has the lower end, where it is known (two reports)."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class DataSets:
         source = self.randomizer
         if isinstance(source, Parallel):
             return [law for one in source.blankets(distance)[: 2 * MOST_PAIRS] for law in own_data_sets(one)]
+        if isinstance(source, RealLine) and source.inputs * source.outputs <= SMALL_MATRIX:
+            return self._listed(*real_pairs(source, distance), source.inputs)
         # An upper bound looks at pairs up to the next whole step; a lower one must not.
         pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
         if not pairs:
@@ -76,14 +85,26 @@ class DataSets:
             return krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
         if source.inputs * source.outputs > SMALL_MATRIX:
             pairs.sort(key=lambda pair: -source.distance(*pair))
-            return [law for pair in pairs[:MOST_PAIRS] for law in own_data_sets(source.blanket(*pair))]
-        rows = source.rows()
+            return [law for pair in pairs[:MANY_PAIRS] for law in self._closed(source, pair)]
+        return self._listed(source.rows(), pairs, source.inputs)
+
+    def _listed(self, rows: Floats, pairs: list[Pair], inputs: int) -> list[BlanketLaw]:
+        """Pairs of rows; what the others hold is one of the first `inputs` of them."""
         laws = []
         for a, b in _worst(rows, pairs, self.users):
-            scores = information(rows[a], rows[b], rows)
+            scores = information(rows[a], rows[b], rows[:inputs])
             held = dict.fromkeys([*(int(c) for c in np.argsort(-scores)[:MOST_OTHERS]), a, b])
             laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
         return laws
+
+    @staticmethod
+    def _closed(source: Randomizer, pair: Pair) -> list[BlanketLaw]:
+        """One pair of a randomizer whose laws are too many to list: the others at what hides least, of what is known in closed form."""
+        known = others_of(source, *pair)
+        if known is None:
+            return own_data_sets(source.blanket(*pair))
+        spread = known.at(0.0).square
+        return [BlanketLaw(*known.types[x][:4]) for x in np.argsort(-spread)[:MOST_OTHERS]]
 
 
 def _worst(rows: Floats, pairs: list[Pair], users: int) -> list[Pair]:
@@ -110,7 +131,7 @@ class Amplification:
     """
 
     upper: PrivacyProfile
-    lower: DataSetLower
+    lower: DataSetLower | ExactLower
     users: int
     distance: float
     local: PrivacyProfile
@@ -132,13 +153,15 @@ class Amplification:
         delta, far = checked_delta(delta), self._distance(distance)
         found = self._winner("epsilon", delta, far)
         less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
-        return self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
+        band = self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
+        return replace(band, attained=self.lower.pairs.epsilon(delta, far).attained) if isinstance(self.lower, ExactLower) else band
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
         epsilon, far = checked_epsilon(epsilon), self._distance(distance)
         found = self._winner("delta", epsilon, far)
-        return self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
+        band = self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
+        return replace(band, attained=self.lower.pairs.delta(epsilon, far).attained) if isinstance(self.lower, ExactLower) else band
 
     @staticmethod
     def _band(found: Winner, lower: float, amplified: bool) -> AmplifiedBand:
@@ -200,14 +223,15 @@ def amplify(
     closely = relative if rounds == 1 else 1e-3
     widest = randomizer.diameter
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
+    exact = upper.exact if rounds == 1 else ExactPairs.of(randomizer, counted, relative or 0.0)
     if rounds > 1 and upper.many_pairs:
         upper = ShuffledProfile(randomizer, counted, widest, "clones")
-    lower = DataSetLower(DataSets(randomizer, counted), counted, relative=relative)
+    lower = DataSetLower(DataSets(randomizer, counted), counted, relative=relative) if exact is None else ExactLower(exact)
     return _amplification(upper, lower, counted, widest, randomizer.local_profile(), rounds)
 
 
 def _amplification(
-    upper: PrivacyProfile, lower: DataSetLower, users: int, distance: float, local: PrivacyProfile, rounds: int
+    upper: PrivacyProfile, lower: DataSetLower | ExactLower, users: int, distance: float, local: PrivacyProfile, rounds: int
 ) -> Amplification:
     return Amplification(composed(upper, rounds), lower, users, distance, local, rounds)
 

@@ -22,15 +22,14 @@ class ListedPairs:
 
     laws: Sequence[OthersLaws]
 
-    def delta(self, users: int, epsilon: float, enough: float = math.inf) -> float:
-        """The largest over the pairs; what exceeds `enough` may be that of any pair."""
-        worst = 0.0
+    def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
+        """The largest over the pairs, and whether it is less than what one report alone shows."""
+        worst, hidden = 0.0, True
         for law in self.laws:
             value = delta_upper(law, users, epsilon)
-            worst = value if not value <= worst else worst
-            if worst > enough:
-                break
-        return worst
+            if not value <= worst:
+                worst, hidden = value, value < max(way.at(epsilon).local for way in (law, law.reversed)) * (1.0 - 1e-12)
+        return worst, hidden
 
     def epsilon(self, users: int, delta: float, relative: float) -> float:
         """The smallest at which every pair is certified."""
@@ -58,12 +57,14 @@ class ScannedPairs:
         self.pairs = listed
 
     def _unsettled(self, users: int, epsilon: float, delta: float, law: OthersLaws) -> Iterator[OthersLaws]:
-        """Pairs that two quick looks have not shown to be at most delta at this epsilon, the widest first; `law` is one that is about as bad."""
-        line = good_line(law, users, epsilon)
-        quick = self.crowd.covered and line is not None
-        pairs = self.crowd.open_pairs(self.pairs, users, epsilon, delta, line[0]) if quick else self.pairs
+        """Pairs that two quick looks have not shown to be at most delta at this epsilon, the widest first.
+
+        `law` is one that is about as bad.
+        """
+        line = good_line(law, users, epsilon) if self.crowd.covered else None
+        pairs = self.pairs if line is None else self.crowd.open_pairs(self.pairs, users, epsilon, delta, line[0])
         for a, b in pairs.tolist():
-            if not quick or not delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True) <= delta:
+            if line is None or not delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True) <= delta:
                 yield self.crowd.law(a, b)
 
     def ranked(self, growth: float) -> Pairs:
@@ -76,17 +77,16 @@ class ScannedPairs:
         a, b = self.ranked(growth)[0].tolist()
         return self.crowd.law(a, b)
 
-    def delta(self, users: int, epsilon: float, enough: float = math.inf) -> float:
-        """The largest over the pairs; what exceeds `enough` may be that of any pair."""
+    def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
+        """The largest over the pairs, and whether it is less than what one report alone shows."""
         first = self._first(math.exp(min(epsilon, 700.0)))
         worst = delta_upper(first, users, epsilon, directions="forward")
-        if worst <= enough:
-            for law in self._unsettled(users, epsilon, worst, first):
-                value = delta_upper(law, users, epsilon, directions="forward")
-                worst = value if not value <= worst else worst
-                if worst > enough:
-                    break
-        return worst
+        hidden = worst < first.at(epsilon).local * (1.0 - 1e-12)
+        for law in self._unsettled(users, epsilon, worst, first):
+            value = delta_upper(law, users, epsilon, directions="forward")
+            if not value <= worst:
+                worst, hidden = value, value < law.at(epsilon).local * (1.0 - 1e-12)
+        return worst, hidden
 
     def epsilon(self, users: int, delta: float, relative: float) -> float:
         """That of the pair that looks worst; then every pair passes there or takes over.

@@ -10,13 +10,17 @@ from functools import cached_property
 
 import numpy as np
 
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws, TypeLaw
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
 MOST_COMBINATIONS = 4096
+MOST_ENTRIES, MOST_TYPES = 4096, 64  # of a task's matrix; of a law of the others
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,35 @@ class Parallel:
         return tuple(
             self._mixed(tuple(law for law, _ in chosen)) for chosen in itertools.product(*choices) if any(differ for _, differ in chosen)
         )
+
+    def others(self) -> list[OthersLaws] | None:
+        """The same combinations with the laws of the others: one type for every combination of the tasks' types; None if that is many.
+
+        The law of (K_a/K_x, K_b/K_x) under K_x is the mixture over the tasks, x an input of each.
+        """
+        choices = []
+        for task in self.tasks:
+            if task.inputs * task.outputs > MOST_ENTRIES:
+                return None
+            rows = task.rows()
+            found = [OthersLaws.from_rows(rows, a, b) for a, b in task.pairs()]
+            same = [[law._replace(b=law.a, excess=0.0 * law.a, rounding=0.0 * law.a) for law in one.types]
+                    for laws in found for one in (laws, laws.reversed)]  # fmt: skip
+            choices.append([(laws.types, laws.blanket, True) for laws in found] + [(types, found[0].blanket, False) for types in same])
+        if math.prod(len(types) for choice in choices for types, _, _ in choice[:1]) > MOST_TYPES:
+            return None
+        return [self._combined(chosen) for chosen in itertools.product(*choices) if any(differ for _, _, differ in chosen)]
+
+    def _combined(self, chosen: tuple[tuple[list[TypeLaw], float, bool], ...]) -> OthersLaws:
+        total = math.fsum(self.weights)
+        shares = [weight / total for weight in self.weights]
+
+        def mixed(columns: tuple[Floats, ...]) -> Floats:
+            return np.concatenate([share * column for share, column in zip(shares, columns, strict=True)])
+
+        every = itertools.product(*(types for types, _, _ in chosen))
+        types = [TypeLaw(*(mixed(columns) for columns in zip(*parts, strict=True))) for parts in every]
+        return OthersLaws.of(types, lowered(math.fsum(share * one[1] for share, one in zip(shares, chosen, strict=True)), 16))
 
     def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
         return list(self.laws) if distance > 0.0 else []

@@ -33,8 +33,8 @@ def real_pairs(line: RealLine, distance: float) -> tuple[Floats, list[Pair]]:
     Statement: with h the step and distance = (k + f) h, 0 <= f < 1, these are the pairs of grid points at most k steps apart and the pairs
     of a grid point i with i + k + f and with i - k - f, both orders. Proof: the law of a real number is linear between neighbouring grid
     points, so on each square between grid lines the pair of laws of (x, x') is affine; the divergence of shuffled reports is jointly
-    convex in the two laws, so over the part of the square where |x - x'| <= distance, a polygon, it is largest at a corner. Corners are grid
-    points, or lie where x - x' = +-distance crosses a grid line.
+    convex in the two laws, so over the part of the square where |x - x'| <= distance, a polygon, it is largest at a corner. Corners
+    are grid points, or lie where x - x' = +-distance crosses a grid line.
     Conditions: random rounding as in `rounded_places`. Numerics: laws between grid points are right to a few units; a distance within 1e-12
     of whole steps counts as whole steps.
     """

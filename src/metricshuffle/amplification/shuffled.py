@@ -1,4 +1,4 @@
-"""What the shuffled reports of a randomizer promise: the best of the blanket of its own laws, the clones, and one report alone."""
+"""What the shuffled reports of a randomizer promise: the best of all bounds, whichever it is at that distance and delta."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.amplification.channel_pair import ChannelPair
+from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, beyond_pairs, blanket_pairs
+from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
+from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer
 
-FEW_PAIRS = 20
-MOST_LAWS = 4096
-MOST_WORK = 2**24  # pairs times reports of one look at all pairs
 CHAMPIONS = 6
+CLEARLY = 1.0 - 1e-9  # what is not this much below another bound is no better
 
 
 class Laws(Protocol):
@@ -39,30 +40,44 @@ class Winner:
     bound: str
     evaluator: str
 
+    def or_smaller(self, other: Winner) -> Winner:
+        """The other one, if its value is smaller."""
+        return other if other.value < self.value else self
+
 
 @dataclass(frozen=True)
 class ShuffledProfile(PrivacyProfile):
-    """One report each of `users` people, shuffled: the smallest of three upper bounds.
+    """One report each of `users` people, shuffled: the smallest of several upper bounds, for every pair up to the distance.
 
-    "blanket": the randomizer's own laws, every pair up to the distance; where there are many pairs, those that are dominated
-    (`worst_pair.PairScan.dominated`) are not evaluated. "clones": from the local epsilons alone, if the pairs are too many to look at.
-    "local": one report alone, where shuffling buys nothing. Made with bound = "clones", the blanket is left out.
+    "two-report": exact, if there are two possible reports; nothing else is looked at then. "beyond-blanket": the whole laws of the
+    others. "blanket": what all laws have in common; where there are many pairs, those that are dominated (`worst_pair.PairScan`) are not
+    evaluated. "clones": from the local epsilons alone, at the distance itself. "local": one report alone, where shuffling buys nothing.
+    A bound that cannot beat the best one so far, by one look at the pair that looks worst, is not searched. Made with bound = "clones",
+    only the last two are tried.
     """
 
     randomizer: Laws
     users: int
     widest: float
     """The largest distance."""
-    bound: str = "blanket"
+    bound: str = "best"
     relative: float | None = None
     """How closely things are evaluated; the default depends on the number of users."""
-    _laws: dict[float, list[BlanketLaw] | PairScan | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _laws: dict[float, BlanketPairs | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _others: dict[float, BeyondPairs | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pures: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_users(self.users)
-        if self._pairs_at(self.widest) is None:
+        if self.exact is not None:
+            object.__setattr__(self, "bound", "two-report")
+        elif self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None:
             object.__setattr__(self, "bound", "clones")
+
+    @cached_property
+    def exact(self) -> ExactPairs | None:
+        """The exact answer, if there are two reports."""
+        return None if self.bound == "clones" else ExactPairs.of(self.randomizer, self.users, self.relative or 0.0)
 
     @cached_property
     def _local(self) -> PrivacyProfile:
@@ -81,30 +96,25 @@ class ShuffledProfile(PrivacyProfile):
     @property
     def many_pairs(self) -> bool:
         """Whether an answer takes a look at more than a few pairs."""
-        return isinstance(self._pairs_at(self.widest), PairScan)
+        return self.exact is None and isinstance(self._pairs_at(self.widest), PairScan)
 
-    def _pairs_at(self, distance: float) -> list[BlanketLaw] | PairScan | None:
+    def _pairs_at(self, distance: float) -> BlanketPairs | None:
         if distance not in self._laws:
-            self._laws[distance] = self._found(distance)
+            source = self.randomizer
+            if self.bound == "clones":
+                self._laws[distance] = None
+            else:
+                self._laws[distance] = blanket_pairs(source, distance) if isinstance(source, Randomizer) else source.blankets(distance)
         return self._laws[distance]
 
-    def _found(self, distance: float) -> list[BlanketLaw] | PairScan | None:
-        source = self.randomizer
-        if self.bound == "clones":
-            return None
-        if not isinstance(source, Randomizer):
-            return source.blankets(distance)
-        if type(source).pairs is Randomizer.pairs and source.inputs * (source.inputs - 1) > FEW_PAIRS:
-            if source.inputs * source.outputs > LARGEST_MATRIX or source.inputs**2 * source.outputs > 2 * MOST_WORK:
-                return None
-            scan = PairScan(source.rows(), source.pairs_within(distance))
-            if scan.covered and len(scan.pairs) > FEW_PAIRS:
-                return scan
-        pairs = source.pairs_within(distance)
-        if len(pairs) > MOST_LAWS:
-            return None
-        known = set(pairs)
-        return [source.blanket(a, b) for a, b in pairs if a < b or (b, a) not in known]
+    def _beyond_at(self, distance: float) -> BeyondPairs | None:
+        if distance not in self._others:
+            source = self.randomizer
+            if self.bound == "clones" or not isinstance(source, Randomizer | Parallel):
+                self._others[distance] = None
+            else:
+                self._others[distance] = beyond_pairs(source, distance)
+        return self._others[distance]
 
     def _clones(self, distance: float) -> ClonePair | None:
         local, most = self.pure(distance), self.pure(self.widest)
@@ -123,22 +133,28 @@ class ShuffledProfile(PrivacyProfile):
         epsilon, distance = checked_epsilon(epsilon), min(checked_distance(distance), self.widest)
         if distance == 0.0 or epsilon >= self.pure(distance):
             return Winner(0.0, "local", "local")
-        found, laws = [Winner(1.0, "local", "local")], self._pairs_at(distance)
-        if laws is not None:
-            found.append(self._blanket_delta(laws, epsilon))
-        if found[-1].evaluator == "local" and (pair := self._clones(distance)):
-            found.append(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
-        return min(found, key=lambda one: one.value)
+        best = Winner(1.0, "local", "local")
+        if self.exact is not None:
+            return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
+        if (others := self._beyond_at(distance)) is not None:
+            value, hidden = others.delta(self.users, epsilon)
+            best = best.or_smaller(Winner(_never_small(value), *(("beyond-blanket", "contour") if hidden else ("local", "local"))))
+        if (laws := self._pairs_at(distance)) is not None:
+            best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
+        if (pair := self._clones(distance)) is not None:
+            best = best.or_smaller(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
+        return best
 
-    def _blanket_delta(self, laws: list[BlanketLaw] | PairScan, epsilon: float) -> Winner:
+    def _blanket_delta(self, laws: BlanketPairs, epsilon: float, enough: float) -> Winner:
+        """The largest over the pairs, or anything above `enough`."""
         growth = math.exp(min(epsilon, 700.0))
         worst, evaluator = 0.0, "local"
         if isinstance(laws, PairScan):
             left = laws.ranked(growth)
-            while len(left):
+            while len(left) and worst <= enough:
                 pair, left = _first(left)
                 if not self._rough(laws, pair, epsilon) <= worst:
-                    bracket = delta_bracket(self._law(pair), self.users, epsilon, directions="forward", relative=self._relative)
+                    bracket = delta_bracket(self._law(laws, pair), self.users, epsilon, directions="forward", relative=self._relative)
                     if not bracket.upper <= worst:
                         worst, evaluator = _never_small(bracket.upper), bracket.evaluator
                         left = laws.survivors(left, pair, growth)
@@ -147,11 +163,14 @@ class ShuffledProfile(PrivacyProfile):
             bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
             if not bracket.upper <= worst:
                 worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+            if worst > enough:
+                break
         return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
 
-    def _law(self, pair: Pair) -> BlanketLaw:
+    def _law(self, scan: PairScan, pair: Pair) -> BlanketLaw:
+        """From the randomizer's closed form, which knows K_a - K_b better; laws between grid points have none."""
         assert isinstance(self.randomizer, Randomizer)  # noqa: S101 - only a randomizer has a scan
-        return self.randomizer.blanket(*pair)
+        return self.randomizer.blanket(*pair) if max(pair) < self.randomizer.inputs else scan.law(pair)
 
     def _rough(self, scan: PairScan, pair: Pair, epsilon: float) -> float:
         """An upper bound on the pair's delta, quickly."""
@@ -160,18 +179,26 @@ class ShuffledProfile(PrivacyProfile):
     def epsilon_winner(self, delta: float, distance: float) -> Winner:
         """The smallest certified epsilon, and which bound and evaluator gave it."""
         delta, distance = checked_delta(delta), min(checked_distance(distance), self.widest)
-        ceiling = self.pure(distance)
-        found = [Winner(ceiling, "local", "local")]
-        if delta == 0.0 or ceiling == 0.0:
-            return found[0]
-        laws = self._pairs_at(distance)
-        if laws is not None:
-            found.append(self._blanket_epsilon(laws, delta))
-        if not found[-1].value < ceiling * (1.0 - 1e-9) and (pair := self._clones(distance)):
-            found.append(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
-        return min(found, key=lambda one: one.value)
+        best = Winner(self.pure(distance), "local", "local")
+        if delta == 0.0 or best.value == 0.0:
+            return best
+        if self.exact is not None:
+            return best.or_smaller(Winner(_never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
+        if (others := self._beyond_at(distance)) is not None:
+            value = _never_small(others.epsilon(self.users, delta, self._relative))
+            best = best.or_smaller(Winner(value, "beyond-blanket", "contour"))
+        if (laws := self._pairs_at(distance)) is not None and not self._blanket_loses(laws, delta, best.value):
+            best = best.or_smaller(self._blanket_epsilon(laws, delta))
+        if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
+            best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
+        return best
 
-    def _blanket_epsilon(self, laws: list[BlanketLaw] | PairScan, delta: float) -> Winner:
+    def _blanket_loses(self, laws: BlanketPairs, delta: float, epsilon: float) -> bool:
+        """Whether the blanket expression of some pair certainly exceeds delta at (a hair less than) this epsilon."""
+        looked = [laws.law(_first(laws.ranked(1.0))[0])] if isinstance(laws, PairScan) else laws
+        return any(delta_bracket(law, self.users, epsilon * CLEARLY, relative=0.05).lower > delta for law in looked)
+
+    def _blanket_epsilon(self, laws: BlanketPairs, delta: float) -> Winner:
         relative = self._relative
         if isinstance(laws, PairScan):
             return self._scanned_epsilon(laws, delta, relative)
@@ -191,7 +218,7 @@ class ShuffledProfile(PrivacyProfile):
         delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
         """
         slowest, _ = _first(scan.ranked(1.0))
-        worst = _never_small(epsilon_upper(self._law(slowest), self.users, delta, directions="forward", relative=relative))
+        worst = _never_small(epsilon_upper(self._law(scan, slowest), self.users, delta, directions="forward", relative=relative))
         growth = math.exp(min(worst, 700.0))
         left, tries = scan.survivors(scan.ranked(growth), slowest, growth), CHAMPIONS
         while len(left):
@@ -201,7 +228,7 @@ class ShuffledProfile(PrivacyProfile):
                     before, left = len(left), scan.survivors(left, pair, growth)
                     tries -= len(left) > 0.98 * before
                 continue
-            law = self._law(pair)
+            law = self._law(scan, pair)
             if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
                 left = scan.survivors(left, pair, growth)
                 continue
@@ -209,7 +236,7 @@ class ShuffledProfile(PrivacyProfile):
             if not value <= worst:
                 worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
                 left = scan.survivors(left, pair, growth)
-        law = self._law(slowest)
+        law = self._law(scan, slowest)
         shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
         return Winner(worst, shown if shown == "local" else "blanket", shown)
 

@@ -56,7 +56,7 @@ def randomize(
         values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
     )
     with working("Randomizing") as tell:
-        count = write_reports(task, output, (task.randomize(part, source, round=round) for part in rows.parts(tell)))
+        count = write_reports(task, output, task.randomized(rows.parts(tell), source, round=round))
     if as_json:
         print(json.dumps({"reports": count, "output": str(output), "plan": task.digest, "round": round}))
         return

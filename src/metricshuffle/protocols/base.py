@@ -116,6 +116,11 @@ class Protocol(Kinded, ABC):
     def messages_per_user(self) -> int:
         return self.layout.numbers
 
+    @property
+    @abstractmethod
+    def row(self) -> int:
+        """How many sums a tally has."""
+
     @abstractmethod
     def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
         """Clients: one row of messages a person. To a curator these are raw."""

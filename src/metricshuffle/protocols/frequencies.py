@@ -15,7 +15,7 @@ from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.declared import Whole
-from metricshuffle.errors import NotCertified, PlanError
+from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
 from metricshuffle.estimation.likelihood import likeliest
 from metricshuffle.estimation.tree_projection import possible_shares
@@ -97,6 +97,10 @@ class Frequencies(Protocol):
     @property
     def bits_per_user(self) -> int:
         return self.items * max(1, (self.randomizer.outputs - 1).bit_length())
+
+    @property
+    def row(self) -> int:
+        return self.randomizer.outputs
 
     # Clients
 
@@ -201,6 +205,8 @@ class Frequencies(Protocol):
 
     def check(self, query: Query) -> None:
         randomizer = self.randomizer
+        if self.modulus is not None:
+            raise PlanError("counts of reports are no residues; the task is damaged.")
         if self.trusted == "curator":
             raise PlanError(
                 "reports hide alone or among those of honest people, and no curator adds anything to them; the task is damaged."
@@ -221,6 +227,8 @@ class Frequencies(Protocol):
             if self.witch_hat.half_width != 0.5 * (high - low) or self.step != self.witch_hat.step or self.items != 1:
                 raise PlanError("the WitchHat is made for another range of numbers.")
             query.check_step(self.step)
+            ends = randomizer.values_of(np.array([0, randomizer.inputs - 1]))
+            randomizer.reports(ends, Randomness.system())  # raises if it cannot report the ends of the range: that would tell them
         else:
             raise PlanError(f"counts of reports do not answer a {query.kind}; the task is damaged.")
 
@@ -242,9 +250,15 @@ class Frequencies(Protocol):
             raise PlanError("the randomizer measures distances between other values than those of the query; the task is damaged.")
 
     def _whole_steps(self) -> bool:
-        """Whether values are whole steps of the randomizer apart: a linear promise is verified at whole steps only."""
+        """Whether different values are whole steps of the randomizer apart: a linear promise is verified at whole steps only.
+
+        (to within the roundings that `pairs_within` forgives: what is farther off would be looked at by nobody)
+        """
         pairs = itertools.combinations(range(self.randomizer.inputs), 2)
-        return all(abs(apart - round(apart)) <= 1e-9 for apart in (self.randomizer.distance(a, b) for a, b in pairs))
+        return all(
+            round(apart) >= 1 and abs(apart - round(apart)) <= 1e-13 * apart
+            for apart in (self.randomizer.distance(*pair) for pair in pairs)
+        )
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
         each = target.for_each_of(rounds)
@@ -255,8 +269,11 @@ class Frequencies(Protocol):
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
         profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
-        if promise.shape == "linear" and not isinstance(profile, ShuffledGeometric) and not self._whole_steps():
-            raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
+        if promise.shape == "linear" and not isinstance(profile, ShuffledGeometric):
+            if not self._whole_steps():
+                raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
+            if promise.distance < 1.0:
+                raise ConditionError(self.name, "a distance of at least one step", f"{promise.distance:g} steps")
         if self.trusted == "nobody":
             return Account(profile, promise.with_delta(0.0), "one person", 0.0, "pure", shape)
         return Account(profile, promise, "one person", target.delta, profile.bound, shape)

@@ -122,6 +122,8 @@ class ItemAccounts:
         distances = self.query.people.distances
         if rows.shape[0] != len(distances):
             raise PlanError(f"the randomizer has {rows.shape[0]:,} inputs for {len(distances):,} points; the task is damaged.")
+        if not self.item_rate * self.query.people.nearest > 1e-6:
+            raise NotCertified(f"an item rate of {self.item_rate:.3g} is too small to be told from the laws of the reports.")
         with np.errstate(divide="ignore"):
             logs = np.log(rows)
         for point, row in enumerate(logs):

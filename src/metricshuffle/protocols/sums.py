@@ -74,6 +74,10 @@ class Sums(Protocol):
         longest = max(randomizer.length for randomizer in self.randomizers)
         return Layout(np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(self.randomizers))
 
+    @property
+    def row(self) -> int:
+        return len(self.randomizers)
+
     def check_people(self, people: int, users: int) -> None:
         if self.modulus is None:
             return
@@ -198,19 +202,16 @@ class Sums(Protocol):
         noises = [randomizer.model_dump(exclude={"span", "table_digest"}) for randomizer in self.randomizers]
         if any(noise != noises[0] for noise in noises):
             raise PlanError("the noise differs between the axes, which no account covers.")
-        if self.shares < 1 or (self.modulus is None and self.shares != 1):
-            raise PlanError(f"a number is split into {self.shares} shares, which cannot be; the protocol is damaged.")
-        if self.trusted == "curator" and self.modulus is None:
-            raise PlanError("a curator's sum needs a modulus.")
-        flipped = isinstance(self.randomizers[0], CountResponse)
-        if flipped and (self.modulus is not None or self.trusted not in ("shuffler", "aggregator")):
-            raise PlanError("flipped bits hide among those of others, in unary messages; the protocol is damaged.")
-        if self.trusted == "nobody" and not flipped and any(getattr(part, "padding", "none") == "bounded" for part in self.randomizers):
-            raise PlanError("a single report with bounded noise gives itself away at the edge; the protocol is damaged.")
-        if self.modulus is not None and any(
-            randomizer.padding != "none" for randomizer in self.randomizers if isinstance(randomizer, AdditiveRandomizer)
-        ):
-            raise PlanError("noise in modular messages is not padded; the protocol is damaged.")
+        randomizer, encoded = self.randomizers[0], self.encoding
+        if isinstance(randomizer, CountResponse):
+            known = encoded == "unary" and self.trusted in ("shuffler", "aggregator")
+        elif encoded == "unary":
+            known = randomizer.padding in ("clamp", "bounded") and self.trusted == "shuffler"
+        else:
+            known = randomizer.padding == "none"
+        if not known or (encoded == "unary" and self.shares != 1):
+            raise PlanError(f"no account covers this noise in {encoded} messages to {self.trusted}; the protocol is damaged.")
+        _ = self.encodings  # refuses a modulus or a number of shares that cannot be
 
     def accounts(self, target: Target, rounds: int) -> SumAccounts:
         return SumAccounts(target.in_steps(self.step), len(self.randomizers), self.grain, rounds)

@@ -134,6 +134,8 @@ class Tally(_Counted):
         """A new tally of both together; they must be of one task and one round."""
         if not isinstance(other, Tally):
             raise InputError(f"only tallies can be merged, got {type(other).__name__}.")
+        if other is self:
+            raise InputError("a tally cannot be merged with itself: everybody in it would count twice.")
         self.batch.check_same(other.batch, "this tally was made")
         if other.modulus != self.modulus:
             raise PlanError("these tallies have different moduli; one of them was made by something else.")

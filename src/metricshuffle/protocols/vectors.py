@@ -51,6 +51,10 @@ class NoisyVectors(Protocol):
     def bits_per_user(self) -> int:
         return BITS_PER_NUMBER * self.noise.coordinates
 
+    @property
+    def row(self) -> int:
+        return self.noise.coordinates
+
     # Clients
 
     def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
@@ -118,6 +122,11 @@ class NoisyVectors(Protocol):
             raise PlanError("sums of noisy vectors are no residues; the task is damaged.")
         if self.noise.coordinates != needed:
             raise PlanError(f"the features are {needed:,} numbers, and the noise is made for {self.noise.coordinates:,}.")
+        if self.modulus is not None or self.trusted not in ("nobody", "curator"):
+            raise PlanError("noisy vectors are added up as they are, by nobody in particular or by a curator; the task is damaged.")
+        # Cells much finer than the noise would run out of whole numbers for some answers and not for others, which tells them apart.
+        if self.noise.cell != AnswerNoise(self.noise.noise, self.noise.scale, self.noise.coordinates).cell:
+            raise PlanError("the cells of the noise are not of the size that belongs to its scale; the task is damaged.")
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
         profile, spent = self._profile(query, rounds), 0.0

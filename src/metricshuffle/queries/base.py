@@ -129,6 +129,9 @@ class Query(Kinded, ABC):
     def check_distance(self, distance: float) -> None:
         """Raise unless a promise about that distance says something."""
 
+    def check_units(self) -> None:
+        """Raise if distances are said to be in another unit than values."""
+
     @abstractmethod
     def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:
         """Validated values as whole steps of that size."""

@@ -17,6 +17,8 @@ from metricshuffle.spaces import Domain, Integers, Interval
 
 # A real number is first rounded to this fraction of the granularity, so that everything after is exact integers.
 STEPS_PER_GRAIN = 4096
+# Steps are whole numbers that doubles and 64-bit integers hold exactly, with room for noise.
+MOST_STEPS = 2**50
 
 
 class NumberQuery(SummedQuery):
@@ -65,6 +67,11 @@ class NumberQuery(SummedQuery):
 
     def spans(self, step: float) -> tuple[int, ...]:
         low, high = self.ends
+        if not (high - low) / step <= MOST_STEPS:
+            raise InputError(
+                f"numbers from {plain(low)} to {plain(high)} take {(high - low) / step:.3g} steps of {plain(step)}, and more than 2^50 are "
+                "not told apart exactly; choose a coarser granularity."
+            )
         return (math.ceil((high - low) / step - 1e-9),)
 
     def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:

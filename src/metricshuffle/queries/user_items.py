@@ -29,8 +29,11 @@ from metricshuffle.spaces import (
     Domain,
     Grid,
     Matrix,
+    Maximum,
     Metric,
     NestedSquares,
+    Scaled,
+    Threshold,
     Tree,
     TreeEmbedding,
     Users,
@@ -50,6 +53,9 @@ MEASURED: dict[type[Metric], str] = {
     Circle: "points around a circle",
     Matrix: "items as given in a table",
     Discrete: "items, any two of which are 1 apart",
+    Scaled: "items, scaled by a factor",
+    Threshold: "items, cut off at a threshold",
+    Maximum: "items, the largest of several distances",
 }
 """How distances between items are measured, where that is not the difference of numbers or a straight line."""
 LARGEST_NUMBER = 1e290
@@ -127,6 +133,12 @@ class UserQuery(Query):
                 f"{f'{plain(nearest / items)} {self.unit}'.strip()}: one of {items:,} items to the "
                 "nearest point; nothing would be promised, so use at least that."
             )
+
+    def check_units(self) -> None:
+        space = self.people.items_in
+        own = str(getattr(space.domain, "unit", ""))
+        if own and space.unit != own and not isinstance(space.metric, Scaled):
+            raise InputError(f"distances are said to be in {space.unit!r}, but values are in {own!r}.")
 
     def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:
         """The codes of everybody's items, one user after the other; `values` as in `Users.coded`."""

@@ -48,6 +48,8 @@ def write_reports(task: Task, path: str | Path, parts: Iterable[Reports]) -> int
                 text = json.dumps(header, separators=(",", ":")).encode()
                 write(FORMATS[first_batch.seeded].encode() + b"\n" + _LENGTH.pack(len(text)) + text)
             first_batch.check_same(reports.batch, "these reports were made")
+            if reports.batch_id != batch_id or reports.first != count:
+                raise PlanError("a file holds the parts of one batch, in their order; write every batch to a file of its own.")
             if reports.batch.seeded and not first_batch.seeded:
                 raise PlanError("seeded reports and others are not written to one file.")
             records = np.empty(len(reports), dtype=record_type(layout))

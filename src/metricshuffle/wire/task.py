@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,6 +27,8 @@ from metricshuffle.wire.shuffle import Ledger, Shuffle
 TASK_FORMAT = "metricshuffle-task/1"
 # A claimed epsilon may be off by this much (relative): decimals that were rounded to binary.
 SAME = 1e-9
+# Letters of a unit or of the name of a protocol, which are printed beside promises.
+LONGEST_WORD = 60
 
 
 def content_digest(content: Any) -> str:
@@ -110,9 +113,15 @@ class Task(Stored):
         is computed here again, at every distance up to the stated one.
         """
         claimed, protocol, query = self.guarantee, self.protocol, self.query
+        if not f"{query} {protocol.name}".isprintable() or max(len(query.unit), len(protocol.name)) > LONGEST_WORD:
+            raise NotCertified(
+                "the words of this task could pass for something else where they are printed: a unit, a label or a name has line ends, "
+                f"control characters or more than {LONGEST_WORD} letters; do not take part."
+            )
         try:
             with np.errstate(all="ignore"):  # it may hold any numbers; what comes out as none is not kept
                 query.check_distance(claimed.distance)
+                query.check_units()
                 protocol.check(query)
                 protocol.check_people(self.users, self.users)
                 account = protocol.account(query, self.target, self.honest, self.rounds)
@@ -166,6 +175,16 @@ class Task(Stored):
         messages = self.protocol.messages(self.query.inputs(values, self.protocol.step, clamp=clamp), source)
         return Reports(batch, messages, Randomness.system().words(2).tobytes())
 
+    def randomized(
+        self, parts: Iterable[Any], randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1
+    ) -> Iterator[Reports]:
+        """Clients' reports on values that come in parts, as parts of one batch."""
+        source, batch_id, first = Randomness.system() if randomness is None else randomness, Randomness.system().words(2).tobytes(), 0
+        for values in parts:
+            reports = self.randomize(values, source, clamp=clamp, round=round)
+            yield replace(reports, batch_id=batch_id, first=first)
+            first += len(reports)
+
     def tally(self, data: bytes | None = None, *, round: int = 1) -> Tally:
         """An empty tally, or the one in bytes if it is of this task."""
         empty = self.protocol.tally(self.batch(round))
@@ -186,6 +205,9 @@ class Task(Stored):
         self.batch(stored.batch.round).check_same(stored.batch, f"{stored.what} was made")
         if stored.modulus != self.protocol.modulus:
             raise PlanError(f"{stored.what} has another modulus than this task's protocol; it was made by something else.")
+        fractions = self.protocol.trusted == "curator" and isinstance(stored, Tally) and self.query.items is not None
+        if any(len(row) != self.protocol.row or (key != 0 and not fractions) for key, row in stored.sums.items()):
+            raise PlanError(f"{stored.what} of this task has rows of {self.protocol.row:,} sums; this one has others.")
 
     def shuffle(
         self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None, *, ledger: Ledger | None = None

@@ -144,8 +144,8 @@ def _crude(users: float, shape: Floats, s: float, step: float, every: float) -> 
     1 - cos t >= t^2/2 - t^4/24 gives f <= 1 - V y^2 + y^4 (m + 3 V^2)/12, and 1 - cos t >= 2 t^2/pi^2 for |t| <= pi gives
     f <= 1 - (4/pi^2) V y^2 for |y| <= pi/span. f^(m/2) <= e^(-(m/2) (1 - f)).
     """
-    variance, quartic, span = shape
-    total, j, end = 1.0 / (s * s), 1.0, math.pi / span
+    variance, quartic = shape[0], shape[1]
+    total, j, end = 1.0 / (s * s), 1.0, math.pi / shape[2]
     while j * step <= end and j < FEW_NODES:
         square = (j * step) ** 2
         rate = 0.4999999 * users * max(0.405 * variance, variance - quartic * square) * square
@@ -155,7 +155,8 @@ def _crude(users: float, shape: Floats, s: float, step: float, every: float) -> 
         j += 1.0
     if not (j < FEW_NODES and total > 0.0):
         return every
-    return min(every, total + 2.0 / (step * end) + 2.0 / (end * end) + math.exp(-NEGLIGIBLE) * every) * (1.0 + 1e-9)
+    bound = total + 2.0 / (step * end) + 2.0 / (end * end) + math.exp(-NEGLIGIBLE) * every
+    return (bound if bound < every else every) * (1.0 + 1e-9)
 
 
 @njit(cache=True, error_model="numpy")

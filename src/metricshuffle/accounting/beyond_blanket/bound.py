@@ -129,8 +129,10 @@ class _Evaluation:
             return min(types.bare, types.local)
         total, first, share, guide = 0.0, 0, 1.0, math.nan
         while first < self.users - 1 and share > FEWEST:
-            known = self.line is not None and first == 0
-            s, period, height = (*self.line, 26.0 - self.line[1]) if known else _line(types, float(self.users - 1 - first))
+            if self.line is not None and first == 0:
+                (s, period), height = self.line, -self.line[1]  # (a guide only)
+            else:
+                s, period, height = _line(types, float(self.users - 1 - first))
             if not (0.0 < s < math.inf and abs(height) < math.inf):
                 break
             if math.isnan(guide):  # the order of magnitude of the result, rather too small

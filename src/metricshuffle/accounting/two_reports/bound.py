@@ -52,7 +52,8 @@ class ExactBracket:
 
     lower: float
     upper: float
-    attained: DataSet
+    attained: DataSet | None
+    """None if nothing is given away."""
 
 
 class _Way(NamedTuple):
@@ -179,7 +180,7 @@ def delta_bracket(law: TwoReports, users: int, epsilon: float, *, relative: floa
     from metricshuffle.accounting.two_reports import _kernels as kernels
 
     users, epsilon = checked_users(users), checked_epsilon(epsilon)
-    others, lower, upper, attained = users - 1, 0.0, 0.0, DataSet(0, False)
+    others, lower, upper, attained = users - 1, 0.0, 0.0, None
     if epsilon >= law.pure:
         return ExactBracket(0.0, 0.0, attained)
     for index, way in enumerate(law.ways):
@@ -273,7 +274,7 @@ def epsilon_bracket(law: TwoReports, users: int, delta: float, *, relative: floa
     users, delta = checked_users(users), checked_delta(delta)
     search, ceiling = _Search(law, users, delta, relative), law.pure
     if delta == 0.0 or ceiling == 0.0:
-        return ExactBracket(_pure_lower(law, users), ceiling, DataSet(0, False))
+        return ExactBracket(_pure_lower(law, users), ceiling, None)
     seen = search.start()
     worst = search.epsilon(law.ways[seen[0]], seen[1], 0.1 * relative)
     upper = math.nan

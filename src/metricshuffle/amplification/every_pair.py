@@ -1,0 +1,77 @@
+"""Which pairs of a randomizer stand for all pairs up to a distance, and in what form the two bounds from its own laws take them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.amplification.beyond import ListedPairs, ScannedPairs
+from metricshuffle.amplification.other_laws import others_of
+from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.amplification.real_line import RealLine, real_pairs
+from metricshuffle.amplification.worst_pair import Pair, PairScan
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
+
+FEW_PAIRS = 20
+MOST_LAWS = 4096
+MOST_WORK = 2**24  # pairs times reports of one look at all pairs
+MOST_ENTRIES = 2**20  # of a matrix of laws, for the bound beyond the blanket
+SOME_ENTRIES = 2**10  # up to here the types of each pair are compared, to leave out those that are alike
+
+BlanketPairs = list[BlanketLaw] | PairScan
+BeyondPairs = ListedPairs | ScannedPairs
+
+
+def _all_pairs(source: Randomizer) -> bool:
+    """Whether `pairs` lists every ordered pair."""
+    return type(source).pairs is Randomizer.pairs
+
+
+def blanket_pairs(source: Randomizer, distance: float) -> BlanketPairs | None:
+    """Few laws, or a scan of many pairs; None if the pairs are too many to look at."""
+    if _all_pairs(source) and source.inputs * (source.inputs - 1) > FEW_PAIRS:
+        if source.inputs * source.outputs > LARGEST_MATRIX or source.inputs**2 * source.outputs > 2 * MOST_WORK:
+            return None
+        rows, pairs = real_pairs(source, distance) if isinstance(source, RealLine) else (source.rows(), source.pairs_within(distance))
+        scan = PairScan(rows, pairs)
+        if scan.covered and len(scan.pairs) > FEW_PAIRS:
+            return scan
+        if isinstance(source, RealLine) and len(rows) > source.inputs:
+            return [scan.law((a, b)) for a, b in pairs if a < b]
+    pairs = source.pairs_within(distance)
+    if len(pairs) > MOST_LAWS:
+        return None
+    known = set(pairs)
+    return [source.blanket(a, b) for a, b in pairs if a < b or (b, a) not in known]
+
+
+def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs | None:
+    """The same for the bound beyond the blanket, from closed forms where the reports are many."""
+    if isinstance(source, Parallel):
+        laws = source.others()
+        return ListedPairs(laws) if laws else None
+    if not _all_pairs(source):
+        pairs = source.pairs_within(distance)
+        found = [others_of(source, a, b) for a, b in pairs] if len(pairs) <= MOST_LAWS // 64 else []
+        listed = [law for law in found if law is not None]
+        if listed and len(listed) == len(pairs):
+            return ListedPairs(listed)
+    if source.inputs * source.outputs > MOST_ENTRIES or (_all_pairs(source) and source.inputs**2 * source.outputs > 4 * MOST_WORK):
+        return None
+    if isinstance(source, RealLine):
+        held, pairs = real_pairs(source, distance)
+        return _scanned(source.rows(), held, pairs) if pairs else None
+    rows, pairs = source.rows(), source.pairs_within(distance)
+    if not pairs or len(pairs) > MOST_WORK:
+        return None
+    known = set(pairs)
+    if len(pairs) <= FEW_PAIRS and rows.size <= SOME_ENTRIES:
+        return ListedPairs([OthersLaws.from_rows(rows, a, b) for a, b in pairs if a < b or (b, a) not in known])
+    both = pairs if _all_pairs(source) else [*pairs, *((b, a) for a, b in pairs if (b, a) not in known)]
+    return _scanned(rows, rows, both)
+
+
+def _scanned(rows: np.ndarray, held: np.ndarray, pairs: list[Pair]) -> ScannedPairs:
+    return ScannedPairs(Crowd(rows, held), pairs, len(rows), np.array_equal(rows, rows[::-1, ::-1]) and len(held) == len(rows))
