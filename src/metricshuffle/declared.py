@@ -6,6 +6,7 @@ them, but wrong input is told as one `InputError` sentence that names the field.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -82,6 +83,11 @@ def parsed(text: str, what: str) -> Any:
         raise PlanError(f"this is not {what}: it nests too deeply, or a number has thousands of digits.") from None
 
 
+def content_digest(content: Any) -> str:
+    """SHA-256 of canonical JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def sentence(wrong: ValidationError) -> str:
     """What pydantic found, as one sentence that names the model and the fields."""
     parts = []
@@ -131,6 +137,14 @@ class Stored(Declared):
 
     stored_as: ClassVar[str]
     """What it is, in that sentence: "a release"."""
+    formats: ClassVar[dict[str, type[Stored]]] = {}
+    """Every such model by the name of its format."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        if "format" in cls.model_fields:
+            cls.formats[cls.model_fields["format"].default] = cls
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2)

@@ -12,6 +12,7 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 import metricshuffle as ms
+from metricshuffle.accounting.beyond_blanket import _kernels as _beyond_kernels
 from metricshuffle.accounting.blanket import _contour_kernels
 from metricshuffle.accounting.blanket import _kernels as _blanket_kernels
 from metricshuffle.accounting.blanket import bound as blanket
@@ -127,9 +128,9 @@ def every_pair(randomizer: Randomizer, users: int, delta: float, distance: float
 )
 def test_dominated_pairs_may_be_left_out(randomizer: Randomizer) -> None:
     widest = randomizer.diameter
-    profile = ShuffledProfile(randomizer, 10**6, widest)
+    profile = ShuffledProfile(randomizer, 10**6, widest, "blanket")
     assert profile.many_pairs
-    for distance in (widest, 0.45 * widest):
+    for distance in (widest, 0.5 * widest):
         found = profile.epsilon(1e-7, distance)
         assert found == pytest.approx(every_pair(randomizer, 10**6, 1e-7, distance), rel=1e-4)
         assert profile.delta(found, distance) <= 1e-7 * (1.0 + 1e-3)
@@ -167,7 +168,7 @@ def test_a_mirrored_pair_counts_only_if_it_is_there() -> None:
 
 
 def test_too_many_pairs_are_left_to_the_clones() -> None:
-    randomizer = LaplaceOnInterval(0.0, 1.0, 1.0, 400)
+    randomizer = LaplaceOnInterval(0.0, 1.0, 1.0, 800)
     answer = amplify(randomizer, 10_000)
     assert answer.bound == "clones"
     band = answer.epsilon(1e-6)
@@ -184,6 +185,8 @@ def test_nan_gives_the_trivial_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (math.nan, -math.inf):
         monkeypatch.setattr(_contour_kernels, "contour", lambda *_, wrong=wrong: (wrong, math.nan, 5))
         monkeypatch.setattr(_blanket_kernels, "enumeration", lambda *_, wrong=wrong: (wrong, math.nan))
+        for name in ("hoelder", "rough"):
+            monkeypatch.setattr(_beyond_kernels, name, lambda users, *_, wrong=wrong: np.full(users.size, wrong))
         monkeypatch.setattr(shuffled, "clones_epsilon", lambda *_: math.nan)
         monkeypatch.setattr(shuffled, "clones_delta", lambda *_: math.nan)
         answer = amplify(known, 1000)

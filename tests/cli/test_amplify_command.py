@@ -43,7 +43,7 @@ def test_every_randomizer_answers(terminal: Terminal, name: str) -> None:
     assert set(answer) == {"upper", "lower", "bound", "evaluator"}
     assert 0.0 < answer["lower"]["epsilon"] <= answer["upper"]["epsilon"] < 0.2
     assert answer["upper"]["delta"] == answer["lower"]["delta"] == 1e-6
-    assert answer["bound"] in {"blanket", "clones"}
+    assert answer["bound"] in {"beyond-blanket", "blanket", "clones"}
 
 
 def test_the_other_way_round(terminal: Terminal) -> None:

@@ -41,7 +41,7 @@ def test_algorithm_1_with_steps_of_one_unless_told_otherwise(terminal: Any) -> N
     assert document["low"] == pytest.approx(2.7090, abs=5e-5)
     assert document["high"] == pytest.approx(5.9880, abs=5e-5)
     assert len(document["solutions"]) == 16
-    assert found["solutions"][0]["local_epsilon_per_unit"] == found["low"]
+    assert document["solutions"][0]["local_epsilon_per_unit"] == document["low"]
 
 
 def test_both_metrics_in_words(terminal: Any) -> None:

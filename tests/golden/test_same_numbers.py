@@ -77,9 +77,7 @@ def differences(now: Any, row: Described) -> list[str]:
     if "bits_per_user" in row:
         pairs["bits_per_user"] = (now.bits_per_user, row["bits_per_user"])
     room = {"expected_error": SIMULATED} if now.protocol == "tree-laplace" else {}
-    return [
-        f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before, room.get(name, CLOSE))
-    ]
+    return [f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before, room.get(name, CLOSE))]
 
 
 def test_there_are_sixty_settings() -> None:

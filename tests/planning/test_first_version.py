@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from metricshuffle.declared import content_digest
 from metricshuffle.errors import NotCertified, PlanError
 from metricshuffle.planning import Plan
 from metricshuffle.planning.simulate import simulate
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire.task import content_digest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = ["sum", "centroid", "reals"]

@@ -11,11 +11,11 @@ import pytest
 from tests.oracles.small_plans import SMALL, plan_of, values_of
 
 import metricshuffle as ms
+from metricshuffle.declared import content_digest
 from metricshuffle.errors import PlanError
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire.task import content_digest
 
 LARGEST_TASK = 64 * 1024
 

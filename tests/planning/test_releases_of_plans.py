@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tests.oracles.small_plans import SMALL, answered, plan_of, truth_of, values_of
 
+from metricshuffle.declared import content_digest
 from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, MissingExtra, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
@@ -24,7 +25,6 @@ from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Grid, Integers, Interval
 from metricshuffle.wire.release import Release
-from metricshuffle.wire.task import content_digest
 
 TARGET = Target(1.0, 1e-3, 4)
 PLANS: dict[str, dict[str, Any]] = {

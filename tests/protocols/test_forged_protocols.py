@@ -217,7 +217,6 @@ def test_a_task_that_cannot_be_run_is_refused(name: str) -> None:
 
 TRUE: dict[str, Callable[[], Task]] = {
     "noise that is just enough": lambda: claimed(FEW, sums(noisy(0.16), modulus=100_003), Target(0.5, 0.0, 3.0)),
-    "clamping one report is post-processing": lambda: claimed(FEW, sums(noisy(padding="clamp", radius=1)), Target(0.5, 0.0, 3.0)),
     "a line": lambda: claimed(LINE, counts(BoundedGeometric(2, 0.5)), Target(0.51, 0.0, 1.0)),
     "a channel that tells all labels apart alike": lambda: claimed(
         LABELS, counts(Channel([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])), Target(0.7, 0.0, 1.0)

@@ -43,7 +43,7 @@ def test_codes_and_labels_of_each_domain() -> None:
 @pytest.mark.parametrize("domain", [Categories(["one"]), Integers(0, 10**6), Grid(1, 9), Grid(999, 999)])
 def test_domains_that_make_no_histogram(domain: Any) -> None:
     """Too few cells, too many, or a single row of them."""
-    with pytest.raises(InputError, match="Histogram:? needs"):
+    with pytest.raises(InputError, match=r"Histogram:? needs"):
         Histogram(domain)
 
 

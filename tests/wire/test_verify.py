@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.wire.kinds import KINDS, signed, stored, task_of
 
+from metricshuffle.declared import content_digest
 from metricshuffle.errors import MetricShuffleError, NotCertified, PlanError
 from metricshuffle.wire import Task
-from metricshuffle.wire.task import content_digest
 
 Change = Callable[[Any], Any]
 REFUSED = "claims more than is true|cannot be certified"

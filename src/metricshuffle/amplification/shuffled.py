@@ -52,8 +52,8 @@ class ShuffledProfile(PrivacyProfile):
     "two-report": exact, if there are two possible reports; nothing else is looked at then. "beyond-blanket": the whole laws of the
     others. "blanket": what all laws have in common; where there are many pairs, those that are dominated (`worst_pair.PairScan`) are not
     evaluated. "clones": from the local epsilons alone, at the distance itself. "local": one report alone, where shuffling buys nothing.
-    A bound that cannot beat the best one so far, by one look at the pair that looks worst, is not searched. Made with bound = "clones",
-    only the last two are tried.
+    A bound that cannot beat the best one so far, by one look at the pair that looks worst, is not searched. Made with bound = "blanket" or
+    "clones", only that one and one report alone are tried.
     """
 
     randomizer: Laws
@@ -71,13 +71,13 @@ class ShuffledProfile(PrivacyProfile):
         checked_users(self.users)
         if self.exact is not None:
             object.__setattr__(self, "bound", "two-report")
-        elif self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None:
+        elif self.bound == "best" and self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None:
             object.__setattr__(self, "bound", "clones")
 
     @cached_property
     def exact(self) -> ExactPairs | None:
         """The exact answer, if there are two reports."""
-        return None if self.bound == "clones" else ExactPairs.of(self.randomizer, self.users, self.relative or 0.0)
+        return None if self.bound != "best" else ExactPairs.of(self.randomizer, self.users, self.relative or 0.0)
 
     @cached_property
     def _local(self) -> PrivacyProfile:
@@ -110,13 +110,15 @@ class ShuffledProfile(PrivacyProfile):
     def _beyond_at(self, distance: float) -> BeyondPairs | None:
         if distance not in self._others:
             source = self.randomizer
-            if self.bound == "clones" or not isinstance(source, Randomizer | Parallel):
+            if self.bound != "best" or not isinstance(source, Randomizer | Parallel):
                 self._others[distance] = None
             else:
                 self._others[distance] = beyond_pairs(source, distance)
         return self._others[distance]
 
     def _clones(self, distance: float) -> ClonePair | None:
+        if self.bound == "blanket":
+            return None
         local, most = self.pure(distance), self.pure(self.widest)
         if isinstance(self.randomizer, ChannelPair):  # its profile is about one pair, but the others may hold any input
             most = max(most, self.randomizer.local_epsilon())

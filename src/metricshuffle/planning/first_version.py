@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from metricshuffle.declared import content_digest
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.sums import SummedQuery
-from metricshuffle.wire.task import Task, content_digest
+from metricshuffle.wire.task import Task
 
 TRUSTED = {"analyst": "nobody", "shuffler": "shuffler", "aggregator": "aggregator", "curator": "curator"}
 """Whom a transport of version 1 trusts."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Real, Stored, parsed
+from metricshuffle.declared import Declared, Real, Stored, content_digest, parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
@@ -26,7 +26,7 @@ from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger
-from metricshuffle.wire.task import Task, content_digest
+from metricshuffle.wire.task import Task
 
 PLAN_FORMAT = "metricshuffle-plan/2"
 # Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.

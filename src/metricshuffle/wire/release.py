@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from metricshuffle.accounting.items.user_level import full_replacement_sentence
-from metricshuffle.declared import parsed
+from metricshuffle.declared import Stored, content_digest, parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from metricshuffle.estimation.inversion import IntervalMethod
     from metricshuffle.wire.task import Task
 
-FORMAT = "metricshuffle-release/2"
+FORMAT, TASK_FORMAT = "metricshuffle-release/2", "metricshuffle-task/1"
 # Rows of a table that are printed; all of them if there are few.
 SHOWN_ROWS, ALL_ROWS = 8, 12
 
@@ -133,8 +133,6 @@ class Release:
 
     def to_json(self) -> str:
         """One JSON document: the answer first, then the task and the tally that it is computed from, and a checksum of all."""
-        from metricshuffle.wire.task import content_digest
-
         answer, task = self.answer, self.task
         document: dict[str, Any] = {
             "format": FORMAT,
@@ -171,15 +169,13 @@ class Release:
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
-        from metricshuffle.wire.task import Task, content_digest
-
         data = parsed(text, "a release")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             named = data.get("format") if isinstance(data, dict) else None
             raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
         if data.get("checksum") != content_digest({name: value for name, value in data.items() if name != "checksum"}):
             raise PlanError("this release was edited or damaged: its checksum does not match its content; ask for it again.")
-        task = Task.from_json(json.dumps(data.get("task")))
+        task = cast("Task", Stored.formats[TASK_FORMAT].from_json(json.dumps(data.get("task"))))
         try:
             tally = data["tally"]
             sums = {int(key): [int(number) for number in row] for key, row in tally["sums"].items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -11,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import Stored, Whole
+from metricshuffle.declared import Stored, Whole, content_digest
 from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotCertified, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import promised, promised_delta
@@ -29,11 +27,6 @@ TASK_FORMAT = "metricshuffle-task/1"
 SAME = 1e-9
 # Letters of a unit or of the name of a protocol, which are printed beside promises.
 LONGEST_WORD = 60
-
-
-def content_digest(content: Any) -> str:
-    """SHA-256 of canonical JSON."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class Task(Stored):

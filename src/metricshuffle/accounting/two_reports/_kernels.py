@@ -152,6 +152,18 @@ def divergence(asked: Question, lows: float, highs: float) -> tuple[float, float
 
 
 @njit(cache=True, error_model="numpy")
+def first_look(asked: Question, others: float, looks: int) -> tuple[float, float]:
+    """(lower end, T) of the worst of some values of T, from one end to the other."""
+    best, place = -1.0, 0.0
+    for i in range(looks):
+        at = math.floor(others * i / (looks - 1))
+        low = divergence(asked, others - at, at)[0]
+        if low > best or (low == best and at == others):
+            best, place = low, at
+    return best, place
+
+
+@njit(cache=True, error_model="numpy")
 def exceeding(asked: Question, others: float, delta: float) -> float:
     """The first T in 0..others whose divergence could not be shown to be at most delta, or -1: then all were shown.
 

@@ -155,13 +155,6 @@ def _places(others: int) -> list[float]:
     return list(dict.fromkeys([0.0, float(others), *(float(others * i // (LOOKED_AT - 1)) for i in range(LOOKED_AT))]))
 
 
-def _lower_at(way: _Way, epsilon: float, others: int, place: float) -> float:
-    from metricshuffle.accounting.two_reports import _kernels as kernels
-
-    asked = _asked(way, epsilon, above=False)
-    return kernels.divergence(asked, others - place, place)[0] if asked is not None else 0.0
-
-
 @theorem("metricshuffle", "two reports, every data set")
 def delta_bracket(law: TwoReports, users: int, epsilon: float, *, relative: float = CLOSE) -> ExactBracket:
     """The hockey-stick divergence of the shuffled reports at e^epsilon, largest over all data sets of the others, both directions.
@@ -184,13 +177,12 @@ def delta_bracket(law: TwoReports, users: int, epsilon: float, *, relative: floa
     if epsilon >= law.pure:
         return ExactBracket(0.0, 0.0, attained)
     for index, way in enumerate(law.ways):
-        asked = _asked(way, epsilon, above=True)
+        asked, below = _asked(way, epsilon, above=True), _asked(way, epsilon, above=False)
         if asked is None:
             continue
-        place = max(_places(others), key=lambda place: _lower_at(way, epsilon, others, place))
-        best = _lower_at(way, epsilon, others, place)
+        best, place = kernels.first_look(below, float(others), LOOKED_AT) if below is not None else (0.0, 0.0)
         _, high, found = kernels.largest(asked, float(others), max(best, lower), 0.9 * relative)
-        if found >= 0.0 and (value := _lower_at(way, epsilon, others, found)) > best:
+        if below is not None and found >= 0.0 and (value := kernels.divergence(below, others - found, found)[0]) > best:
             best, place = value, found
         upper = max(upper, high if high >= 0.0 else 1.0)
         if best > lower:
