@@ -64,7 +64,7 @@ def test_parts_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """However a batch is cut for writing and for reading, the sums are the same; parts know where they begin."""
     task, reports = task_of("sum in shares"), reports_of("sum in shares")
     parts = [
-        replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7])
+        replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7], first=start)
         for start in range(0, 40, 7)
     ]
     assert written(task, tmp_path / "parts", *parts) == written(task, tmp_path / "whole", reports)
@@ -157,7 +157,7 @@ def test_seeded_reports_cannot_pass_for_others(tmp_path: Path) -> None:
     assert written(task, tmp_path / "honest", honest).startswith(b"metricshuffle-reports/2\n")
     assert not task.estimate(task.shuffle(read_reports(task, tmp_path / "honest"))).unsafe_seeded
     with pytest.raises(PlanError, match="seeded reports and others are not written to one file"):
-        write_reports(task, tmp_path / "mixed", [honest, replace(reports_of("unary sum"), batch_id=honest.batch_id)])
+        write_reports(task, tmp_path / "mixed", [honest, replace(reports_of("unary sum"), batch_id=honest.batch_id, first=40)])
     together = task.shuffle([*read_reports(task, tmp_path / "honest"), *read_reports(task, tmp_path / "seeded")])
     assert together.batch.seeded
 
@@ -171,6 +171,8 @@ def test_nothing_is_left_of_a_batch_that_cannot_be_written(tmp_path: Path) -> No
         write_reports(task, path, [reports_of("local sum")])
     with pytest.raises(PlanError, match="in round 2, and not in round 1; rounds are not mixed"):
         write_reports(task, path, [reports_of("two rounds", round=1), reports_of("two rounds", round=2)])
+    with pytest.raises(PlanError, match="a file holds the parts of one batch, in their order"):
+        write_reports(task, path, [reports_of("two rounds"), reports_of("two rounds", seed=2)])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
@@ -34,6 +35,7 @@ SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others 
 MOST_PAIRS, MOST_OTHERS = 2, 3
 MANY_PAIRS = 8  # of randomizers whose laws are too many to list
 FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
+SOME_WORK = 2**22  # pairs times reports
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class DataSets:
     def _listed(self, rows: Floats, pairs: list[Pair], inputs: int) -> list[BlanketLaw]:
         """Pairs of rows; what the others hold is one of the first `inputs` of them."""
         laws = []
-        for a, b in _worst(rows, pairs, self.users):
+        for a, b in _worst(rows, pairs, self.users, inputs):
             scores = information(rows[a], rows[b], rows[:inputs])
             held = dict.fromkeys([*(int(c) for c in np.argsort(-scores)[:MOST_OTHERS]), a, b])
             laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
@@ -107,12 +109,20 @@ class DataSets:
         return [BlanketLaw(*known.types[x][:4]) for x in np.argsort(-spread)[:MOST_OTHERS]]
 
 
-def _worst(rows: Floats, pairs: list[Pair], users: int) -> list[Pair]:
+def _widest(rows: Floats, pairs: list[Pair], inputs: int) -> list[Pair]:
+    """The pairs with the largest spread, over what hides least (or, if there are too many of them, over what all have in common)."""
+    if len(pairs) * rows.shape[1] <= SOME_WORK and (crowd := Crowd(rows[:inputs], rows)).covered:
+        order = np.argsort(-crowd.spreads(np.array(pairs, dtype=np.int64), 1.0)[0], kind="stable")
+        return [pairs[place] for place in order[:MOST_PAIRS]]
+    scan = PairScan(rows, pairs)
+    return [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]] if scan.covered else []
+
+
+def _worst(rows: Floats, pairs: list[Pair], users: int, inputs: int) -> list[Pair]:
     """The pairs with the largest spread, which decides for many users; the largest variation and ratio, which decide for few."""
     if len(pairs) <= (FEW_PAIRS if users <= FEW_USERS else MOST_PAIRS):
         return pairs
-    scan = PairScan(rows, pairs)
-    spread = [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]] if scan.covered else []
+    spread = _widest(rows, pairs, inputs)
     if len(pairs) > SOME_PAIRS:
         return spread or pairs[:MOST_PAIRS]
     ratio, variation = [], []

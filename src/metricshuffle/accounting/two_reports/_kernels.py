@@ -156,7 +156,7 @@ def first_look(asked: Question, others: float, looks: int) -> tuple[float, float
     """(lower end, T) of the worst of some values of T, from one end to the other."""
     best, place = -1.0, 0.0
     for i in range(looks):
-        at = math.floor(others * i / (looks - 1))
+        at = np.floor(others * i / (looks - 1))
         low = divergence(asked, others - at, at)[0]
         if low > best or (low == best and at == others):
             best, place = low, at
