@@ -13,6 +13,7 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.accounting.two_reports.bound import DataSet
+from metricshuffle.amplification.every_pair import SOME_LAWS
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
 from metricshuffle.amplification.other_laws import others_of
@@ -33,7 +34,7 @@ from metricshuffle.randomizers.randomizer import Randomizer
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
 MOST_PAIRS, MOST_OTHERS = 2, 3
-MANY_PAIRS = 8  # of randomizers whose laws are too many to list
+MANY_REPORTS = 512  # from here on laws are taken from closed forms, if there are any
 FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
 SOME_WORK = 2**22  # pairs times reports
 
@@ -83,11 +84,14 @@ class DataSets:
         pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
         if not pairs:
             return []
-        if isinstance(source, KaryRandomizedResponse):
+        if isinstance(source, KaryRandomizedResponse):  # exact fractions
             return krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
+        many = source.outputs > MANY_REPORTS or source.inputs * source.outputs > SMALL_MATRIX
+        if many and (closed := self._closed(source, pairs[:SOME_LAWS])):
+            return closed
         if source.inputs * source.outputs > SMALL_MATRIX:
             pairs.sort(key=lambda pair: -source.distance(*pair))
-            return [law for pair in pairs[:MANY_PAIRS] for law in self._closed(source, pair)]
+            return [law for pair in pairs[:MOST_PAIRS] for law in own_data_sets(source.blanket(*pair))]
         return self._listed(source.rows(), pairs, source.inputs)
 
     def _listed(self, rows: Floats, pairs: list[Pair], inputs: int) -> list[BlanketLaw]:
@@ -100,13 +104,12 @@ class DataSets:
         return laws
 
     @staticmethod
-    def _closed(source: Randomizer, pair: Pair) -> list[BlanketLaw]:
-        """One pair of a randomizer whose laws are too many to list: the others at what hides least, of what is known in closed form."""
-        known = others_of(source, *pair)
-        if known is None:
-            return own_data_sets(source.blanket(*pair))
-        spread = known.at(0.0).square
-        return [BlanketLaw(*known.types[x][:4]) for x in np.argsort(-spread)[:MOST_OTHERS]]
+    def _closed(source: Randomizer, pairs: list[Pair]) -> list[BlanketLaw]:
+        """From closed forms: the pairs with the largest spread, the others at what hides least; none if they are not known."""
+        known = [law for law in (others_of(source, *pair) for pair in pairs) if law is not None]
+        spreads = [(float(square), law, x) for law in known for x, square in enumerate(law.at(0.0).square)]
+        spreads.sort(key=lambda one: -one[0])
+        return [BlanketLaw(*law.types[x][:4]) for _, law, x in spreads[: MOST_OTHERS * MOST_PAIRS]]
 
 
 def _widest(rows: Floats, pairs: list[Pair], inputs: int) -> list[Pair]:

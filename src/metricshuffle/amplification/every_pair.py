@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
+from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.amplification.beyond import ListedPairs, ScannedPairs
 from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.real_line import RealLine, real_pairs
 from metricshuffle.amplification.worst_pair import Pair, PairScan
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, LaplaceOnInterval
+from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
 
 FEW_PAIRS = 20
 MOST_LAWS = 4096
+SOME_LAWS = 1024  # whose types are counted
 MOST_WORK = 2**24  # pairs times reports of one look at all pairs
 MOST_ENTRIES = 2**20  # of a matrix of laws, for the bound beyond the blanket
 SOME_ENTRIES = 2**10  # up to here the types of each pair are compared, to leave out those that are alike
@@ -47,6 +54,29 @@ def blanket_pairs(source: Randomizer, distance: float) -> BlanketPairs | None:
     return [source.blanket(a, b) for a, b in pairs if a < b or (b, a) not in known]
 
 
+@dataclass(frozen=True)
+class Displaced:
+    """Lines and grids with too many pairs to look at: one law for all pairs at one displacement (`ShuffledGeometric`)."""
+
+    profile: ShuffledGeometric
+    step: float
+    """Real numbers between grid points: a distance is rounded up to whole steps; 0 if there are none between."""
+
+    @classmethod
+    def of(cls, source: object, users: int) -> Displaced | None:
+        line = source.grid if isinstance(source, LaplaceOnInterval) else source
+        if isinstance(line, BoundedGeometric) and line.span <= LARGEST_SPAN:
+            step = source.step if isinstance(source, LaplaceOnInterval) else 0.0
+            return cls(ShuffledGeometric((line.span,), float(line.exact_rate), users, step or 1.0), step)
+        if isinstance(line, PlanarGeometric) and max(line.width, line.height) <= LARGEST_SPAN:
+            spans = (line.width - 1, line.height - 1)
+            return cls(ShuffledGeometric(spans, float(line.axes[0].exact_rate), users, line.cell, line.metric), 0.0)
+        return None
+
+    def whole(self, distance: float) -> float:
+        return math.ceil(distance / self.step * (1.0 - 1e-12)) * self.step if self.step else distance
+
+
 def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs | None:
     """The same for the bound beyond the blanket, from closed forms where the reports are many."""
     if isinstance(source, Parallel):
@@ -54,10 +84,10 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
         return ListedPairs(laws) if laws else None
     if not _all_pairs(source):
         pairs = source.pairs_within(distance)
-        found = [others_of(source, a, b) for a, b in pairs] if len(pairs) <= MOST_LAWS // 64 else []
+        found = [others_of(source, a, b) for a, b in pairs] if len(pairs) <= SOME_LAWS else []
         listed = [law for law in found if law is not None]
         if listed and len(listed) == len(pairs):
-            return ListedPairs(listed)
+            return ListedPairs(sorted(listed, key=lambda law: -float(law.at(0.0).square.max())))  # the widest first
     if source.inputs * source.outputs > MOST_ENTRIES or (_all_pairs(source) and source.inputs**2 * source.outputs > 4 * MOST_WORK):
         return None
     if isinstance(source, RealLine):

@@ -18,6 +18,7 @@ from metricshuffle.citations import theorem
 from metricshuffle.numerics.rounding import lowered
 from metricshuffle.randomizers.dyadic import TOTAL
 from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.randomizers.local_hash import LocalHash
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomizers.rappor import Rappor
@@ -30,7 +31,7 @@ Preferred = tuple[bool, ...]
 """Whether x, a and b make a report with the larger probability."""
 
 MOST_TYPES = 400
-MOST_DIMENSIONS = 12  # the counts of a corner of the cube are sums over four regions
+MOST_DIMENSIONS = 32  # the counts of a corner of the cube are sums over four regions
 
 
 def type_of(atoms: Iterable[Atom]) -> TypeLaw:
@@ -160,14 +161,15 @@ def _duchi(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
     if d > MOST_DIMENSIONS:
         return
     for differ, common in itertools.product(range(apart + 1), range(d - apart + 1)):
-        counts: dict[Preferred, int] = dict.fromkeys(itertools.product((False, True), repeat=3), 0)
+        # coordinates where (x, b) agree with a: (yes, no), (no, no), (yes, yes), (no, yes)
         sizes = (differ, apart - differ, common, d - apart - common)
-        for ups in itertools.product(*(range(size + 1) for size in sizes)):
-            # products with a on the coordinates where x and b agree with it or not: (yes, no), (no, yes), (yes, yes), (no, no)
-            one, two, three, four = (2 * up - size for up, size in zip(ups, sizes, strict=True))
-            many = math.prod(math.comb(size, up) for size, up in zip(sizes, ups, strict=True))
-            counts[one - two + three - four > 0, one + two + three + four > 0, three + four - one - two > 0] += many
-        yield _levelled(counts, levels.high, levels.low)
+        sums = np.ix_(*(2 * np.arange(size + 1) - size for size in sizes))
+        ways = np.ix_(*(np.array([math.comb(size, up) for up in range(size + 1)]) for size in sizes))
+        many = ways[0] * ways[1] * ways[2] * ways[3]
+        one, two, three, four = sums  # the products with a over these coordinates
+        signs = (one - two + three - four > 0) * 4 + (one + two + three + four > 0) * 2 + (three + four - one - two > 0)
+        counts = np.bincount(signs.ravel(), many.ravel(), 8)  # at most 2^32, so exact
+        yield _levelled({(bool(i & 4), bool(i & 2), bool(i & 1)): int(counts[i]) for i in range(8)}, levels.high, levels.low)
 
 
 def _harmony(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
@@ -181,6 +183,34 @@ def _harmony(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
         yield [(apart, likely, high, low), (apart, rare, low, high), (same, shared, high, high), (same, other, low, low)]
 
 
+def _hash(randomizer: Randomizer, a: int, b: int) -> Iterator[list[Atom]]:
+    """x = a, x = b, x on the line through a and b, x elsewhere: f(b) - f(a) is uniform, and f(x) - f(a) a multiple of it or independent."""
+    assert isinstance(randomizer, LocalHash)  # noqa: S101
+    p, response, share = randomizer.buckets, randomizer.response, Fraction(1, randomizer.functions)
+    keep, other = Fraction(response.keep, TOTAL) * share, Fraction(response.other, TOTAL) * share
+    every = randomizer.functions
+    together, apart = Fraction(every, p), every - Fraction(every, p)
+
+    def atoms(*parts: tuple[Fraction, Preferred]) -> list[Atom]:
+        """Buckets, how many over all functions, by who of x, a and b hashes to them; all others by nobody."""
+        listed = [(many, *(keep if hit else other for hit in who)) for many, who in parts if many]
+        return [*listed, (every * p - sum(many for many, _ in parts), other, other, other)]  # type: ignore[list-item]
+
+    yield atoms((together, (True, True, True)), (apart, (True, True, False)), (apart, (False, False, True)))
+    yield atoms((together, (True, True, True)), (apart, (False, True, False)), (apart, (True, False, True)))
+    if p > 2 and randomizer.options > 2:
+        alone = [(apart, who) for who in ((True, False, False), (False, True, False), (False, False, True))]
+        yield atoms((together, (True, True, True)), *alone)
+    if randomizer.digits > 1:
+        same, mixed = together / p, together - together / p  # f(a) = f(b), and f(x) there too or not
+        distinct = apart - 2 * apart / p
+        yield atoms(
+            (same, (True, True, True)), (mixed, (False, True, True)), (mixed + distinct, (True, False, False)),
+            (apart / p, (True, True, False)), (apart / p, (True, False, True)),
+            (apart / p + distinct, (False, False, True)), (apart / p + distinct, (False, True, False)),
+        )  # fmt: skip
+
+
 FAMILIES: dict[type[Randomizer], Callable[[Randomizer, int, int], Iterator[list[Atom]]]] = {
     KaryRandomizedResponse: _kary,
     Rappor: _rappor,
@@ -188,4 +218,5 @@ FAMILIES: dict[type[Randomizer], Callable[[Randomizer, int, int], Iterator[list[
     HadamardResponse: _hadamard,
     Duchi: _duchi,
     Harmony: _harmony,
+    LocalHash: _hash,
 }

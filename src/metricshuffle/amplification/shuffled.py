@@ -13,7 +13,7 @@ from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, beyond_pairs, blanket_pairs
+from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs
 from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
@@ -51,7 +51,7 @@ class ShuffledProfile(PrivacyProfile):
 
     "two-report": exact, if there are two possible reports; nothing else is looked at then. "beyond-blanket": the whole laws of the
     others. "blanket": what all laws have in common; where there are many pairs, those that are dominated (`worst_pair.PairScan`) are not
-    evaluated. "clones": from the local epsilons alone, at the distance itself. "local": one report alone, where shuffling buys nothing.
+    evaluated, and where there are too many, lines and grids take one law for each displacement. "clones": from the local epsilons alone, at the distance itself. "local": one report alone, where shuffling buys nothing.
     A bound that cannot beat the best one so far, by one look at the pair that looks worst, is not searched. Made with bound = "blanket" or
     "clones", only that one and one report alone are tried.
     """
@@ -71,7 +71,7 @@ class ShuffledProfile(PrivacyProfile):
         checked_users(self.users)
         if self.exact is not None:
             object.__setattr__(self, "bound", "two-report")
-        elif self.bound == "best" and self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None:
+        elif self.bound == "best" and not (self._pairs_at(self.widest) or self._beyond_at(self.widest) or self._displaced):
             object.__setattr__(self, "bound", "clones")
 
     @cached_property
@@ -116,6 +116,10 @@ class ShuffledProfile(PrivacyProfile):
                 self._others[distance] = beyond_pairs(source, distance)
         return self._others[distance]
 
+    @cached_property
+    def _displaced(self) -> Displaced | None:
+        return Displaced.of(self.randomizer, self.users) if self.bound == "best" and self._pairs_at(self.widest) is None else None
+
     def _clones(self, distance: float) -> ClonePair | None:
         if self.bound == "blanket":
             return None
@@ -143,6 +147,8 @@ class ShuffledProfile(PrivacyProfile):
             best = best.or_smaller(Winner(_never_small(value), *(("beyond-blanket", "contour") if hidden else ("local", "local"))))
         if (laws := self._pairs_at(distance)) is not None:
             best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
+        elif (shifts := self._displaced) is not None:
+            best = best.or_smaller(Winner(_never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
         if (pair := self._clones(distance)) is not None:
             best = best.or_smaller(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
         return best
@@ -191,6 +197,8 @@ class ShuffledProfile(PrivacyProfile):
             best = best.or_smaller(Winner(value, "beyond-blanket", "contour"))
         if (laws := self._pairs_at(distance)) is not None and not self._blanket_loses(laws, delta, best.value):
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
+        elif laws is None and best.bound == "local" and (shifts := self._displaced) is not None:
+            best = best.or_smaller(Winner(_never_small(shifts.profile.epsilon(delta, shifts.whole(distance))), "blanket", "contour"))
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
