@@ -193,7 +193,7 @@ def test_what_a_full_replacement_costs() -> None:
         items="any",
     )
     assert full_replacement(discrete, 1.0)[1] == pytest.approx(0.325221329376, rel=1e-7)
-    assert "1 km of earth mover's distance) is hidden only at epsilon 25 (delta 0.326)" in full_replacement_sentence(discrete, 1.0)
+    assert "1 km of earth mover's distance) is hidden only at epsilon 25.01 (delta 0.326)" in full_replacement_sentence(discrete, 1.0)
     assert full_replacement_sentence(discrete, 10.0).endswith("is NOT hidden.")
     one = Guarantee(epsilon=1.0, delta=0.0, distance=1.0, unit="", shape="flat", protects="one person", trust=NOBODY, bound="pure")
     with pytest.raises(InputError, match="one user's items"):

@@ -168,7 +168,7 @@ def test_a_mirrored_pair_counts_only_if_it_is_there() -> None:
 
 
 def test_too_many_pairs_are_left_to_the_clones() -> None:
-    randomizer = LaplaceOnInterval(0.0, 1.0, 1.0, 800)
+    randomizer = WitchHat(1.0, 1.0, 1.0, 400)
     answer = amplify(randomizer, 10_000)
     assert answer.bound == "clones"
     band = answer.epsilon(1e-6)

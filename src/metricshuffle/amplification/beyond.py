@@ -8,12 +8,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.beyond_blanket.bound import delta_on, delta_upper, epsilon_upper, good_line
+from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.amplification.worst_pair import Pair
 
 CLOSEST = 1e-6  # the bound is farther from the truth than that
+
+
+def _below_local(law: OthersLaws, epsilon: float, delta: float, directions: Directions = "forward") -> bool:
+    """Whether delta is clearly less than one report alone shows."""
+    ways = [law] if directions == "forward" else [law, law.reversed]
+    return delta < max(way.at(epsilon).local for way in ways) * (1.0 - 1e-12)
+
+
+def _hides(law: OthersLaws, users: int, epsilon: float, directions: Directions = "forward") -> bool:
+    """Whether the bound at (a hair less than) this epsilon is less than one report alone shows."""
+    just_below = epsilon * (1.0 - 1e-9)
+    return _below_local(law, just_below, delta_upper(law, users, just_below, directions=directions), directions)
 
 
 @dataclass(frozen=True)
@@ -24,20 +36,21 @@ class ListedPairs:
 
     def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
-        worst, hidden = 0.0, True
+        worst, slowest = 0.0, None
         for law in self.laws:
             value = delta_upper(law, users, epsilon)
             if not value <= worst:
-                worst, hidden = value, value < max(way.at(epsilon).local for way in (law, law.reversed)) * (1.0 - 1e-12)
-        return worst, hidden
+                worst, slowest = value, law
+        return worst, slowest is None or _below_local(slowest, epsilon, worst, directions="both")
 
-    def epsilon(self, users: int, delta: float, relative: float) -> float:
-        """The smallest at which every pair is certified."""
-        worst = 0.0
+    def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
+        """The smallest at which every pair is certified, and whether it is less than what one report alone shows."""
+        worst, hidden = 0.0, True
         for law in self.laws:
             if not delta_upper(law, users, worst) <= delta:
                 worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
-        return worst
+                hidden = _hides(law, users, worst, directions="both")
+        return worst, hidden
 
 
 class ScannedPairs:
@@ -81,23 +94,24 @@ class ScannedPairs:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
         first = self._first(math.exp(min(epsilon, 700.0)))
         worst = delta_upper(first, users, epsilon, directions="forward")
-        hidden = worst < first.at(epsilon).local * (1.0 - 1e-12)
+        hidden = _below_local(first, epsilon, worst)
         for law in self._unsettled(users, epsilon, worst, first):
             value = delta_upper(law, users, epsilon, directions="forward")
             if not value <= worst:
-                worst, hidden = value, value < law.at(epsilon).local * (1.0 - 1e-12)
+                worst, hidden = value, _below_local(law, epsilon, value)
         return worst, hidden
 
-    def epsilon(self, users: int, delta: float, relative: float) -> float:
-        """That of the pair that looks worst; then every pair passes there or takes over.
+    def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
+        """That of the pair that looks worst; then every pair passes there or takes over. Also whether one report alone shows more.
 
         delta of a pair falls in epsilon, so what passed at a smaller epsilon passes at a larger one.
         """
         relative, first = max(relative, CLOSEST), self._first(1.0)
         worst = epsilon_upper(first, users, delta, directions="forward", relative=relative)
-        line = good_line(first, users, worst)
+        line, hidden = good_line(first, users, worst), _hides(first, users, worst)
         for law in self._unsettled(users, worst, delta, first):
             passes = line is not None and delta_on(law, users, worst, line) <= delta
             if not passes and not delta_upper(law, users, worst, directions="forward") <= delta:
                 worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=relative))
-        return worst
+                hidden = _hides(law, users, worst)
+        return worst, hidden

@@ -22,6 +22,7 @@ from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked
 from metricshuffle.randomizers.randomizer import Randomizer
 
 CHAMPIONS = 6
+BEYOND, LOCAL = ("beyond-blanket", "contour"), ("local", "local")
 CLEARLY = 1.0 - 1e-9  # what is not this much below another bound is no better
 
 
@@ -51,9 +52,10 @@ class ShuffledProfile(PrivacyProfile):
 
     "two-report": exact, if there are two possible reports; nothing else is looked at then. "beyond-blanket": the whole laws of the
     others. "blanket": what all laws have in common; where there are many pairs, those that are dominated (`worst_pair.PairScan`) are not
-    evaluated, and where there are too many, lines and grids take one law for each displacement. "clones": from the local epsilons alone, at the distance itself. "local": one report alone, where shuffling buys nothing.
-    A bound that cannot beat the best one so far, by one look at the pair that looks worst, is not searched. Made with bound = "blanket" or
-    "clones", only that one and one report alone are tried.
+    evaluated, and where there are too many, lines and grids take one law for each displacement. "clones": from the local epsilons alone,
+    at the distance itself. "local": one report alone, where shuffling buys nothing. A bound that cannot beat the best one so far, by one
+    look at the pair that looks worst, is not searched. Made with bound = "blanket" or "clones", only that one and one report alone are
+    tried.
     """
 
     randomizer: Laws
@@ -71,7 +73,7 @@ class ShuffledProfile(PrivacyProfile):
         checked_users(self.users)
         if self.exact is not None:
             object.__setattr__(self, "bound", "two-report")
-        elif self.bound == "best" and not (self._pairs_at(self.widest) or self._beyond_at(self.widest) or self._displaced):
+        elif all(found is None for found in (self._pairs_at(self.widest), self._beyond_at(self.widest), self._displaced)):
             object.__setattr__(self, "bound", "clones")
 
     @cached_property
@@ -144,7 +146,7 @@ class ShuffledProfile(PrivacyProfile):
             return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
         if (others := self._beyond_at(distance)) is not None:
             value, hidden = others.delta(self.users, epsilon)
-            best = best.or_smaller(Winner(_never_small(value), *(("beyond-blanket", "contour") if hidden else ("local", "local"))))
+            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
         if (laws := self._pairs_at(distance)) is not None:
             best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
         elif (shifts := self._displaced) is not None:
@@ -193,15 +195,21 @@ class ShuffledProfile(PrivacyProfile):
         if self.exact is not None:
             return best.or_smaller(Winner(_never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
         if (others := self._beyond_at(distance)) is not None:
-            value = _never_small(others.epsilon(self.users, delta, self._relative))
-            best = best.or_smaller(Winner(value, "beyond-blanket", "contour"))
+            value, hidden = others.epsilon(self.users, delta, self._relative)
+            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
         if (laws := self._pairs_at(distance)) is not None and not self._blanket_loses(laws, delta, best.value):
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
-        elif laws is None and best.bound == "local" and (shifts := self._displaced) is not None:
-            best = best.or_smaller(Winner(_never_small(shifts.profile.epsilon(delta, shifts.whole(distance))), "blanket", "contour"))
+        elif laws is None and (shifts := self._displaced) is not None:
+            best = best.or_smaller(self._displaced_epsilon(shifts, delta, distance, best.value))
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
+
+    def _displaced_epsilon(self, shifts: Displaced, delta: float, distance: float, enough: float) -> Winner:
+        """By one law for each displacement, or inf if that cannot beat `enough`."""
+        far = shifts.whole(distance)
+        loses = shifts.profile.delta(enough * CLEARLY, far) > delta
+        return Winner(math.inf if loses else _never_small(shifts.profile.epsilon(delta, far)), "blanket", "contour")
 
     def _blanket_loses(self, laws: BlanketPairs, delta: float, epsilon: float) -> bool:
         """Whether the blanket expression of some pair certainly exceeds delta at (a hair less than) this epsilon."""
