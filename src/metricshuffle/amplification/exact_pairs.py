@@ -72,8 +72,8 @@ class ExactPairs:
         return self._known[answer]
 
     def delta(self, epsilon: float, distance: float) -> ExactBracket:
-        """The largest over the pairs."""
-        close = max(CLOSE, self.relative)
+        """The largest over the pairs; delta moves several times as much as epsilon does."""
+        close = max(CLOSE, 5.0 * self.relative)
         return self._found(
             ("delta", epsilon, distance),
             lambda law: delta_bracket(law, self.users, epsilon, relative=close),

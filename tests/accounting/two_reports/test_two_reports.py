@@ -123,6 +123,7 @@ def test_ends_are_not_always_the_worst() -> None:
     assert shuffled_delta(weights[0], weights[1], [weights[0], weights[1]], Fraction(1)) == Fraction(5, 16)
     found = delta_bracket(law_of(weights, 4, 0, 1), 3, 0.0)
     assert found.upper == pytest.approx(5 / 16, rel=1e-9)
+    assert found.attained is not None
     assert found.attained.most_ones == 1
 
 
@@ -135,6 +136,9 @@ def test_the_data_set_that_is_told_has_the_lower_end() -> None:
             continue
         growth = Fraction(source.randint(10, 30), 10)
         found = delta_bracket(law_of(weights, total, 0, 1), users, math.log(growth))
+        if found.attained is None:  # nothing is given away, by no data set
+            assert found.lower == 0.0
+            continue
         others = [most] * found.attained.most_ones + [least] * (users - 1 - found.attained.most_ones)
         pair = weights[:2][::-1] if found.attained.reversed else weights[:2]
         assert float(shuffled_delta(pair[0], pair[1], others, growth)) == pytest.approx(found.lower, rel=1e-9, abs=1e-15)
@@ -190,6 +194,7 @@ def test_unlike_extremes_at_many_users() -> None:
     for users in (10**3, 10**9):
         found = epsilon_bracket(TwoReports.from_rows(rows, 0, 1), users, 1e-6)
         assert found.upper <= found.lower * (1.0 + 1e-6)
+        assert found.attained is not None
         assert found.attained.most_ones in range(3)  # at least ones: the smallest variance
 
 

@@ -72,7 +72,8 @@ def _run(settings: Settings) -> Reproduction:
         "randomized response a data set leaks more than it promises.",
         "The appendix prints no numbers; the settings are ours. as_published is Theorem 4.7, whose pair Theorem 4.8 evaluates, solved for "
         "epsilon; ours is the certified upper bound for the same randomizer, and the note has a certified lower bound from one data set.",
-        "With two options nothing is merged: the theorem is sound, and looser than the exact answer over all data sets. The error is small for many users and large for few: why it happens "
+        "With two options nothing is merged: the theorem is sound, and looser than the exact answer over all data sets. The error is "
+        "small for many users and large for few: why it happens "
         "is shown outcome by outcome in variation-ratio-counterexample.",
         "The thresholds low_c and high_c printed in Appendix E are wrong besides: one direction comes out negative and the other 0, which "
         "reads as private for free. Appendix A and Proposition I.1 print them right.",
