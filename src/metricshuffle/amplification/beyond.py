@@ -56,17 +56,16 @@ class ListedPairs:
 class ScannedPairs:
     """The ordered pairs of a channel; most of them are settled by a first look (`Crowd.open_pairs`).
 
-    `symmetric`: the mirrored channel is the same one, so of a pair and its mirror image one is looked at.
+    `mirrored`: the mirrored channel is the same one, so of a pair and its mirror image one is looked at.
     """
 
     def __init__(self, crowd: Crowd, pairs: Sequence[Pair], inputs: int, mirrored: bool) -> None:
         self.crowd = crowd
         listed: Pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        if mirrored:
-            last = inputs - 1
-            keep = np.all(listed > last, axis=1) | np.any(listed > last, axis=1)  # laws between grid points are kept as they are
-            small = (listed[:, 0] < last - listed[:, 0]) | ((listed[:, 0] == last - listed[:, 0]) & (listed[:, 1] <= last - listed[:, 1]))
-            listed = listed[keep | small]
+        if mirrored:  # of a pair and its image one is dropped, but only if both are listed
+            code = listed @ (inputs, 1)
+            image = inputs * inputs - 1 - code
+            listed = listed[(code <= image) | ~np.isin(image, code)]
         self.pairs = listed
 
     def _unsettled(self, users: int, epsilon: float, delta: float, law: OthersLaws) -> Iterator[OthersLaws]:

@@ -56,6 +56,12 @@ class ExactBracket:
     """None if nothing is given away."""
 
 
+def _difference(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """P(1 | first) - P(1 | second), and the scale of its rounding error: from the rarer report, whose probabilities are known better."""
+    zeros, ones = first[0] + second[0], first[1] + second[1]
+    return (first[1] - second[1], ones) if ones <= zeros else (second[0] - first[0], zeros)
+
+
 class _Way(NamedTuple):
     """One direction, counted in the report that the first input makes more often: its probability under both, and the extreme laws."""
 
@@ -85,10 +91,11 @@ class TwoReports:
             law = getattr(self, name)
             if not (len(law) == 2 and min(law) >= 0.0 and abs(math.fsum(law) - 1.0) <= TOLERANCE):
                 raise InputError(f"{name} must be two probabilities that sum to one, got {law!r}.")
-        if not self.low[1] <= min(self.first[1], self.second[1]) or not self.high[1] >= max(self.first[1], self.second[1]):
+        held = (self.first, self.second)
+        if not all(self.low[1] <= law[1] <= self.high[1] and self.high[0] <= law[0] <= self.low[0] for law in held):
             raise InputError("low and high must enclose the two inputs: another person may hold these too.")
-        gap = self.first[1] - self.second[1]
-        if self.excess is not None and not abs(self.excess - gap) <= TOLERANCE * (self.first[1] + self.second[1]):
+        gap, scale = _difference(self.first, self.second)
+        if self.excess is not None and not abs(self.excess - gap) <= TOLERANCE * scale:
             raise InputError(f"excess must be P(1 | first) - P(1 | second) = {gap!r}, got {self.excess!r}.")
 
     @classmethod
@@ -110,18 +117,21 @@ class TwoReports:
 
     @cached_property
     def _both(self) -> tuple[_Way, _Way]:
-        gap = self.first[1] - self.second[1] if self.excess is None else self.excess
-        rounding = self.first[1] + self.second[1] if self.excess is None else abs(gap)
-        swapped = self.first[0] + self.second[0] if self.excess is None else abs(gap)
+        gap, rounding = self._gap
         ones = np.array([self.low[0], self.high[0]]), np.array([self.low[1], self.high[1]])
         zeros = np.array([self.high[1], self.low[1]]), np.array([self.high[0], self.low[0]])
         if gap >= 0.0:
-            return _Way(gap, rounding, self.second[1], *ones), _Way(gap, swapped, self.first[0], *zeros)
-        return _Way(-gap, swapped, self.second[0], *zeros), _Way(-gap, rounding, self.first[1], *ones)
+            return _Way(gap, rounding, self.second[1], *ones), _Way(gap, rounding, self.first[0], *zeros)
+        return _Way(-gap, rounding, self.second[0], *zeros), _Way(-gap, rounding, self.first[1], *ones)
+
+    @cached_property
+    def _gap(self) -> tuple[float, float]:
+        """P(1 | first) - P(1 | second) and the scale of its rounding error."""
+        return _difference(self.first, self.second) if self.excess is None else (self.excess, abs(self.excess))
 
     def data_set(self, way: int, place: float, others: int) -> DataSet:
         """Of the direction `way`, the upper extreme law being held by `place` of the others."""
-        counts_ones = (way == 0) == (self.first[1] - self.second[1] >= 0.0)
+        counts_ones = (way == 0) == (self._gap[0] >= 0.0)
         return DataSet(int(place) if counts_ones else others - int(place), way == 1)
 
     @cached_property
@@ -260,7 +270,8 @@ def epsilon_bracket(law: TwoReports, users: int, delta: float, *, relative: floa
     Statement: `delta_bracket` at the upper end is at most delta; at any smaller epsilon than the lower end `attained` has more.
     Conditions: as for `delta_bracket`, 0 <= delta < 1.
     Numerics: the epsilon of the data set that looks worst is found from both sides; at 1 + 0.7 relative times it all data sets are
-    certified in blocks, or one is found that looks worse, from which it goes on. The last certified value is returned.
+    certified in blocks, or one is found that looks worse, from which it goes on. The last certified value is returned. Where that would
+    take too long, as it does if delta is about what epsilon = 0 has, the ends differ by a few 1e-5 of delta instead.
     Reference: docs/proofs/two-reports.md.
     """
     users, delta = checked_users(users), checked_delta(delta)
@@ -277,12 +288,15 @@ def epsilon_bracket(law: TwoReports, users: int, delta: float, *, relative: floa
             break
         better = search.climbed(*found, worst)
         value = search.epsilon(law.ways[better[0]], better[1], 0.1 * relative)
-        if not value > worst:
+        gain = value - worst
+        if gain > 0.0:
+            seen, worst = better, value
+        if not gain > 0.1 * CLOSE * delta:
             break
-        seen, worst = better, value
-    if not upper >= 0.0:  # one data set could not be told closely enough, or there were too many
+    if not upper >= 0.0:  # one data set could not be told closely enough, or there were too many: delta must do instead of epsilon
+        start, least = worst * (1.0 + relative) + CLOSE * delta, CLOSE * delta
         upper = first_certified(
-            lambda epsilon: search.unseen(epsilon) is None, worst * (1.0 + relative), ceiling, step=relative, growth=2.0, failing=0.0
+            lambda epsilon: search.unseen(epsilon) is None, start, ceiling, step=relative, growth=4.0, failing=0.0, least=least
         ).passing
     lower = search.epsilon(law.ways[seen[0]], seen[1], 0.1 * relative, above=False, start=worst)
     return ExactBracket(min(lower, upper), upper, law.data_set(seen[0], seen[1], users - 1))
@@ -291,7 +305,10 @@ def epsilon_bracket(law: TwoReports, users: int, delta: float, *, relative: floa
 def _pure_lower(law: TwoReports, users: int) -> float:
     """With delta = 0: all others report what the pair's ratio is largest at, or cannot (then more is hidden; 0 is always right)."""
     possible = users == 1 or all(min(law.low[i], law.high[i]) > 0.0 for i in range(2))
-    return lowered(law.pure, 64) if possible and law.pure < math.inf else 0.0
+    if not possible or law.pure == math.inf:
+        return 0.0
+    most = max(((way.excess - 16.0 * ROUNDOFF * way.rounding) / way.second for way in law.ways if way.second > 0.0), default=0.0)
+    return lowered(math.log1p(max(most, 0.0)), 16)
 
 
 def delta_upper(law: TwoReports, users: int, epsilon: float) -> float:
@@ -309,14 +326,21 @@ def worst_pairs(rows: Floats, pairs: Sequence[tuple[int, int]]) -> list[tuple[in
 
     The divergence is convex in (P(1 | a), P(1 | b)) and 0 where they are equal, so it grows if one of them moves away from the other.
     """
-    spans: dict[tuple[float, float], tuple[int, int]] = {}
+    # places of the laws, by how often they report a one; the rarer report tells, since 1 - 1e-20 is 1
+    order = {place: rank for rank, place in enumerate(sorted({_more_ones(row) for row in rows.tolist()}))}
+    places = [order[_more_ones(row)] for row in rows.tolist()]
+    spans: dict[tuple[int, int], tuple[int, int]] = {}
     for a, b in pairs:
-        low, high = sorted((float(rows[a, 1]), float(rows[b, 1])))
-        spans.setdefault((low, high), (a, b))
+        spans.setdefault((min(places[a], places[b]), max(places[a], places[b])), (a, b))
     kept: list[tuple[int, int]] = []
-    reach = -math.inf
+    reach = -1
     for (_, high), pair in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
         if high > reach:
             reach = high
             kept.append(pair)
     return kept
+
+
+def _more_ones(law: Sequence[float]) -> tuple[bool, float]:
+    """Orders laws by the probability of a one, told by the rarer report."""
+    return law[1] > law[0], law[1] if law[1] <= law[0] else -law[0]
