@@ -106,22 +106,23 @@ def divergence(asked: Question, lows: float, highs: float) -> tuple[float, float
     steep = s > 0.7 or s * deviation > 5.0
     if steep:
         m = max(m, math.ceil((NEGLIGIBLE - min(log_unit, 0.0)) / s))
-    left, radius = math.expm1(s), math.exp(s)
+    # over the radius, so that no square overflows: |w-1| at the real axis, and growth
+    left, pull, radius = -math.expm1(-s), growth * math.exp(-s), math.exp(s)
     middle, side, cross, total, error, left_out, nodes = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     while 2.0 * nodes <= m:
         half = math.pi * nodes / m
         sine, cosine = math.sin(half), math.cos(half)
         low_log, low_angle, low_doubt, low_inverse = _factor(lows, asked.rare[0], asked.usual[0], sine, cosine)
         high_log, high_angle, high_doubt, high_inverse = _factor(highs, asked.rare[1], asked.usual[1], sine, cosine)
-        square = left * left + 4.0 * radius * sine * sine  # |w-1|^2
+        square = left * left + 4.0 / radius * sine * sine  # |w-1|^2/R^2
         away = math.sqrt(square)
-        bound = lead + (growth / away if growth > 0.0 else 0.0)
+        bound = lead + (pull / away if growth > 0.0 else 0.0)
         if low_log + high_log < -NEGLIGIBLE:
             left_out = 2.0 * m * math.exp(low_log + high_log) * bound
             break
         modulus = math.exp(low_log + high_log) * (1.0 if nodes == 0.0 or 2.0 * nodes == m else 2.0)
-        pole = growth / square if growth > 0.0 else 0.0
-        real, imaginary = lead - pole * (left - 2.0 * radius * sine * sine), 2.0 * pole * radius * sine * cosine
+        pole = pull / square if growth > 0.0 else 0.0
+        real, imaginary = lead - pole * (left - 2.0 * sine * sine), 2.0 * pole * sine * cosine
         phase = asked.sign[0] * low_angle + asked.sign[1] * high_angle - mode * 2.0 * half
         c, d = math.cos(phase), math.sin(phase)
         z_real, z_imaginary = modulus * (c * real - d * imaginary), modulus * (c * imaginary + d * real)
@@ -131,7 +132,7 @@ def divergence(asked: Question, lows: float, highs: float) -> tuple[float, float
         # inputs p that are wrong by INPUTS units change a factor 1 + p (w^+-1 - 1) by so many units of p |w^+-1 - 1|
         wrong = 0.0
         for i in range(2):
-            apart = away if asked.sign[i] > 0.0 else away / radius
+            apart = away * radius if asked.sign[i] > 0.0 else away
             wrong += counts[i] * asked.given[i] * apart * math.exp(-asked.log_total[i]) * (low_inverse if i == 0 else high_inverse)
         total += modulus * bound
         error += modulus * bound * (low_doubt + high_doubt + 64.0 * abs(mode * half) + INPUTS * wrong + unsure)
