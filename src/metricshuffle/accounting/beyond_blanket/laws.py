@@ -119,6 +119,9 @@ class OthersLaws:
         sums = [math.fsum(law) for law in (a, b, *rows)]
         if max(abs(total - 1.0) for total in sums) > TOLERANCE or min(a.min(), b.min(), rows.min()) < 0.0:
             raise InputError("first, second and the rows of others must be laws: probabilities that sum to one.")
+        # (laws that are right to their last digits stay as they are)
+        scales = np.array([1.0 if abs(total - 1.0) <= 8.0 * ROUNDOFF * a.size else total for total in sums])
+        a, b, rows = a / scales[0], b / scales[1], rows / scales[2:, None]
         gap = a - b if excess is None else np.asarray(excess, dtype=np.float64)
         rounding = a + b if excess is None else np.abs(gap)
         if gap.shape != a.shape or np.any(np.abs(gap - (a - b)) > TOLERANCE * (a + b)):

@@ -23,7 +23,7 @@ STEEPEST = 690.0  # the tilt is no stronger than e^690; any tilt is valid
 NEGLIGIBLE = 45.0  # nodes below e^-45 of the largest are bounded, not evaluated
 ALIAS = 4.3e-18  # e^-40: more than what lies a period away, relative to the integrand
 INPUTS = 8.0  # the probabilities given are right to so many units in the last place
-MOST_LOOKS = 400_000  # evaluations of one search over all T
+MOST_LOOKS = 2_000_000  # evaluations of one search over all T
 TINY = 1e-280  # a divergence below this is not worth a look; lower ends are 0 there
 
 

@@ -26,7 +26,8 @@ from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 if TYPE_CHECKING:
     from metricshuffle.accounting.two_reports._kernels import Question
 
-TOLERANCE = 1e-9  # for sums of probabilities
+TOLERANCE = 1e-9  # for sums of probabilities that were written with few digits; what is left is scaled away
+EXACT = 32.0 * ROUNDOFF  # for those that are right to a few units
 LARGEST_EXPONENT = 700.0  # delta falls in epsilon: the value here bounds what is beyond
 SMALLEST_EXPONENT = 1e-100  # ... and the value at 0 what is below
 RELATIVE = 9e-7  # how closely epsilon is bracketed
@@ -89,7 +90,7 @@ class TwoReports:
     def __post_init__(self) -> None:
         for name in ("first", "second", "low", "high"):
             law = getattr(self, name)
-            if not (len(law) == 2 and min(law) >= 0.0 and abs(math.fsum(law) - 1.0) <= TOLERANCE):
+            if not (len(law) == 2 and min(law) >= 0.0 and abs(math.fsum(law) - 1.0) <= EXACT):
                 raise InputError(f"{name} must be two probabilities that sum to one, got {law!r}.")
         held = (self.first, self.second)
         if not all(self.low[1] <= law[1] <= self.high[1] and self.high[0] <= law[0] <= self.low[0] for law in held):
@@ -104,6 +105,12 @@ class TwoReports:
         matrix = np.asarray(rows, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != 2 or not np.all(np.isfinite(matrix)):
             raise InputError(f"rows must be a matrix of probabilities with two columns, got shape {matrix.shape}.")
+        sums = np.array([math.fsum(row) for row in matrix])
+        if not (np.all(np.abs(sums - 1.0) <= TOLERANCE) and matrix.min() >= 0.0):
+            raise InputError(
+                f"every row must be two probabilities that sum to one, got {matrix[int(np.argmax(np.abs(sums - 1.0)))].tolist()!r}."
+            )
+        matrix = np.where(np.abs(sums - 1.0)[:, None] <= 8.0 * ROUNDOFF, matrix, matrix / sums[:, None])
         (least_zero, least_one), (most_zero, most_one) = matrix.min(axis=0).tolist(), matrix.max(axis=0).tolist()
         first, second = (tuple(matrix[i].tolist()) for i in (a, b))
         return cls(first, second, (most_zero, least_one), (least_zero, most_one), excess)
@@ -238,7 +245,7 @@ class _Search:
 
         for index, way in enumerate(self.law.ways):
             asked = _asked(way, epsilon, above=True)
-            if asked is not None and (place := kernels.exceeding(asked, float(self.others), self.delta)) >= 0.0:
+            if asked is not None and (place := kernels.exceeding(asked, float(self.others), self.delta)) != -1.0:
                 return index, place
         return None
 
