@@ -1,0 +1,422 @@
+"""`solve`: which local metric may people use, so that their shuffled reports keep a promise for every pair; and a randomizer for it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from metricshuffle.accounting.local_metric.shapes import MOST_LISTED, CircleShape, GridShape, LineShape, Shape, TableShape
+from metricshuffle.accounting.local_metric.solver import ALGORITHMS, AnyTarget, LineTarget, LocalMetric, LocalMetrics, SpaceTarget
+from metricshuffle.errors import InputError
+from metricshuffle.files import write_text
+from metricshuffle.numerics.rounding import plain, promised, promised_delta
+from metricshuffle.numerics.types import Floats
+from metricshuffle.planning.strongest import MOST_ON_A_LINE, MOST_TABULATED, Promise, exponential, padded, report_error, share_error, strongest
+from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
+from metricshuffle.protocols.frequencies import shuffled_profile
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.spaces import Absolute, Categories, Circle, Domain, Euclidean, Grid, Integers, Interval, Manhattan, Metric, Space
+
+Tried = Literal["all", "1", "3", "1N"]
+BOUNDS = {"1N": "clone pair", "1": "Corollary 1", "3": "Corollary 2"}
+"""Which bound each algorithm solves for; the one that allows most comes first, and wins where they are equal."""
+MOST_RANKED = 128
+"""Points up to which local metrics are compared by the error of a randomizer made for them."""
+SHOWN = 8
+"""Distances at which epsilon is told."""
+MOST_METRICS = 5
+
+
+def shape_of(space: Space, step: float | None = None) -> Shape:
+    """The values of a space as the solver takes them, with a closed form where there is one."""
+    domain, metric = space.domain, space.metric
+    if isinstance(domain, Integers | Interval):
+        return _numbers(domain, metric, step)
+    if step is not None:
+        raise InputError("step is for numbers; labels and cells have their own distances, so leave it out.")
+    if isinstance(domain, Grid) and isinstance(metric, Euclidean | Manhattan) and domain.width * domain.height > 1:
+        if domain.width * domain.height > 10_000:
+            raise InputError(f"at most 10,000 cells can be looked at, but {domain} has {domain.width * domain.height:,}; take larger ones.")
+        return GridShape(domain.width, domain.height, domain.cell, isinstance(metric, Manhattan))
+    return TableShape(_listed(space))
+
+
+def _numbers(domain: Integers | Interval, metric: Metric, step: float | None) -> Shape:
+    if step is None and isinstance(domain, Interval):
+        raise InputError(f"{domain} are infinitely many; give a step, and values are low, low + step, .., high.")
+    line = LineTarget(domain.low, domain.high, 1.0, 1.0, 1.0 if step is None else step)  # says what is wrong with the step
+    if isinstance(metric, Absolute):
+        return LineShape(line.steps, line.step)
+    if isinstance(metric, Circle) and abs(line.step * (line.steps + 1) - metric.circumference) <= 1e-12 * metric.circumference:
+        return CircleShape(line.steps + 1, line.step)
+    if line.steps + 1 > MOST_LISTED:
+        raise InputError(f"with this metric at most {MOST_LISTED:,} values can be looked at, but there are {line.steps + 1:,}.")
+    points = domain.low + line.step * np.arange(line.steps + 1.0)
+    return TableShape(_symmetric(metric.pairwise(points, points)))
+
+
+def _listed(space: Space) -> Floats:
+    size = space.domain.size or 0
+    if not 2 <= size <= MOST_LISTED:
+        raise InputError(f"spaces without a closed form need 2 to {MOST_LISTED:,} values, but {space.domain} has {size:,}; merge some.")
+    points = space.domain.points(space.domain.all_values())
+    return _symmetric(space.metric.pairwise(points, points))
+
+
+def _symmetric(table: Floats) -> Floats:
+    """The smaller of both directions, which may differ by rounding."""
+    return np.minimum(table, table.T)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What one algorithm allows any randomizer: its best metric, at the target's distance and at the most."""
+
+    algorithm: str
+    local_epsilon: float
+    largest: float
+    error: float
+    """Expected error of a share, of a randomizer made for that metric without looking at its own laws; inf if that is not known."""
+    amplifies: bool
+    metric: LocalMetric = field(repr=False)
+    found: LocalMetrics = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AtDistance:
+    """Epsilons of the pairs up to a distance: promised; of one report and shuffled, for any randomizer with the metric; and for this one."""
+
+    distance: float
+    promised: float
+    local: float
+    certified: float
+    randomizer_local: float | None = None
+    randomizer_certified: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedMetric:
+    """A local metric for a promise, why it was chosen, and the randomizer that was built for the promise.
+
+    `metric`: what any randomizer may have, by the bound of the winning algorithm. `randomizer`: one whose own laws were accounted for,
+    for every pair; it usually gives away more alone, is less noisy, and keeps the promise all the same. None if the values are too many.
+    """
+
+    shape: Shape
+    target: Target
+    users: int
+    honest: int
+    allowed: tuple[Allowed, ...]
+    """By algorithm, the winner first."""
+    randomizer: Randomizer | None
+    randomizer_name: str
+    unit: str = ""
+
+    @property
+    def winner(self) -> Allowed:
+        return self.allowed[0]
+
+    @property
+    def algorithm(self) -> str:
+        return self.winner.algorithm
+
+    @property
+    def metric(self) -> LocalMetric:
+        """The recommended local metric, closed by shortest paths."""
+        return self.winner.metric
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether some bound for any randomizer allows more than the target itself, which needs no shuffler."""
+        return any(one.amplifies for one in self.allowed)
+
+    def local_epsilon(self, distance: float | None = None) -> float:
+        """What any randomizer may give away about two values up to a distance (default: that of the target)."""
+        return self.metric.within(self.target.distance if distance is None else distance)
+
+    def table(self) -> Floats:
+        """The recommended local epsilon of every pair of values."""
+        return self.metric.table()
+
+    @property
+    def _distances(self) -> list[float]:
+        """The nearest and the farthest, that of the target, and some between."""
+        known = np.unique(self.shape.distances)
+        some = known[np.unique(np.rint(np.geomspace(1, len(known), SHOWN)).astype(np.int64) - 1)]
+        own = known[known <= self.target.distance * (1.0 + 1e-12)]
+        return sorted({*some.tolist(), *own[-1:].tolist()})
+
+    @cached_property
+    def certified(self) -> tuple[AtDistance, ...]:
+        """Epsilons at up to nine distances, accounted for anew; none exceeds what is promised."""
+        slope, made, found = self._promise.slope, self.randomizer, []
+        profile, alone = (None, None) if made is None else (shuffled_profile(made, count) for count in (self.honest, 1))
+        step = 1.0 if made is None else self._promise.step_of(made)
+        for distance in self._distances:
+            near = self.shape.distances <= distance * (1.0 + 1e-12)
+            own: tuple[float | None, float | None] = (None, None)
+            if profile is not None and alone is not None:
+                steps = distance / step * (1.0 + 1e-12)
+                own = alone.pure(steps), min(profile.epsilon(self.target.delta, steps), alone.pure(steps))
+            found.append(AtDistance(distance, slope * distance, self.local_epsilon(distance), float(self.metric.accounted[near].max()), *own))
+        return tuple(found)
+
+    @cached_property
+    def _promise(self) -> Promise:
+        return Promise(self.shape, self.target.epsilon, self.target.distance, self.target.delta, self.honest)
+
+    @cached_property
+    def share_error(self) -> float:
+        """Expected absolute error of one share of the histogram of all values, with `users` people spread evenly."""
+        return math.inf if self.randomizer is None else share_error(self.randomizer.rows(), self.users)
+
+    @cached_property
+    def report_error(self) -> float:
+        """Expected distance between a value and what its one report is read as, in units, for people spread evenly."""
+        if self.randomizer is None:
+            return math.inf
+        return report_error(self.randomizer.rows(), self.shape.table(self.shape.distances))
+
+    # In words
+
+    def why(self) -> str:
+        """The recommendation in two sentences or three."""
+        unit, far = (f" {self.unit}" if self.unit else ""), plain(self.target.distance)
+        own, most = self.local_epsilon(), self.metric.closed_diameter
+        asked = self.target.epsilon
+        if self.amplifies:
+            least = (
+                f"Any randomizer with at most epsilon {_down(own)} for two values {far}{unit} apart, and {_down(most)} for any two, keeps the "
+                f"promise ({_down(own / asked)} times the target; Algorithm {self.algorithm}, which allows the most)."
+            )
+        else:
+            least = (
+                "For any randomizer whatever, shuffling buys nothing here by the bounds known: its local metric must be the target itself, "
+                f"epsilon {_down(own)} at {far}{unit}."
+            )
+        if self.randomizer is None:
+            return f"Recommended: the local metric of Algorithm {self.algorithm}. {least} {self._no_randomizer}"
+        alone = next(row.randomizer_local for row in self.certified if row.distance >= self._own_distance)
+        return (
+            f"Recommended: {self.randomizer_name}, of epsilon {promised(alone or 0.0)} alone for values up to {far}{unit} apart; accounted for by "
+            f"its own laws it keeps the promise among {self.honest:,} honest reports. {least}"
+        )
+
+    @property
+    def _own_distance(self) -> float:
+        known = self.shape.distances
+        return float(known[known <= self.target.distance * (1.0 + 1e-12)][-1])
+
+    @property
+    def _no_randomizer(self) -> str:
+        return (
+            f"No randomizer was built: tables are made for up to {MOST_TABULATED:,} values and geometric noise for up to "
+            f"{MOST_ON_A_LINE + 1:,} on a line, and there are {self.shape.points:,}."
+        )
+
+    def error_sentence(self) -> str:
+        """What the randomizer costs."""
+        if self.randomizer is None:
+            return ""
+        unit = f" {self.unit}" if self.unit else ""
+        shares = (
+            f"a share of the histogram is off by {_percent(self.share_error)} on average"
+            if math.isfinite(self.share_error)
+            else "the histogram cannot be told from its reports"
+        )
+        clones = self.winner.error
+        before = f" (by one that any-randomizer bounds allow: {_percent(clones)})" if math.isfinite(clones) else ""
+        return f"With {self.users:,} people {shares}{before}; one report alone by {plain(self.report_error)}{unit}."
+
+    def summaries(self) -> list[str]:
+        """One line for each algorithm."""
+        far = plain(self.target.distance)
+        return [
+            f"Algorithm {one.algorithm} ({BOUNDS[one.algorithm]}): local epsilon {_down(one.local_epsilon)} at {far}, {_down(one.largest)} at most"
+            f"{'' if one.amplifies else '; no more than without a shuffler'}."
+            for one in self.allowed
+        ]
+
+    def explain(self) -> str:
+        """All of it in words."""
+        promise = (
+            f"Promised: epsilon {promised(self.target.epsilon)} at distance {plain(self.target.distance)}, in proportion for every other pair, "
+            f"delta {promised_delta(self.target.delta)}."
+        )
+        return "\n".join(filter(None, (self.why(), promise, self.error_sentence(), *self.summaries(), self.trade_off)))
+
+    @property
+    def trade_off(self) -> str:
+        """What else would have been possible."""
+        others = [one for one in self.winner.found.best_closed if one is not self.metric]
+        if not others:
+            return ""
+        near = max(float(one.closed[0]) for one in others)
+        far = max(one.closed_diameter for one in others)
+        return (
+            f"{len(others)} more local metrics are allowed that no other dominates: up to epsilon {_down(near)} for the nearest values, or "
+            f"{_down(far)} for the farthest; this one was chosen for the least error of a share."
+        )
+
+    # Files
+
+    def to_json(self) -> str:
+        """The recommendation, the metric, what is certified, and every algorithm's answer; numbers that are not finite are null."""
+        return json.dumps(self.document(), indent=2)
+
+    def document(self) -> dict[str, Any]:
+        chosen, found = self.metric, self.winner.found
+        metric: dict[str, Any] = {
+            "distances": self.shape.distances.tolist(),
+            "local_epsilon": chosen.closed.tolist(),
+            "diameter": chosen.closed_diameter,
+        }
+        if self.shape.points <= MOST_RANKED:
+            metric["matrix"] = self.table().tolist()
+        made = self.randomizer
+        return {
+            "recommended": self.why(),
+            "algorithm": self.algorithm,
+            "amplifies": self.amplifies,
+            "metric": metric,
+            "certified": [{name: _finite(value) for name, value in vars(row).items()} for row in self.certified],
+            "randomizer": None
+            if made is None
+            else {"name": self.randomizer_name, "kind": made.model_dump()["kind"], "inputs": made.inputs, "outputs": made.outputs},
+            "share_error": _finite(self.share_error),
+            "report_error": _finite(self.report_error),
+            "algorithms": {
+                one.algorithm: {
+                    "local_epsilon": one.local_epsilon, "largest": one.largest, "amplifies": one.amplifies, "share_error": _finite(one.error),
+                }
+                for one in self.allowed
+            },
+            "low": found.low,
+            "high": found.high,
+            "solutions": [
+                {
+                    "diameter": one.diameter,
+                    "local_epsilon_at_distance": one.within(self.target.distance),
+                    "amplified_max_excess": one.max_excess,
+                    "closed_diameter": one.closed_diameter,
+                }
+                for one in found.solutions
+            ],
+        }  # fmt: skip
+
+    def save(self, path: str) -> None:
+        """Write the randomizer, as tasks hold it: `amplify --randomizer file:PATH` and `plan --randomizer PATH` read it."""
+        if self.randomizer is None:
+            raise InputError(f"there is no randomizer to save. {self._no_randomizer}")
+        write_text(path, self.randomizer.model_dump_json() + "\n")
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def _down(epsilon: float) -> str:
+    """An epsilon that is allowed: four digits, never more than the truth."""
+    shown = f"{epsilon:.4g}"
+    return shown if float(shown) <= epsilon else f"{math.nextafter(epsilon, 0.0) - 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{plain(100.0 * share)} %"
+
+
+def solve(
+    space: Space | Domain | Metric,
+    target: Target,
+    users: int,
+    honest: Honest = None,
+    *,
+    step: float | None = None,
+    algorithm: Tried = "all",
+    grid: int = 16,
+) -> SolvedMetric:
+    """The local metric people may use so that their shuffled reports keep the target for EVERY pair of values, and a randomizer for it.
+
+    `target`: epsilon at a distance, and in proportion for all other pairs, nearer or farther (shape "linear"). `space`: Integers, a Grid,
+    labels with a Tree or a Matrix, numbers on a Circle; with `step`, numbers low, low + step, .., high. Every algorithm is tried unless
+    one is named; of the metrics they find, with `grid` largest values each, the one is chosen whose randomizer errs least.
+    """
+    if not isinstance(target, Target):
+        raise InputError(f"solve needs a Target, got {type(target).__name__}.")
+    if target.shape != "linear":
+        raise InputError("solve is for promises in proportion to the distance (shape 'linear'); plan calibrates those that are flat.")
+    if not target.delta > 0.0:
+        raise InputError("delta must be > 0 here; with delta = 0 shuffling changes nothing, and the local metric is the target itself.")
+    if algorithm != "all" and algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm must be one of all, {', '.join(ALGORITHMS)}, got {algorithm!r}.")
+    counted = honest_count(honest, checked_users(users))
+    place = _space(space)
+    shape = shape_of(place, step)
+    if not target.distance >= float(shape.distances[0]) * (1.0 - 1e-12):
+        raise InputError(
+            f"distance {plain(target.distance)} is less than {plain(float(shape.distances[0]))}, the least between two values; "
+            "state epsilon at a distance that some two values have."
+        )
+    wanted: AnyTarget = SpaceTarget(shape, target.epsilon, target.distance)
+    if isinstance(shape, LineShape):
+        wanted = LineTarget(0.0, shape.steps * shape.step, target.epsilon, target.distance, shape.step)
+    tried = [name for name in BOUNDS if algorithm in ("all", name)]
+    allowed = [_allowed(name, wanted, target, users, counted, grid) for name in tried]
+    allowed.sort(key=lambda one: (one.error, -one.local_epsilon))  # stable: the first of equals
+    promise = Promise(shape, target.epsilon, target.distance, target.delta, counted)
+    best = allowed[0]
+    made = strongest(promise, _metrics(shape, best), users) if shape.points <= MOST_ON_A_LINE + 1 else None
+    name, randomizer = made if made is not None else ("", None)
+    return SolvedMetric(shape, target, users, counted, tuple(allowed), randomizer, _told(name, randomizer), place.unit)
+
+
+def _space(space: Space | Domain | Metric) -> Space:
+    if isinstance(space, Metric):
+        if space.size is None:
+            raise InputError(f"{type(space).__name__} measures any values; say which there are, as Space(Integers(..), {type(space).__name__}(..)).")
+        return Space(Categories([str(code) for code in range(space.size)]), space)
+    if not isinstance(space, Space | Domain):
+        raise InputError(f"solve needs a Space, a domain such as Integers or Grid, or a metric of its own points, got {type(space).__name__}.")
+    return Space.of(space)
+
+
+def _allowed(algorithm: str, wanted: AnyTarget, target: Target, users: int, honest: int, grid: int) -> Allowed:
+    found = ALGORITHMS[algorithm](wanted, honest, target.delta, grid)  # type: ignore[index]
+    listed = wanted.shape.points <= MOST_RANKED
+    ranked = [(_any_error(one, users) if listed else math.inf, -one.within(target.distance), index) for index, one in enumerate(found.best_closed)]
+    error, local, index = min(ranked)
+    chosen = found.best_closed[index]
+    return Allowed(algorithm, -local, chosen.closed_diameter, error, found.amplifies, chosen, found)
+
+
+def _any_error(metric: LocalMetric, users: int) -> float:
+    """Of a randomizer that has this local metric whatever its laws: exponential at half the metric, or padded."""
+    table = metric.table()
+    try:
+        rows = [exponential(0.5 * table), padded(table)]
+    except InputError:  # too strong for multiples of 2^-63
+        rows = [exponential(0.5 * table)]
+    return min(share_error(one, users) for one in rows)
+
+
+def _metrics(shape: Shape, best: Allowed) -> list[Floats]:
+    """Metrics to build on: the recommended one, others that nothing dominates, and the distances themselves."""
+    if shape.points > MOST_TABULATED:
+        return []
+    others = [one for one in best.found.best_closed if one is not best.metric]
+    some = others[:: max(1, math.ceil(len(others) / (MOST_METRICS - 1)))] if shape.points <= MOST_RANKED else []
+    return [best.metric.table(), *(one.table() for one in some), shape.table(shape.distances)]
+
+
+def _told(name: str, randomizer: Randomizer | None) -> str:
+    if randomizer is None:
+        return ""
+    if isinstance(randomizer, BoundedGeometric):
+        return f"geometric noise of rate {plain(randomizer.rate)} per step (bounded-geometric)"
+    return f"a table of {randomizer.inputs} x {randomizer.outputs} probabilities ({name}, as a channel)"

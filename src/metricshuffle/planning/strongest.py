@@ -1,0 +1,261 @@
+"""From local metrics to a randomizer: families of channels on a finite metric, and the strongest member that keeps a promise for every pair.
+
+Every family is K_t(x)[z] ~ e^(-t M(x, z)), M a metric and t its strength, in one of three ways to normalise it. What any randomizer with
+a local metric hides is bounded by clones; what one of these hides, by its own laws, is often much more. So t may be larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from metricshuffle.accounting.local_metric.shapes import LineShape, Shape
+from metricshuffle.amplification.measured import MOST_BY_LAWS
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.profile import PrivacyProfile
+from metricshuffle.protocols.frequencies import shuffled_profile
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, clamped_rows
+from metricshuffle.randomizers.channel import LARGEST_CONDITION, Channel
+from metricshuffle.randomizers.exponential import PaddedExponential
+from metricshuffle.randomizers.randomizer import Randomizer
+
+MOST_TABULATED = 256
+"""Points up to which a randomizer is a table."""
+MOST_ON_A_LINE = 1024
+CALIBRATED = 2e-3  # strengths are found to this much (relative)
+LOOKS = 10  # at a randomizer while its strength is searched
+LARGEST_STRENGTH = 40.0  # of the largest local epsilon
+Rows = Callable[[Floats], Floats]
+
+
+def exponential(costs: Floats) -> Floats:
+    """K(x)[z] = e^-cost(x, z) over its sum: at most twice the cost is given away."""
+    weights = np.exp(-costs)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def padded(costs: Floats) -> Floats:
+    """One normaliser for all inputs, and one more report that takes the rest: at most the cost is given away (`PaddedExponential`)."""
+    return PaddedExponential(costs, 1.0).channel.matrix
+
+
+def geometric(costs: Floats) -> Floats:
+    """Discrete Laplace noise, clamped, on equally spaced values."""
+    return clamped_rows(len(costs) - 1, float(costs[0, 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Channels by their strength: t = 1 costs what the metric says."""
+
+    name: str
+    rows: Rows
+    metric: Floats
+    distances: Floats
+    """In units, what the channel is told."""
+
+    def member(self, strength: float) -> Channel | None:
+        """None if it cannot be made: a metric too strong for multiples of 2^-63."""
+        try:
+            return Channel(self.rows(strength * self.metric), distances=self.distances)
+        except (InputError, NotCertified):
+            return None
+
+
+@dataclass(frozen=True)
+class LineFamily:
+    """Geometric noise of a rate per step."""
+
+    shape: LineShape
+    name: str = "bounded-geometric"
+
+    def member(self, strength: float) -> BoundedGeometric | None:
+        """Strength: the local epsilon of one unit of distance."""
+        try:
+            return BoundedGeometric(self.shape.steps, strength * self.shape.step)
+        except InputError:
+            return None
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """epsilon * d / distance at delta for every pair of a shape, however far apart, among so many honest reports."""
+
+    shape: Shape
+    epsilon: float
+    distance: float
+    delta: float
+    honest: int
+
+    @property
+    def slope(self) -> float:
+        return lowered(self.epsilon / self.distance, 8)
+
+    @cached_property
+    def farthest(self) -> float:
+        return float(self.shape.distances[-1])
+
+    def step_of(self, randomizer: Randomizer) -> float:
+        """Units of one step of the randomizer's own distances."""
+        return self.shape.step if isinstance(randomizer, BoundedGeometric) and isinstance(self.shape, LineShape) else 1.0
+
+    def profile(self, randomizer: Randomizer) -> PrivacyProfile:
+        return shuffled_profile(randomizer, self.honest)
+
+    def kept_by(self, randomizer: Randomizer) -> bool:
+        """Certified for every pair, by what tasks are verified with."""
+        steps = self.farthest / self.step_of(randomizer) * (1.0 + 1e-12)
+        try:
+            return self.profile(randomizer).covers(self.slope * self.farthest, self.delta, steps, "linear")
+        except NotCertified:
+            return False
+
+    def spent(self, randomizer: Randomizer, distances: list[float]) -> float:
+        """The largest certified epsilon over the promised one, at some distances: steers a search, and never ends one."""
+        profile, step = self.profile(randomizer), self.step_of(randomizer)
+        return max(profile.epsilon(self.delta, d / step * (1.0 + 1e-12)) / (self.slope * d) for d in distances)
+
+
+def share_error(rows: Floats, people: int) -> float:
+    """Mean over the values of E|unbiased share - true share|, for people spread evenly, by the normal approximation; inf if there is none."""
+    count = len(rows)
+    singular = np.linalg.svd(rows, compute_uv=False)
+    if rows.shape[1] < count or not singular[-1] * LARGEST_CONDITION >= singular[0] > 0.0:
+        return math.inf
+    squares = rows.mean(axis=0) @ np.linalg.pinv(rows) ** 2
+    return math.sqrt(2.0 / math.pi / people) * float(np.mean(np.sqrt(np.maximum(squares - 1.0 / count, 0.0))))
+
+
+def report_error(rows: Floats, distances: Floats) -> float:
+    """Mean distance between a value and what its report is read as, for people spread evenly: the value that is nearest on average."""
+    read_as = np.argmin(distances @ rows, axis=0)
+    return float(np.mean(np.sum(rows * distances[:, read_as], axis=1)))
+
+
+def guessed_strength(family: Family, targets: Floats, honest: int, delta: float) -> float:
+    """About the strength that the promise allows, by the normal approximation of a crowd; a guess that steers.
+
+    epsilon of a pair is about z sqrt(max_x sum (K_a - K_b)^2/K_x / n), and at most its local one.
+    """
+    width = math.sqrt(2.0 * math.log(1.0 / delta)) * 0.85 / math.sqrt(honest)
+    apart = targets > 0.0
+    promised = np.where(apart, targets, 1.0)
+
+    def spent(strength: float) -> float:
+        rows = np.maximum(family.rows(strength * family.metric), 1e-300)
+        worst = np.zeros_like(targets)
+        for other in rows:
+            products = (rows / other) @ rows.T
+            own = np.diag(products)
+            np.maximum(worst, own[:, None] + own[None, :] - 2.0 * products, out=worst)
+        logs = np.log(rows)
+        local = np.max([np.abs(column[:, None] - column[None, :]) for column in logs.T], axis=0)
+        guess = np.minimum(width * np.sqrt(np.maximum(worst, 0.0)), local)
+        return float(np.max(np.where(apart, guess / promised, 0.0)))
+
+    low, high = 1e-6 / float(family.metric.max()), LARGEST_STRENGTH / float(family.metric.max())
+    for _ in range(18):
+        middle = math.sqrt(low * high)
+        try:
+            passes = spent(middle) <= 1.0
+        except (InputError, NotCertified):
+            passes = False
+        low, high = (middle, high) if passes else (low, middle)
+    return low
+
+
+def calibrated(family: Family | LineFamily, promise: Promise, guess: float, alone: float) -> Randomizer | None:
+    """The strongest member found that certainly keeps the promise; at least that of strength `alone`, which needs no crowd.
+
+    The search looks at the nearest and at the farthest pairs; what is returned was certified for every pair, or is `alone`.
+    """
+    looked = [float(promise.shape.distances[0]), promise.farthest]
+    strength, passing, failing = max(guess, alone), alone, math.inf
+    for _ in range(LOOKS):
+        made = family.member(strength)
+        spent = math.inf if made is None else promise.spent(made, looked)
+        passing, failing = (strength, failing) if spent <= 1.0 else (passing, strength)
+        if failing <= passing * (1.0 + CALIBRATED) or (spent <= 1.0 and spent >= 1.0 - CALIBRATED):
+            break
+        aim = strength * min(4.0, max(0.25, (1.0 - 0.5 * CALIBRATED) / spent)) if spent > 0.0 else 4.0 * strength
+        middle = math.sqrt(passing * failing) if math.isfinite(failing) else 4.0 * passing
+        strength = aim if passing < aim < failing else middle
+    for shrink in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64):
+        strength = max(passing * (1.0 - shrink), alone)
+        made = family.member(strength)
+        if made is not None and promise.kept_by(made):
+            return made
+    return None
+
+
+def families(shape: Shape, metrics: list[Floats]) -> Iterator[Family]:
+    """Tables on each of the metrics; on a line also clamped geometric noise on the line itself."""
+    distances = shape.table(shape.distances)
+    for metric in metrics:
+        yield Family("exponential", exponential, metric, distances)
+        yield Family("padded exponential", padded, metric, distances)
+    if isinstance(shape, LineShape):
+        yield Family("geometric", geometric, distances, distances)
+
+
+def strongest(promise: Promise, metrics: list[Floats], people: int) -> tuple[str, Randomizer] | None:
+    """The randomizer of least expected error of a share among those that keep the promise, and what it is called; None if too large.
+
+    Families are ranked by a guess of their strength; the best few are calibrated and certified.
+    """
+    shape = promise.shape
+    ranked: list[tuple[float, float, Family | LineFamily]] = []
+    if shape.points <= MOST_TABULATED:
+        targets = promise.slope * shape.table(shape.distances)
+        for family in families(shape, metrics):
+            guess = _guess(family, targets, promise)
+            ranked.append((share_error(family.rows(guess * family.metric), people), guess, family))
+    if isinstance(shape, LineShape) and shape.points <= MOST_ON_A_LINE + 1:
+        ranked.append(_line_guess(shape, promise, people))
+    ranked.sort(key=lambda one: one[0])
+    few = 3 if shape.points <= 24 else 2 if shape.points <= MOST_BY_LAWS else 1
+    found: list[tuple[float, str, Randomizer]] = []
+    for _, guess, family in ranked[:few]:
+        made = calibrated(family, promise, guess, _alone(family, promise))
+        if made is not None:
+            found.append((share_error(made.rows(), people), family.name, made))
+    if not found:
+        return None
+    _, name, best = min(found, key=lambda one: one[0])
+    return name, best
+
+
+def _guess(family: Family, targets: Floats, promise: Promise) -> float:
+    """For many points the crowd is not looked at: what is certain without one, and twice that."""
+    if len(targets) > MOST_BY_LAWS:
+        return 2.0 * _alone(family, promise)
+    return guessed_strength(family, targets, promise.honest, promise.delta)
+
+
+def _line_guess(shape: LineShape, promise: Promise, people: int) -> tuple[float, float, LineFamily]:
+    family = LineFamily(shape)
+    if shape.points <= MOST_BY_LAWS:
+        distances = shape.table(shape.distances)
+        table = Family("geometric", geometric, distances, distances)
+        guess = guessed_strength(table, promise.slope * distances, promise.honest, promise.delta)
+        # The account of a task knows geometric noise by one law for each displacement, which is a little looser.
+        return share_error(geometric(0.75 * guess * distances), people), 0.75 * guess, family
+    guess = 2.0 * promise.slope
+    return 0.0, guess, family
+
+
+def _alone(family: Family | LineFamily, promise: Promise) -> float:
+    """A strength that keeps the promise with nobody to hide among (rates are rounded to 30 bits)."""
+    if isinstance(family, LineFamily):
+        return promise.slope * (1.0 - 4e-9)
+    targets = promise.slope * promise.shape.table(promise.shape.distances)
+    apart = family.metric > 0.0
+    least = float(np.min(targets[apart] / family.metric[apart])) * (1.0 - 1e-9)
+    return 0.5 * least if family.rows is exponential else least
+
