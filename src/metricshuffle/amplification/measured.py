@@ -29,6 +29,8 @@ class MeasuredProfile(PrivacyProfile):
 
     channel: Channel
     users: int
+    relative: float | None = None
+    """How closely epsilon is searched for; rough answers are quicker, and as safe."""
 
     def __post_init__(self) -> None:
         checked_users(self.users)
@@ -42,7 +44,7 @@ class MeasuredProfile(PrivacyProfile):
         """The bounds on its own laws; None if there are too many inputs."""
         if self.channel.inputs > MOST_BY_LAWS:
             return None
-        return ShuffledProfile(self.channel, self.users, self.channel.diameter)
+        return ShuffledProfile(self.channel, self.users, self.channel.diameter, relative=self.relative)
 
     @cached_property
     def apart(self) -> tuple[Floats, Floats]:

@@ -48,6 +48,7 @@ def plan(
     max_local_epsilon: option.MaxLocalEpsilon = None,
     max_bits: option.MaxBits = None,
     protocol: option.Protocols = None,
+    randomizer: option.RandomizerFile = None,
     explain: option.Explain = False,
     save: option.Save = None,
     task: option.TaskFile = None,
@@ -77,6 +78,10 @@ def plan(
         "rounds": rounds, "encoding": encoding, "padding": padding, "granularity": granularity, "transport": transport,
         "samples": samples, "trusted": trusted, "max_local_epsilon": max_local_epsilon, "max_bits": max_bits, "protocols": protocol or None,
     }  # fmt: skip
+    if randomizer is not None:
+        from metricshuffle.planning.saved_randomizer import load_randomizer
+
+        choices["randomizer"] = load_randomizer(randomizer)
     made = _made(asked, epsilon, error, delta, _distance(asked, distance), users, honest, flat=flat, choices=choices)
     if save is not None:
         made.save(str(save))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -12,25 +12,42 @@ import numpy as np
 
 from metricshuffle.accounting.local_metric.shapes import MOST_LISTED, CircleShape, GridShape, LineShape, Shape, TableShape
 from metricshuffle.accounting.local_metric.solver import ALGORITHMS, AnyTarget, LineTarget, LocalMetric, LocalMetrics, SpaceTarget
+from metricshuffle.amplification.measured import MeasuredProfile
 from metricshuffle.errors import InputError
-from metricshuffle.files import write_text
 from metricshuffle.numerics.rounding import plain, promised, promised_delta
 from metricshuffle.numerics.types import Floats
-from metricshuffle.planning.strongest import MOST_ON_A_LINE, MOST_TABULATED, Promise, exponential, padded, report_error, share_error, strongest
+from metricshuffle.planning.saved_randomizer import save_randomizer
+from metricshuffle.planning.strongest import (
+    MOST_ON_A_LINE,
+    MOST_TABULATED,
+    SOME_POINTS,
+    Error,
+    Promise,
+    exponential,
+    padded,
+    report_error,
+    share_error,
+    strongest,
+)
+from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.protocols.frequencies import shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Absolute, Categories, Circle, Domain, Euclidean, Grid, Integers, Interval, Manhattan, Metric, Space
 
 Tried = Literal["all", "1", "3", "1N"]
+Least = Literal["shares", "report"]
 BOUNDS = {"1N": "clone pair", "1": "Corollary 1", "3": "Corollary 2"}
 """Which bound each algorithm solves for; the one that allows most comes first, and wins where they are equal."""
 MOST_RANKED = 128
 """Points up to which local metrics are compared by the error of a randomizer made for them."""
-SHOWN = 8
+SHOWN = 6
 """Distances at which epsilon is told."""
 MOST_METRICS = 5
+WORTH_IT = 1e-3
+"""A local epsilon that exceeds the target by less than this fraction is none that a shuffler bought: delta alone allows a little."""
 
 
 def shape_of(space: Space, step: float | None = None) -> Shape:
@@ -82,7 +99,7 @@ class Allowed:
     local_epsilon: float
     largest: float
     error: float
-    """Expected error of a share, of a randomizer made for that metric without looking at its own laws; inf if that is not known."""
+    """What was to be small, of a randomizer made for that metric without looking at its own laws; inf if that is not known."""
     amplifies: bool
     metric: LocalMetric = field(repr=False)
     found: LocalMetrics = field(repr=False)
@@ -117,6 +134,7 @@ class SolvedMetric:
     randomizer: Randomizer | None
     randomizer_name: str
     unit: str = ""
+    least: Least = "shares"
 
     @property
     def winner(self) -> Allowed:
@@ -148,23 +166,25 @@ class SolvedMetric:
     def _distances(self) -> list[float]:
         """The nearest and the farthest, that of the target, and some between."""
         known = np.unique(self.shape.distances)
-        some = known[np.unique(np.rint(np.geomspace(1, len(known), SHOWN)).astype(np.int64) - 1)]
+        count = SHOWN if self.shape.points <= SOME_POINTS else 3
+        some = known[np.unique(np.rint(np.geomspace(1, len(known), count)).astype(np.int64) - 1)]
         own = known[known <= self.target.distance * (1.0 + 1e-12)]
         return sorted({*some.tolist(), *own[-1:].tolist()})
 
     @cached_property
     def certified(self) -> tuple[AtDistance, ...]:
-        """Epsilons at up to nine distances, accounted for anew; none exceeds what is promised."""
+        """Epsilons at a few distances, accounted for anew; none exceeds what is promised."""
         slope, made, found = self._promise.slope, self.randomizer, []
-        profile, alone = (None, None) if made is None else (shuffled_profile(made, count) for count in (self.honest, 1))
-        step = 1.0 if made is None else self._promise.step_of(made)
+        profile, alone = (None, None) if made is None else (_roughly(made, count) for count in (self.honest, 1))
         for distance in self._distances:
             near = self.shape.distances <= distance * (1.0 + 1e-12)
             own: tuple[float | None, float | None] = (None, None)
-            if profile is not None and alone is not None:
-                steps = distance / step * (1.0 + 1e-12)
+            if made is not None and profile is not None and alone is not None:
+                steps = self._promise.steps_of(made, distance)
                 own = alone.pure(steps), min(profile.epsilon(self.target.delta, steps), alone.pure(steps))
-            found.append(AtDistance(distance, slope * distance, self.local_epsilon(distance), float(self.metric.accounted[near].max()), *own))
+            found.append(
+                AtDistance(distance, slope * distance, self.local_epsilon(distance), float(self.metric.accounted[near].max()), *own)
+            )
         return tuple(found)
 
     @cached_property
@@ -192,21 +212,25 @@ class SolvedMetric:
         asked = self.target.epsilon
         if self.amplifies:
             least = (
-                f"Any randomizer with at most epsilon {_down(own)} for two values {far}{unit} apart, and {_down(most)} for any two, keeps the "
-                f"promise ({_down(own / asked)} times the target; Algorithm {self.algorithm}, which allows the most)."
+                f"Any randomizer with at most epsilon {allowed_text(own)} for two values {far}{unit} apart, and {allowed_text(most)} for any two, keeps the "
+                f"promise ({allowed_text(own / asked)} times the target; Algorithm {self.algorithm}, which allows the most)."
             )
         else:
             least = (
                 "For any randomizer whatever, shuffling buys nothing here by the bounds known: its local metric must be the target itself, "
-                f"epsilon {_down(own)} at {far}{unit}."
+                f"epsilon {allowed_text(own)} at {far}{unit}."
             )
         if self.randomizer is None:
             return f"Recommended: the local metric of Algorithm {self.algorithm}. {least} {self._no_randomizer}"
         alone = next(row.randomizer_local for row in self.certified if row.distance >= self._own_distance)
         return (
             f"Recommended: {self.randomizer_name}, of epsilon {promised(alone or 0.0)} alone for values up to {far}{unit} apart; accounted for by "
-            f"its own laws it keeps the promise among {self.honest:,} honest reports. {least}"
+            f"its own laws it keeps the promise {self._among}. {least}"
         )
+
+    @property
+    def _among(self) -> str:
+        return "with nobody to hide among" if self.honest == 1 else f"among {self.honest:,} honest reports"
 
     @property
     def _own_distance(self) -> float:
@@ -230,15 +254,21 @@ class SolvedMetric:
             if math.isfinite(self.share_error)
             else "the histogram cannot be told from its reports"
         )
-        clones = self.winner.error
-        before = f" (by one that any-randomizer bounds allow: {_percent(clones)})" if math.isfinite(clones) else ""
-        return f"With {self.users:,} people {shares}{before}; one report alone by {plain(self.report_error)}{unit}."
+        people = f"With {self.users:,} {'people' if self.users > 1 else 'person'}"
+        report = f"one report alone by {plain(self.report_error)}{unit}"
+        clones, before = self.winner.error, ""
+        if math.isfinite(clones):
+            told = _percent(clones) if self.least == "shares" else f"{plain(clones)}{unit}"
+            before = f" (by one made for the local metric alone: {told})"
+        if self.least == "shares":
+            return f"{people} {shares}{before}; {report}."
+        return f"{people} {shares}; {report}{before}."
 
     def summaries(self) -> list[str]:
         """One line for each algorithm."""
         far = plain(self.target.distance)
         return [
-            f"Algorithm {one.algorithm} ({BOUNDS[one.algorithm]}): local epsilon {_down(one.local_epsilon)} at {far}, {_down(one.largest)} at most"
+            f"Algorithm {one.algorithm} ({BOUNDS[one.algorithm]}): local epsilon {allowed_text(one.local_epsilon)} at {far}, {allowed_text(one.largest)} at most"
             f"{'' if one.amplifies else '; no more than without a shuffler'}."
             for one in self.allowed
         ]
@@ -260,8 +290,8 @@ class SolvedMetric:
         near = max(float(one.closed[0]) for one in others)
         far = max(one.closed_diameter for one in others)
         return (
-            f"{len(others)} more local metrics are allowed that no other dominates: up to epsilon {_down(near)} for the nearest values, or "
-            f"{_down(far)} for the farthest; this one was chosen for the least error of a share."
+            f"{len(others)} more local metrics are allowed that no other dominates: up to epsilon {allowed_text(near)} for the nearest values, or "
+            f"{allowed_text(far)} for the farthest; this one was chosen for the least error of {'a share' if self.least == 'shares' else 'one report'}."
         )
 
     # Files
@@ -293,7 +323,7 @@ class SolvedMetric:
             "report_error": _finite(self.report_error),
             "algorithms": {
                 one.algorithm: {
-                    "local_epsilon": one.local_epsilon, "largest": one.largest, "amplifies": one.amplifies, "share_error": _finite(one.error),
+                    "local_epsilon": one.local_epsilon, "largest": one.largest, "amplifies": one.amplifies, "error": _finite(one.error),
                 }
                 for one in self.allowed
             },
@@ -302,6 +332,7 @@ class SolvedMetric:
             "solutions": [
                 {
                     "diameter": one.diameter,
+                    **({"local_epsilon_per_unit": one.per_unit} if isinstance(one.target, LineTarget) else {}),
                     "local_epsilon_at_distance": one.within(self.target.distance),
                     "amplified_max_excess": one.max_excess,
                     "closed_diameter": one.closed_diameter,
@@ -314,17 +345,19 @@ class SolvedMetric:
         """Write the randomizer, as tasks hold it: `amplify --randomizer file:PATH` and `plan --randomizer PATH` read it."""
         if self.randomizer is None:
             raise InputError(f"there is no randomizer to save. {self._no_randomizer}")
-        write_text(path, self.randomizer.model_dump_json() + "\n")
+        save_randomizer(self.randomizer, path)
 
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
-def _down(epsilon: float) -> str:
-    """An epsilon that is allowed: four digits, never more than the truth."""
-    shown = f"{epsilon:.4g}"
-    return shown if float(shown) <= epsilon else f"{math.nextafter(epsilon, 0.0) - 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"
+def allowed_text(epsilon: float) -> str:
+    """An epsilon that is allowed: four digits, never more than the truth (but for the rounding of decimals)."""
+    if epsilon == 0.0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.floor(epsilon * (1.0 + 1e-12) / unit) * unit:.4g}"
 
 
 def _percent(share: float) -> str:
@@ -339,13 +372,15 @@ def solve(
     *,
     step: float | None = None,
     algorithm: Tried = "all",
+    least: Least = "shares",
     grid: int = 16,
 ) -> SolvedMetric:
     """The local metric people may use so that their shuffled reports keep the target for EVERY pair of values, and a randomizer for it.
 
     `target`: epsilon at a distance, and in proportion for all other pairs, nearer or farther (shape "linear"). `space`: Integers, a Grid,
     labels with a Tree or a Matrix, numbers on a Circle; with `step`, numbers low, low + step, .., high. Every algorithm is tried unless
-    one is named; of the metrics they find, with `grid` largest values each, the one is chosen whose randomizer errs least.
+    one is named; of the metrics they find, with `grid` largest values each, the one is chosen whose randomizer errs least: in the "shares"
+    of a histogram, or in what one "report" says about its value.
     """
     if not isinstance(target, Target):
         raise InputError(f"solve needs a Target, got {type(target).__name__}.")
@@ -355,6 +390,8 @@ def solve(
         raise InputError("delta must be > 0 here; with delta = 0 shuffling changes nothing, and the local metric is the target itself.")
     if algorithm != "all" and algorithm not in ALGORITHMS:
         raise InputError(f"algorithm must be one of all, {', '.join(ALGORITHMS)}, got {algorithm!r}.")
+    if least not in ("shares", "report"):
+        raise InputError(f"least must be shares or report, got {least!r}.")
     counted = honest_count(honest, checked_users(users))
     place = _space(space)
     shape = shape_of(place, step)
@@ -367,42 +404,63 @@ def solve(
     if isinstance(shape, LineShape):
         wanted = LineTarget(0.0, shape.steps * shape.step, target.epsilon, target.distance, shape.step)
     tried = [name for name in BOUNDS if algorithm in ("all", name)]
-    allowed = [_allowed(name, wanted, target, users, counted, grid) for name in tried]
+    error = _error(shape, users, least)
+    allowed = [_allowed(name, wanted, target, error, counted, grid) for name in tried]
     allowed.sort(key=lambda one: (one.error, -one.local_epsilon))  # stable: the first of equals
     promise = Promise(shape, target.epsilon, target.distance, target.delta, counted)
     best = allowed[0]
-    made = strongest(promise, _metrics(shape, best), users) if shape.points <= MOST_ON_A_LINE + 1 else None
+    made = strongest(promise, _metrics(shape, best), best.found.low, error) if shape.points <= MOST_ON_A_LINE + 1 else None
     name, randomizer = made if made is not None else ("", None)
-    return SolvedMetric(shape, target, users, counted, tuple(allowed), randomizer, _told(name, randomizer), place.unit)
+    return SolvedMetric(shape, target, users, counted, tuple(allowed), randomizer, _told(name, randomizer), place.unit, least)
 
 
 def _space(space: Space | Domain | Metric) -> Space:
     if isinstance(space, Metric):
         if space.size is None:
-            raise InputError(f"{type(space).__name__} measures any values; say which there are, as Space(Integers(..), {type(space).__name__}(..)).")
+            raise InputError(
+                f"{type(space).__name__} measures any values; say which there are, as Space(Integers(..), {type(space).__name__}(..))."
+            )
         return Space(Categories([str(code) for code in range(space.size)]), space)
     if not isinstance(space, Space | Domain):
-        raise InputError(f"solve needs a Space, a domain such as Integers or Grid, or a metric of its own points, got {type(space).__name__}.")
+        raise InputError(
+            f"solve needs a Space, a domain such as Integers or Grid, or a metric of its own points, got {type(space).__name__}."
+        )
     return Space.of(space)
 
 
-def _allowed(algorithm: str, wanted: AnyTarget, target: Target, users: int, honest: int, grid: int) -> Allowed:
+def _error(shape: Shape, users: int, least: Least) -> Error:
+    if least == "shares" or shape.points > MOST_LISTED:
+        return lambda rows: share_error(rows, users)
+    distances = shape.table(shape.distances)
+    return lambda rows: report_error(rows, distances)
+
+
+def _roughly(randomizer: Randomizer, honest: int) -> PrivacyProfile:
+    """What its shuffled reports hide, to as many digits as are shown."""
+    found = shuffled_profile(randomizer, honest)
+    return replace(found, relative=1e-4) if isinstance(found, MeasuredProfile) else found
+
+
+def _allowed(algorithm: str, wanted: AnyTarget, target: Target, error: Error, honest: int, grid: int) -> Allowed:
     found = ALGORITHMS[algorithm](wanted, honest, target.delta, grid)  # type: ignore[index]
     listed = wanted.shape.points <= MOST_RANKED
-    ranked = [(_any_error(one, users) if listed else math.inf, -one.within(target.distance), index) for index, one in enumerate(found.best_closed)]
-    error, local, index = min(ranked)
+    ranked = [
+        (_any_error(one, error) if listed else math.inf, -one.within(target.distance), index) for index, one in enumerate(found.best_closed)
+    ]
+    least, local, index = min(ranked)
     chosen = found.best_closed[index]
-    return Allowed(algorithm, -local, chosen.closed_diameter, error, found.amplifies, chosen, found)
+    amplifies = any(bool((one.closed > wanted.totals * (1.0 + WORTH_IT)).any()) for one in found.solutions)
+    return Allowed(algorithm, -local, chosen.closed_diameter, least, amplifies, chosen, found)
 
 
-def _any_error(metric: LocalMetric, users: int) -> float:
+def _any_error(metric: LocalMetric, error: Error) -> float:
     """Of a randomizer that has this local metric whatever its laws: exponential at half the metric, or padded."""
     table = metric.table()
     try:
         rows = [exponential(0.5 * table), padded(table)]
     except InputError:  # too strong for multiples of 2^-63
         rows = [exponential(0.5 * table)]
-    return min(share_error(one, users) for one in rows)
+    return min(error(one) for one in rows)
 
 
 def _metrics(shape: Shape, best: Allowed) -> list[Floats]:
@@ -411,7 +469,8 @@ def _metrics(shape: Shape, best: Allowed) -> list[Floats]:
         return []
     others = [one for one in best.found.best_closed if one is not best.metric]
     some = others[:: max(1, math.ceil(len(others) / (MOST_METRICS - 1)))] if shape.points <= MOST_RANKED else []
-    return [best.metric.table(), *(one.table() for one in some), shape.table(shape.distances)]
+    straight = shape.table(shape.distances * (best.metric.closed_diameter / float(shape.distances[-1])))
+    return [best.metric.table(), *(one.table() for one in some), straight]
 
 
 def _told(name: str, randomizer: Randomizer | None) -> str:
@@ -419,4 +478,6 @@ def _told(name: str, randomizer: Randomizer | None) -> str:
         return ""
     if isinstance(randomizer, BoundedGeometric):
         return f"geometric noise of rate {plain(randomizer.rate)} per step (bounded-geometric)"
+    if isinstance(randomizer, KaryRandomizedResponse):
+        return f"randomized response over all {randomizer.inputs} values (k-ary-randomized-response)"
     return f"a table of {randomizer.inputs} x {randomizer.outputs} probabilities ({name}, as a channel)"

@@ -1,4 +1,4 @@
-"""From local metrics to a randomizer: families of channels on a finite metric, and the strongest member that keeps a promise for every pair.
+"""From local metrics to a randomizer: families of channels on a finite metric, and the strongest member that keeps a promise.
 
 Every family is K_t(x)[z] ~ e^(-t M(x, z)), M a metric and t its strength, in one of three ways to normalise it. What any randomizer with
 a local metric hides is bounded by clones; what one of these hides, by its own laws, is often much more. So t may be larger.
@@ -13,25 +13,32 @@ from functools import cached_property
 
 import numpy as np
 
+from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.local_metric.shapes import LineShape, Shape
+from metricshuffle.amplification.beyond import ListedPairs
 from metricshuffle.amplification.measured import MOST_BY_LAWS
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import lowered
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile
-from metricshuffle.protocols.frequencies import shuffled_profile
+from metricshuffle.protocols.frequencies import has_metric, shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, clamped_rows
 from metricshuffle.randomizers.channel import LARGEST_CONDITION, Channel
 from metricshuffle.randomizers.exponential import PaddedExponential
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 
 MOST_TABULATED = 256
 """Points up to which a randomizer is a table."""
 MOST_ON_A_LINE = 1024
+SOME_POINTS = 24  # up to here two families are calibrated
 CALIBRATED = 2e-3  # strengths are found to this much (relative)
 LOOKS = 10  # at a randomizer while its strength is searched
 LARGEST_STRENGTH = 40.0  # of the largest local epsilon
 Rows = Callable[[Floats], Floats]
+Error = Callable[[Floats], float]
+"""From the law of a report to what is to be small."""
+Pairs = tuple[tuple[int, int], ...]
 
 
 def exponential(costs: Floats) -> Floats:
@@ -69,6 +76,20 @@ class Family:
 
 
 @dataclass(frozen=True)
+class AlikeFamily:
+    """Randomized response, where the metric is the same for all pairs: by its local epsilon. Its closed forms are quick."""
+
+    points: int
+    name: str = "k-ary randomized response"
+
+    def member(self, strength: float) -> KaryRandomizedResponse | None:
+        try:
+            return KaryRandomizedResponse(self.points, strength)
+        except InputError:
+            return None
+
+
+@dataclass(frozen=True)
 class LineFamily:
     """Geometric noise of a rate per step."""
 
@@ -81,6 +102,15 @@ class LineFamily:
             return BoundedGeometric(self.shape.steps, strength * self.shape.step)
         except InputError:
             return None
+
+
+AnyFamily = Family | AlikeFamily | LineFamily
+
+
+def alike(metric: Floats) -> bool:
+    """Whether all pairs are equally far apart."""
+    apart = metric[~np.eye(len(metric), dtype=bool)]
+    return bool(apart.max() <= apart.min() * (1.0 + 1e-9))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,25 +135,40 @@ class Promise:
         """Units of one step of the randomizer's own distances."""
         return self.shape.step if isinstance(randomizer, BoundedGeometric) and isinstance(self.shape, LineShape) else 1.0
 
+    def steps_of(self, randomizer: Randomizer, distance: float) -> float:
+        """A distance in the randomizer's own steps; 1 if it treats all values alike."""
+        return distance / self.step_of(randomizer) * (1.0 + 1e-12) if has_metric(randomizer) else 1.0
+
     def profile(self, randomizer: Randomizer) -> PrivacyProfile:
         return shuffled_profile(randomizer, self.honest)
 
     def kept_by(self, randomizer: Randomizer) -> bool:
         """Certified for every pair, by what tasks are verified with."""
-        steps = self.farthest / self.step_of(randomizer) * (1.0 + 1e-12)
+        steps = self.steps_of(randomizer, self.farthest)
         try:
+            if not has_metric(randomizer):  # all pairs alike: the nearest decide
+                return self.profile(randomizer).covers(self.slope * float(self.shape.distances[0]), self.delta, 1.0, "flat")
             return self.profile(randomizer).covers(self.slope * self.farthest, self.delta, steps, "linear")
         except NotCertified:
             return False
 
-    def spent(self, randomizer: Randomizer, distances: list[float]) -> float:
-        """The largest certified epsilon over the promised one, at some distances: steers a search, and never ends one."""
-        profile, step = self.profile(randomizer), self.step_of(randomizer)
-        return max(profile.epsilon(self.delta, d / step * (1.0 + 1e-12)) / (self.slope * d) for d in distances)
+    def spent(self, randomizer: Randomizer, pairs: Pairs) -> float:
+        """The largest epsilon over the promised one, of some pairs: steers a search, and never ends one."""
+        if isinstance(randomizer, Channel) and randomizer.inputs <= MOST_BY_LAWS:
+            return max(self._of_pair(randomizer, a, b) / (self.slope * randomizer.distance(a, b)) for a, b in pairs)
+        profile, looked = self.profile(randomizer), (float(self.shape.distances[0]), self.farthest)
+        return max(profile.epsilon(self.delta, self.steps_of(randomizer, d)) / (self.slope * d) for d in looked)
+
+    def _of_pair(self, channel: Channel, a: int, b: int) -> float:
+        """About the epsilon of one pair, from the whole laws of the others, or one report alone."""
+        alone = channel.local_epsilon(a, b)
+        law = OthersLaws.from_rows(channel.rows(), a, b)
+        found, _ = ListedPairs([law]).epsilon(self.honest, self.delta, CALIBRATED)
+        return min(alone, found) if found >= 0.0 else alone
 
 
 def share_error(rows: Floats, people: int) -> float:
-    """Mean over the values of E|unbiased share - true share|, for people spread evenly, by the normal approximation; inf if there is none."""
+    """Mean over the values of E|unbiased - true share|, for people spread evenly, by the normal approximation; inf if it has none."""
     count = len(rows)
     singular = np.linalg.svd(rows, compute_uv=False)
     if rows.shape[1] < count or not singular[-1] * LARGEST_CONDITION >= singular[0] > 0.0:
@@ -138,8 +183,8 @@ def report_error(rows: Floats, distances: Floats) -> float:
     return float(np.mean(np.sum(rows * distances[:, read_as], axis=1)))
 
 
-def guessed_strength(family: Family, targets: Floats, honest: int, delta: float) -> float:
-    """About the strength that the promise allows, by the normal approximation of a crowd; a guess that steers.
+def guessed_strength(family: Family, targets: Floats, honest: int, delta: float) -> tuple[float, Pairs]:
+    """About the strength that the promise allows, by the normal approximation of a crowd, and the pairs that look worst; both steer.
 
     epsilon of a pair is about z sqrt(max_x sum (K_a - K_b)^2/K_x / n), and at most its local one.
     """
@@ -147,7 +192,7 @@ def guessed_strength(family: Family, targets: Floats, honest: int, delta: float)
     apart = targets > 0.0
     promised = np.where(apart, targets, 1.0)
 
-    def spent(strength: float) -> float:
+    def spent(strength: float) -> Floats:
         rows = np.maximum(family.rows(strength * family.metric), 1e-300)
         worst = np.zeros_like(targets)
         for other in rows:
@@ -157,29 +202,32 @@ def guessed_strength(family: Family, targets: Floats, honest: int, delta: float)
         logs = np.log(rows)
         local = np.max([np.abs(column[:, None] - column[None, :]) for column in logs.T], axis=0)
         guess = np.minimum(width * np.sqrt(np.maximum(worst, 0.0)), local)
-        return float(np.max(np.where(apart, guess / promised, 0.0)))
+        return np.where(apart, guess / promised, 0.0)
 
     low, high = 1e-6 / float(family.metric.max()), LARGEST_STRENGTH / float(family.metric.max())
     for _ in range(18):
         middle = math.sqrt(low * high)
         try:
-            passes = spent(middle) <= 1.0
+            passes = float(spent(middle).max()) <= 1.0
         except (InputError, NotCertified):
             passes = False
         low, high = (middle, high) if passes else (low, middle)
-    return low
+    ratios = spent(low)
+    nearest, farthest = float(targets[apart].min()), float(targets.max())
+    looked = (ratios, np.where(targets <= nearest * (1.0 + 1e-9), ratios, -1.0), np.where(targets >= farthest * (1.0 - 1e-9), ratios, -1.0))
+    pairs = (np.unravel_index(int(np.argmax(one)), one.shape) for one in looked)
+    return low, tuple(dict.fromkeys((int(a), int(b)) for a, b in pairs))
 
 
-def calibrated(family: Family | LineFamily, promise: Promise, guess: float, alone: float) -> Randomizer | None:
+def calibrated(family: AnyFamily, promise: Promise, guess: float, alone: float, pairs: Pairs) -> Randomizer | None:
     """The strongest member found that certainly keeps the promise; at least that of strength `alone`, which needs no crowd.
 
-    The search looks at the nearest and at the farthest pairs; what is returned was certified for every pair, or is `alone`.
+    The search looks at a few pairs; what is returned was certified for every one.
     """
-    looked = [float(promise.shape.distances[0]), promise.farthest]
     strength, passing, failing = max(guess, alone), alone, math.inf
     for _ in range(LOOKS):
         made = family.member(strength)
-        spent = math.inf if made is None else promise.spent(made, looked)
+        spent = math.inf if made is None else promise.spent(made, pairs)
         passing, failing = (strength, failing) if spent <= 1.0 else (passing, strength)
         if failing <= passing * (1.0 + CALIBRATED) or (spent <= 1.0 and spent >= 1.0 - CALIBRATED):
             break
@@ -198,64 +246,76 @@ def families(shape: Shape, metrics: list[Floats]) -> Iterator[Family]:
     """Tables on each of the metrics; on a line also clamped geometric noise on the line itself."""
     distances = shape.table(shape.distances)
     for metric in metrics:
+        if shape.points > 2 and alike(metric):
+            continue
         yield Family("exponential", exponential, metric, distances)
         yield Family("padded exponential", padded, metric, distances)
     if isinstance(shape, LineShape):
         yield Family("geometric", geometric, distances, distances)
 
 
-def strongest(promise: Promise, metrics: list[Floats], people: int) -> tuple[str, Randomizer] | None:
-    """The randomizer of least expected error of a share among those that keep the promise, and what it is called; None if too large.
+def strongest(promise: Promise, metrics: list[Floats], any_two: float, error: Error) -> tuple[str, Randomizer] | None:
+    """The randomizer of least error among those that keep the promise, and what it is called; None if there are too many values.
 
-    Families are ranked by a guess of their strength; the best few are calibrated and certified.
+    `any_two`: a local epsilon for all pairs alike that is certainly allowed. Families are ranked by a guess of their strength; the best
+    few are calibrated and certified.
     """
     shape = promise.shape
-    ranked: list[tuple[float, float, Family | LineFamily]] = []
+    ranked: list[tuple[float, float, Pairs, AnyFamily]] = []
     if shape.points <= MOST_TABULATED:
         targets = promise.slope * shape.table(shape.distances)
         for family in families(shape, metrics):
-            guess = _guess(family, targets, promise)
-            ranked.append((share_error(family.rows(guess * family.metric), people), guess, family))
+            guess, pairs = _guess(family, targets, promise)
+            ranked.append((error(family.rows(guess * family.metric)), guess, pairs, family))
+        if shape.points > 2 and np.count_nonzero(targets) == shape.points * (shape.points - 1):  # none are to be the same
+            ranked.append(_alike_guess(shape, targets, promise, any_two, error))
     if isinstance(shape, LineShape) and shape.points <= MOST_ON_A_LINE + 1:
-        ranked.append(_line_guess(shape, promise, people))
+        ranked.append(_line_guess(shape, promise, error))
     ranked.sort(key=lambda one: one[0])
-    few = 3 if shape.points <= 24 else 2 if shape.points <= MOST_BY_LAWS else 1
     found: list[tuple[float, str, Randomizer]] = []
-    for _, guess, family in ranked[:few]:
-        made = calibrated(family, promise, guess, _alone(family, promise))
+    for _, guess, pairs, likely in ranked[: 2 if shape.points <= SOME_POINTS else 1]:
+        made = calibrated(likely, promise, guess, _alone(likely, promise), pairs)
         if made is not None:
-            found.append((share_error(made.rows(), people), family.name, made))
+            found.append((error(made.rows()), likely.name, made))
     if not found:
         return None
     _, name, best = min(found, key=lambda one: one[0])
     return name, best
 
 
-def _guess(family: Family, targets: Floats, promise: Promise) -> float:
-    """For many points the crowd is not looked at: what is certain without one, and twice that."""
+def _guess(family: Family, targets: Floats, promise: Promise) -> tuple[float, Pairs]:
+    """For many points the crowd is not looked at: what the metric allows any randomizer."""
     if len(targets) > MOST_BY_LAWS:
-        return 2.0 * _alone(family, promise)
+        return 0.5 if family.rows is exponential else 1.0, ()
     return guessed_strength(family, targets, promise.honest, promise.delta)
 
 
-def _line_guess(shape: LineShape, promise: Promise, people: int) -> tuple[float, float, LineFamily]:
+def _alike_guess(shape: Shape, targets: Floats, promise: Promise, any_two: float, error: Error) -> tuple[float, float, Pairs, AlikeFamily]:
+    every = 1.0 - np.eye(shape.points)
+    guess = any_two
+    if shape.points <= MOST_BY_LAWS:
+        guess, _ = guessed_strength(Family("", exponential, every, targets), targets, promise.honest, promise.delta)
+    return error(exponential(guess * every)), guess, (), AlikeFamily(shape.points)
+
+
+def _line_guess(shape: LineShape, promise: Promise, error: Error) -> tuple[float, float, Pairs, LineFamily]:
     family = LineFamily(shape)
     if shape.points <= MOST_BY_LAWS:
         distances = shape.table(shape.distances)
         table = Family("geometric", geometric, distances, distances)
-        guess = guessed_strength(table, promise.slope * distances, promise.honest, promise.delta)
+        guess, _ = guessed_strength(table, promise.slope * distances, promise.honest, promise.delta)
         # The account of a task knows geometric noise by one law for each displacement, which is a little looser.
-        return share_error(geometric(0.75 * guess * distances), people), 0.75 * guess, family
-    guess = 2.0 * promise.slope
-    return 0.0, guess, family
+        return error(geometric(0.75 * guess * distances)), 0.75 * guess, (), family
+    return math.inf if shape.points <= MOST_TABULATED else 0.0, 2.0 * promise.slope, (), family
 
 
-def _alone(family: Family | LineFamily, promise: Promise) -> float:
+def _alone(family: AnyFamily, promise: Promise) -> float:
     """A strength that keeps the promise with nobody to hide among (rates are rounded to 30 bits)."""
+    if isinstance(family, AlikeFamily):
+        return promise.slope * float(promise.shape.distances[0]) * (1.0 - 1e-9)
     if isinstance(family, LineFamily):
         return promise.slope * (1.0 - 4e-9)
     targets = promise.slope * promise.shape.table(promise.shape.distances)
     apart = family.metric > 0.0
     least = float(np.min(targets[apart] / family.metric[apart])) * (1.0 - 1e-9)
     return 0.5 * least if family.rows is exponential else least
-

@@ -218,7 +218,9 @@ class TableShape(Shape):
         if not 2 <= len(self.metric) <= MOST_LISTED:
             raise InputError(f"spaces without a closed form need 2 to {MOST_LISTED:,} points, got {len(self.metric):,}; merge some.")
         if not self.metric.max() > 0.0:
-            raise InputError("all points are at distance 0 from each other, so that nothing may tell them apart: there is nothing to solve.")
+            raise InputError(
+                "all points are at distance 0 from each other, so that nothing may tell them apart: there is nothing to solve."
+            )
 
     @property
     def points(self) -> int:
