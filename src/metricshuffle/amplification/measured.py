@@ -21,7 +21,7 @@ SAME = 1e-12
 
 @dataclass(frozen=True)
 class MeasuredProfile(PrivacyProfile):
-    """One report each of `users` people, shuffled, for every pair of inputs up to a distance; a linear promise is certified at every distance.
+    """One report each of `users` people, shuffled, for every pair of inputs up to a distance; linear promises are certified at each one.
 
     "best": the smallest of all bounds on the channel's own laws (`ShuffledProfile`), up to 64 inputs. "clones": from its local epsilons
     alone, pair by pair, with the reaches they have.
@@ -48,7 +48,7 @@ class MeasuredProfile(PrivacyProfile):
 
     @cached_property
     def apart(self) -> tuple[Floats, Floats]:
-        """The distances between different inputs, rising, those that differ by rounding only together: the least and the largest of each."""
+        """The distances between inputs, rising; those that differ by rounding only are one: the least and the largest of each."""
         if self.channel.distances is None:
             return np.ones(1), np.ones(1)
         above = self.channel.distances[np.triu_indices(self.channel.inputs, 1)]
@@ -80,7 +80,7 @@ class MeasuredProfile(PrivacyProfile):
 
     @theorem("metricshuffle", "clone pair of a channel, from its own local epsilons")
     def _clones(self, distance: float) -> ClonePair | None:
-        """Statement: D(a, b) = max_y |log K_a(y)/K_b(y)| of a channel is a metric in which it is private, so the clone pair (delta_upper) with
+        """Statement: D(a, b) = max_y |log K_a(y)/K_b(y)| of a channel is a metric in which it is private, so the clone pair with
         D(a, b) and the reaches max_c D(a, c), max_c D(b, c) bounds the pair. Of all pairs up to a distance, the largest D, the largest
         farther reach and the largest nearer reach bound every one, because the bound grows in all three.
         Conditions: no report rules an input out (None otherwise). Numerics: each D is rounded up. Reference: delta_upper.
@@ -114,7 +114,7 @@ class MeasuredProfile(PrivacyProfile):
         return super().covers_at(epsilon, delta, distance)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """At every distance that two inputs have, and not at whole steps only; blocks that fail are split, as in `PrivacyProfile.covers`."""
+        """At every distance that two inputs have, not at whole steps only; blocks that fail are split, as in `PrivacyProfile.covers`."""
         least, largest = self.apart
         near = int(np.searchsorted(least, checked_distance(distance) * (1.0 + SAME), side="right"))
         if shape == "flat":

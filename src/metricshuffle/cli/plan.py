@@ -12,6 +12,7 @@ from metricshuffle.errors import InputError
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
     from metricshuffle.queries.base import Query
+    from metricshuffle.randomizers.randomizer import Randomizer
 
 
 def plan(
@@ -77,11 +78,8 @@ def plan(
     choices: dict[str, Any] = {
         "rounds": rounds, "encoding": encoding, "padding": padding, "granularity": granularity, "transport": transport,
         "samples": samples, "trusted": trusted, "max_local_epsilon": max_local_epsilon, "max_bits": max_bits, "protocols": protocol or None,
+        "randomizer": _loaded(randomizer),
     }  # fmt: skip
-    if randomizer is not None:
-        from metricshuffle.planning.saved_randomizer import load_randomizer
-
-        choices["randomizer"] = load_randomizer(randomizer)
     made = _made(asked, epsilon, error, delta, _distance(asked, distance), users, honest, flat=flat, choices=choices)
     if save is not None:
         made.save(str(save))
@@ -95,6 +93,14 @@ def plan(
         print(made.to_json())
     elif not to_screen:
         _show(made, explain=explain, written=[file for file in (save, task) if file is not None])
+
+
+def _loaded(file: Path | None) -> Randomizer | None:
+    if file is None:
+        return None
+    from metricshuffle.planning.saved_randomizer import load_randomizer
+
+    return load_randomizer(file)
 
 
 def _distance(asked: Query, distance: float | None) -> float:

@@ -166,7 +166,7 @@ def tree_in(path: Path) -> Space:
     for number_of, row in enumerate(rows, start=1):
         if not 1 <= len(row) <= 3 or not row[0] or row[0] in place:
             raise InputError(
-                f"--tree {path}, row {number_of}: give a label of its own, its parent (empty for the root) and the length, separated by commas."
+                f"--tree {path}, row {number_of}: give a label of its own, its parent (empty for the root) and a length, comma between."
             )
         place[row[0]] = len(place)
     parents, lengths = [], []

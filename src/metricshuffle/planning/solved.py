@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.local_metric.shapes import MOST_LISTED, CircleShape, GridShape, LineShape, Shape, TableShape
+from metricshuffle.accounting.local_metric.shapes import MOST_LISTED, LineShape, Shape
 from metricshuffle.accounting.local_metric.solver import ALGORITHMS, AnyTarget, LineTarget, LocalMetric, LocalMetrics, SpaceTarget
 from metricshuffle.amplification.measured import MeasuredProfile
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain, promised, promised_delta
 from metricshuffle.numerics.types import Floats
+from metricshuffle.planning.finite_spaces import shape_of, space_of
 from metricshuffle.planning.saved_randomizer import save_randomizer
 from metricshuffle.planning.strongest import (
     MOST_ON_A_LINE,
@@ -35,7 +36,7 @@ from metricshuffle.protocols.frequencies import shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.spaces import Absolute, Categories, Circle, Domain, Euclidean, Grid, Integers, Interval, Manhattan, Metric, Space
+from metricshuffle.spaces import Domain, Metric, Space
 
 Tried = Literal["all", "1", "3", "1N"]
 Least = Literal["shares", "report"]
@@ -48,47 +49,6 @@ SHOWN = 6
 MOST_METRICS = 5
 WORTH_IT = 1e-3
 """A local epsilon that exceeds the target by less than this fraction is none that a shuffler bought: delta alone allows a little."""
-
-
-def shape_of(space: Space, step: float | None = None) -> Shape:
-    """The values of a space as the solver takes them, with a closed form where there is one."""
-    domain, metric = space.domain, space.metric
-    if isinstance(domain, Integers | Interval):
-        return _numbers(domain, metric, step)
-    if step is not None:
-        raise InputError("step is for numbers; labels and cells have their own distances, so leave it out.")
-    if isinstance(domain, Grid) and isinstance(metric, Euclidean | Manhattan) and domain.width * domain.height > 1:
-        if domain.width * domain.height > 10_000:
-            raise InputError(f"at most 10,000 cells can be looked at, but {domain} has {domain.width * domain.height:,}; take larger ones.")
-        return GridShape(domain.width, domain.height, domain.cell, isinstance(metric, Manhattan))
-    return TableShape(_listed(space))
-
-
-def _numbers(domain: Integers | Interval, metric: Metric, step: float | None) -> Shape:
-    if step is None and isinstance(domain, Interval):
-        raise InputError(f"{domain} are infinitely many; give a step, and values are low, low + step, .., high.")
-    line = LineTarget(domain.low, domain.high, 1.0, 1.0, 1.0 if step is None else step)  # says what is wrong with the step
-    if isinstance(metric, Absolute):
-        return LineShape(line.steps, line.step)
-    if isinstance(metric, Circle) and abs(line.step * (line.steps + 1) - metric.circumference) <= 1e-12 * metric.circumference:
-        return CircleShape(line.steps + 1, line.step)
-    if line.steps + 1 > MOST_LISTED:
-        raise InputError(f"with this metric at most {MOST_LISTED:,} values can be looked at, but there are {line.steps + 1:,}.")
-    points = domain.low + line.step * np.arange(line.steps + 1.0)
-    return TableShape(_symmetric(metric.pairwise(points, points)))
-
-
-def _listed(space: Space) -> Floats:
-    size = space.domain.size or 0
-    if not 2 <= size <= MOST_LISTED:
-        raise InputError(f"spaces without a closed form need 2 to {MOST_LISTED:,} values, but {space.domain} has {size:,}; merge some.")
-    points = space.domain.points(space.domain.all_values())
-    return _symmetric(space.metric.pairwise(points, points))
-
-
-def _symmetric(table: Floats) -> Floats:
-    """The smaller of both directions, which may differ by rounding."""
-    return np.minimum(table, table.T)
 
 
 @dataclass(frozen=True)
@@ -107,7 +67,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class AtDistance:
-    """Epsilons of the pairs up to a distance: promised; of one report and shuffled, for any randomizer with the metric; and for this one."""
+    """Epsilons of pairs up to a distance: promised; alone and shuffled, for any randomizer with the metric; and for this one."""
 
     distance: float
     promised: float
@@ -209,11 +169,12 @@ class SolvedMetric:
         """The recommendation in two sentences or three."""
         unit, far = (f" {self.unit}" if self.unit else ""), plain(self.target.distance)
         own, most = self.local_epsilon(), self.metric.closed_diameter
-        asked = self.target.epsilon
+        near, times = allowed_text(float(self.metric.closed[0])), allowed_text(own / self.target.epsilon)
         if self.amplifies:
+            most_by = ", which allows the most" if len(self.allowed) > 1 else ""
             least = (
-                f"Any randomizer with at most epsilon {allowed_text(own)} for two values {far}{unit} apart, and {allowed_text(most)} for any two, keeps the "
-                f"promise ({allowed_text(own / asked)} times the target; Algorithm {self.algorithm}, which allows the most)."
+                f"So does any randomizer within the local metric of Algorithm {self.algorithm}{most_by}: epsilon {near} for the nearest "
+                f"values, {allowed_text(own)} at {far}{unit} ({times} times the target) and {allowed_text(most)} for the farthest."
             )
         else:
             least = (
@@ -221,11 +182,12 @@ class SolvedMetric:
                 f"epsilon {allowed_text(own)} at {far}{unit}."
             )
         if self.randomizer is None:
-            return f"Recommended: the local metric of Algorithm {self.algorithm}. {least} {self._no_randomizer}"
+            kept = f"Recommended: the local metric of Algorithm {self.algorithm}, which keeps the promise {self._among}."
+            return f"{kept} {least} {self._no_randomizer}"
         alone = next(row.randomizer_local for row in self.certified if row.distance >= self._own_distance)
         return (
-            f"Recommended: {self.randomizer_name}, of epsilon {promised(alone or 0.0)} alone for values up to {far}{unit} apart; accounted for by "
-            f"its own laws it keeps the promise {self._among}. {least}"
+            f"Recommended: {self.randomizer_name}, of epsilon {promised(alone or 0.0)} alone for values up to {far}{unit} apart; accounted "
+            f"for by its own laws it keeps the promise {self._among}. {least}"
         )
 
     @property
@@ -268,16 +230,16 @@ class SolvedMetric:
         """One line for each algorithm."""
         far = plain(self.target.distance)
         return [
-            f"Algorithm {one.algorithm} ({BOUNDS[one.algorithm]}): local epsilon {allowed_text(one.local_epsilon)} at {far}, {allowed_text(one.largest)} at most"
-            f"{'' if one.amplifies else '; no more than without a shuffler'}."
+            f"Algorithm {one.algorithm} ({BOUNDS[one.algorithm]}): local epsilon {allowed_text(one.local_epsilon)} at {far}, "
+            f"{allowed_text(one.largest)} at most{'' if one.amplifies else '; no more than without a shuffler'}."
             for one in self.allowed
         ]
 
     def explain(self) -> str:
         """All of it in words."""
         promise = (
-            f"Promised: epsilon {promised(self.target.epsilon)} at distance {plain(self.target.distance)}, in proportion for every other pair, "
-            f"delta {promised_delta(self.target.delta)}."
+            f"Promised: epsilon {promised(self.target.epsilon)} at distance {plain(self.target.distance)}, in proportion for every other "
+            f"pair, delta {promised_delta(self.target.delta)}."
         )
         return "\n".join(filter(None, (self.why(), promise, self.error_sentence(), *self.summaries(), self.trade_off)))
 
@@ -287,11 +249,12 @@ class SolvedMetric:
         others = [one for one in self.winner.found.best_closed if one is not self.metric]
         if not others:
             return ""
+        what = "a share" if self.least == "shares" else "one report"
         near = max(float(one.closed[0]) for one in others)
         far = max(one.closed_diameter for one in others)
         return (
-            f"{len(others)} more local metrics are allowed that no other dominates: up to epsilon {allowed_text(near)} for the nearest values, or "
-            f"{allowed_text(far)} for the farthest; this one was chosen for the least error of {'a share' if self.least == 'shares' else 'one report'}."
+            f"{len(others)} more local metrics are allowed that no other dominates: up to epsilon {allowed_text(near)} for the nearest "
+            f"values, or {allowed_text(far)} for the farthest; this one was chosen for the least error of {what}."
         )
 
     # Files
@@ -393,7 +356,7 @@ def solve(
     if least not in ("shares", "report"):
         raise InputError(f"least must be shares or report, got {least!r}.")
     counted = honest_count(honest, checked_users(users))
-    place = _space(space)
+    place = space_of(space)
     shape = shape_of(place, step)
     if not target.distance >= float(shape.distances[0]) * (1.0 - 1e-12):
         raise InputError(
@@ -412,20 +375,6 @@ def solve(
     made = strongest(promise, _metrics(shape, best), best.found.low, error) if shape.points <= MOST_ON_A_LINE + 1 else None
     name, randomizer = made if made is not None else ("", None)
     return SolvedMetric(shape, target, users, counted, tuple(allowed), randomizer, _told(name, randomizer), place.unit, least)
-
-
-def _space(space: Space | Domain | Metric) -> Space:
-    if isinstance(space, Metric):
-        if space.size is None:
-            raise InputError(
-                f"{type(space).__name__} measures any values; say which there are, as Space(Integers(..), {type(space).__name__}(..))."
-            )
-        return Space(Categories([str(code) for code in range(space.size)]), space)
-    if not isinstance(space, Space | Domain):
-        raise InputError(
-            f"solve needs a Space, a domain such as Integers or Grid, or a metric of its own points, got {type(space).__name__}."
-        )
-    return Space.of(space)
 
 
 def _error(shape: Shape, users: int, least: Least) -> Error:

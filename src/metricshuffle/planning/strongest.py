@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
+from metricshuffle.accounting.blanket.bound import epsilon_upper
 from metricshuffle.accounting.local_metric.shapes import LineShape, Shape
 from metricshuffle.amplification.beyond import ListedPairs
 from metricshuffle.amplification.measured import MOST_BY_LAWS
@@ -160,11 +161,12 @@ class Promise:
         return max(profile.epsilon(self.delta, self.steps_of(randomizer, d)) / (self.slope * d) for d in looked)
 
     def _of_pair(self, channel: Channel, a: int, b: int) -> float:
-        """About the epsilon of one pair, from the whole laws of the others, or one report alone."""
-        alone = channel.local_epsilon(a, b)
-        law = OthersLaws.from_rows(channel.rows(), a, b)
-        found, _ = ListedPairs([law]).epsilon(self.honest, self.delta, CALIBRATED)
-        return min(alone, found) if found >= 0.0 else alone
+        """About the epsilon of one pair: from the whole laws of the others, from what they have in common, or one report alone."""
+        if self.honest == 1:
+            return channel.local_epsilon(a, b)
+        beyond, _ = ListedPairs([OthersLaws.from_rows(channel.rows(), a, b)]).epsilon(self.honest, self.delta, CALIBRATED)
+        blanket = epsilon_upper(channel.blanket(a, b), self.honest, self.delta, relative=CALIBRATED)
+        return min(value for value in (channel.local_epsilon(a, b), beyond, blanket) if value >= 0.0)
 
 
 def share_error(rows: Floats, people: int) -> float:

@@ -165,8 +165,8 @@ class GridShape(Shape):
 
     @theorem("metricshuffle", "closure of a semi-metric on a grid")
     def closed(self, values: Floats) -> Closed:
-        """Statement: let D depend on |columns| and |rows| apart, and fall in neither. Its closure on a rectangle of cells is again a function
-        c(i, j) of the displacement: c(i, j) = min(f(i, j), min over (0, 0) < (a, b) < (i, j) of c(a, b) + c(i-a, j-b)), a <= i, b <= j.
+        """Statement: let D depend on |columns| and |rows| apart, and fall in neither. Its closure on a rectangle of cells is a function
+        c(i, j) of the displacement, too: c(i, j) = min(f(i, j), min over (0, 0) < (a, b) < (i, j) of c(a, b) + c(i-a, j-b)).
         It falls in neither. So a cell reaches c(farther end across, farther end up).
 
         Proof: as on a line (`closed_line`), axis by axis: of a path from p to p + (i, j), i, j >= 0, take on each axis the running maximum,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import promised
 from metricshuffle.planning.candidate import Candidate, candidate
@@ -31,7 +33,7 @@ def accounted(setting: Setting, randomizer: Randomizer) -> Candidate:
     if not isinstance(query, Histogram):
         raise InputError(f"a randomizer of one's own answers a histogram, and not a {query.kind}.")
     if isinstance(query.domain, Categories) and isinstance(randomizer, Channel) and randomizer.distances is not None:
-        randomizer = Channel(randomizer.matrix)  # any two labels are 1 apart for a histogram
+        randomizer = Channel(randomizer.matrix, distances=1.0 - np.eye(randomizer.inputs))  # any two labels, for a histogram
     step = query.step if isinstance(randomizer, BoundedGeometric) else 1.0
     shuffled, alone = (Frequencies(name=OWN_RANDOMIZER, trusted=who, step=step, randomizer=randomizer) for who in ("shuffler", "nobody"))
     shuffled.check(query)
@@ -44,6 +46,6 @@ def accounted(setting: Setting, randomizer: Randomizer) -> Candidate:
     promise = shuffled.promise(query, setting.target.for_each_of(setting.rounds))
     found = shuffled_profile(randomizer, setting.honest).epsilon(promise.delta, promise.distance) * setting.rounds
     raise NotCertified(
-        f"this randomizer does not keep the target: among {setting.honest:,} honest reports it has epsilon {promised(found)} at the distance, "
-        "or too much for nearer values; ask for less, or solve for another one."
+        f"this randomizer does not keep the target: among {setting.honest:,} honest reports it has epsilon {promised(found)} at the "
+        "distance, or too much for nearer values; ask for less, or solve for another one."
     )
