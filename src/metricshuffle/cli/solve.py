@@ -72,7 +72,7 @@ def _show(found: SolvedMetric) -> None:
     console = screen()
     say(console, found.why(), "")
     console.print(_table(found))
-    say(console, *filter(None, ("", found.error_sentence(), *found.summaries(), found.trade_off)))
+    say(console, "", *filter(None, (found.error_sentence(), *found.summaries(), found.trade_off)))
 
 
 def _table(found: SolvedMetric) -> Table:

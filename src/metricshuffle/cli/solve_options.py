@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,7 +114,7 @@ class Values:
             "--tree": ("tree",),
             "--distances": ("distances",),
         }
-        given = {field.name for field in fields(self) if getattr(self, field.name) not in (None, False)}
+        given = {name for name, value in vars(self).items() if value is not None and value is not False}  # 0.0 is given
         named = [words for words, options in kinds.items() if given & set(options)]
         if len(named) != 1:
             raise InputError(f"say what values there are by one of {', '.join(kinds)}; got {' and '.join(named) or 'none of them'}.")
