@@ -73,6 +73,17 @@ def test_a_report_that_rules_an_input_out_is_never_small() -> None:
     assert profile.epsilon(1e-6, 1.0) == math.inf
 
 
+def test_the_clone_pair_is_that_of_the_worst_pairs() -> None:
+    channel = ExponentialMechanism(APART, 0.8).channel
+    pairwise = channel.pairwise_epsilon()
+    pair, near = MeasuredProfile(channel, 10).clone_pair(2.5), MeasuredProfile(channel, 10).clone_pair(0.3)
+    assert pair is not None
+    assert near is not None
+    assert (pair.log_p, pair.log_q0) == (pairwise.max(), pairwise.max())
+    assert near.log_p == pairwise[0, 1]
+    assert {near.log_q0, near.log_q1} == {pairwise[0].max(), pairwise[1].max()}
+
+
 def test_one_person_is_one_report() -> None:
     channel = ExponentialMechanism(APART, 0.8).channel
     profile = MeasuredProfile(channel, 1)

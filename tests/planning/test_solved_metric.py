@@ -195,6 +195,12 @@ def test_too_many_values_have_a_metric_and_no_randomizer(tmp_path: Path) -> None
         solved.save(str(tmp_path / "none.json"))
 
 
+def test_a_promise_of_nothing_needs_no_randomizer() -> None:
+    solved = ms.solve(Integers(0, 4), Target(900.0, 1e-6, 1.0), 10, grid=2)
+    assert solved.randomizer is None
+    assert "multiples of 2^-63" in solved.why()
+
+
 def test_points_at_distance_zero_are_not_told_apart() -> None:
     solved = ms.solve(Matrix([[0, 0, 1], [0, 0, 1], [1, 1, 0]]), Target(0.3, 1e-6, 1.0), 2000, grid=3)
     assert solved.table()[0, 1] == 0.0

@@ -79,7 +79,7 @@ class MeasuredProfile(PrivacyProfile):
         return self._largest(distance)[0]
 
     @theorem("metricshuffle", "clone pair of a channel, from its own local epsilons")
-    def _clones(self, distance: float) -> ClonePair | None:
+    def clone_pair(self, distance: float) -> ClonePair | None:
         """Statement: D(a, b) = max_y |log K_a(y)/K_b(y)| of a channel is a metric in which it is private, so the clone pair with
         D(a, b) and the reaches max_c D(a, c), max_c D(b, c) bounds the pair. Of all pairs up to a distance, the largest D, the largest
         farther reach and the largest nearer reach bound every one, because the bound grows in all three.
@@ -92,7 +92,7 @@ class MeasuredProfile(PrivacyProfile):
         epsilon = checked_epsilon(epsilon)
         if epsilon >= self.pure(distance):
             return 0.0
-        pair = self._clones(distance)
+        pair = self.clone_pair(distance)
         found = 1.0 if pair is None else delta_upper(pair, self.users, epsilon)
         return found if self.laws is None else min(found, self.laws.delta(epsilon, distance))
 
@@ -100,14 +100,14 @@ class MeasuredProfile(PrivacyProfile):
         delta, alone = checked_delta(delta), self.pure(distance)
         if delta == 0.0 or alone == 0.0:
             return alone
-        pair = self._clones(distance)
+        pair = self.clone_pair(distance)
         found = alone if pair is None else min(alone, epsilon_upper(pair, self.users, delta))
         return found if self.laws is None else min(found, self.laws.epsilon(delta, distance))
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """As for any profile; the clones are asked first, which is quick."""
         if delta > 0.0 and self.laws is not None:
-            pair = self._clones(distance)
+            pair = self.clone_pair(distance)
             if pair is not None and 0.0 <= delta_upper(pair, self.users, checked_epsilon(epsilon)) <= delta:
                 return True
             return self.laws.delta(epsilon, distance) <= delta

@@ -13,7 +13,7 @@ import numpy as np
 from metricshuffle.accounting.local_metric.shapes import MOST_LISTED, LineShape, Shape
 from metricshuffle.accounting.local_metric.solver import ALGORITHMS, AnyTarget, LineTarget, LocalMetric, LocalMetrics, SpaceTarget
 from metricshuffle.amplification.measured import MeasuredProfile
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import plain, promised, promised_delta
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.finite_spaces import shape_of, space_of
@@ -201,6 +201,8 @@ class SolvedMetric:
 
     @property
     def _no_randomizer(self) -> str:
+        if self.shape.points <= MOST_TABULATED:
+            return "No randomizer was built: none that hides so little has probabilities that are multiples of 2^-63; ask for less."
         return (
             f"No randomizer was built: tables are made for up to {MOST_TABULATED:,} values and geometric noise for up to "
             f"{MOST_ON_A_LINE + 1:,} on a line, and there are {self.shape.points:,}."
@@ -407,7 +409,7 @@ def _any_error(metric: LocalMetric, error: Error) -> float:
     table = metric.table()
     try:
         rows = [exponential(0.5 * table), padded(table)]
-    except InputError:  # too strong for multiples of 2^-63
+    except (InputError, NotCertified):  # too strong for multiples of 2^-63
         rows = [exponential(0.5 * table)]
     return min(error(one) for one in rows)
 

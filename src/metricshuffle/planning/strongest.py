@@ -50,7 +50,8 @@ def exponential(costs: Floats) -> Floats:
 
 def padded(costs: Floats) -> Floats:
     """One normaliser for all inputs, and one more report that takes the rest: at most the cost is given away (`PaddedExponential`)."""
-    return PaddedExponential(costs, 1.0).channel.matrix
+    with np.errstate(over="ignore"):  # what is too far has no weight
+        return PaddedExponential(costs, 1.0).channel.matrix
 
 
 def geometric(costs: Floats) -> Floats:
@@ -204,7 +205,7 @@ def guessed_strength(family: Family, targets: Floats, honest: int, delta: float)
         logs = np.log(rows)
         local = np.max([np.abs(column[:, None] - column[None, :]) for column in logs.T], axis=0)
         guess = np.minimum(width * np.sqrt(np.maximum(worst, 0.0)), local)
-        return np.where(apart, guess / promised, 0.0)
+        return np.where(apart, guess / promised, -1.0)
 
     low, high = 1e-6 / float(family.metric.max()), LARGEST_STRENGTH / float(family.metric.max())
     for _ in range(18):
@@ -236,7 +237,7 @@ def calibrated(family: AnyFamily, promise: Promise, guess: float, alone: float, 
         aim = strength * min(4.0, max(0.25, (1.0 - 0.5 * CALIBRATED) / spent)) if spent > 0.0 else 4.0 * strength
         middle = math.sqrt(passing * failing) if math.isfinite(failing) else 4.0 * passing
         strength = aim if passing < aim < failing else middle
-    for shrink in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64):
+    for shrink in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0):
         strength = max(passing * (1.0 - shrink), alone)
         made = family.member(strength)
         if made is not None and promise.kept_by(made):
@@ -267,8 +268,11 @@ def strongest(promise: Promise, metrics: list[Floats], any_two: float, error: Er
     if shape.points <= MOST_TABULATED:
         targets = promise.slope * shape.table(shape.distances)
         for family in families(shape, metrics):
-            guess, pairs = _guess(family, targets, promise)
-            ranked.append((error(family.rows(guess * family.metric)), guess, pairs, family))
+            try:
+                guess, pairs = _guess(family, targets, promise)
+                ranked.append((error(family.rows(guess * family.metric)), guess, pairs, family))
+            except (InputError, NotCertified):  # no member has weights that are multiples of 2^-63
+                continue
         if shape.points > 2 and np.count_nonzero(targets) == shape.points * (shape.points - 1):  # none are to be the same
             ranked.append(_alike_guess(shape, targets, promise, any_two, error))
     if isinstance(shape, LineShape) and shape.points <= MOST_ON_A_LINE + 1:

@@ -14,7 +14,6 @@ from pydantic import BeforeValidator, SerializeAsAny
 from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.accounting.clones.bound import ClonesProfile
-from metricshuffle.amplification.measured import MeasuredProfile
 from metricshuffle.declared import Whole
 from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
@@ -71,6 +70,8 @@ def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
         spans = (randomizer.width - 1, randomizer.height - 1)
         return ShuffledGeometric(spans, float(randomizer.axes[0].exact_rate), users, randomizer.cell, randomizer.metric)
     if isinstance(randomizer, Channel) and randomizer.distances is not None:
+        from metricshuffle.amplification.measured import MeasuredProfile
+
         return MeasuredProfile(randomizer, users)
     return BlanketProfile(randomizer.blankets, users)
 
@@ -273,7 +274,7 @@ class Frequencies(Protocol):
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
         profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
-        if promise.shape == "linear" and not isinstance(profile, ShuffledGeometric | MeasuredProfile):
+        if promise.shape == "linear" and isinstance(profile, BlanketProfile):  # the others know their distances
             if not self._whole_steps():
                 raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
             if promise.distance < 1.0:
