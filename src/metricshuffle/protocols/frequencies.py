@@ -76,6 +76,13 @@ def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
     return BlanketProfile(randomizer.blankets, users)
 
 
+def knows_distances(profile: PrivacyProfile) -> bool:
+    """Whether a profile certifies linear promises at the distances that there are; others do so at whole steps only."""
+    from metricshuffle.amplification.measured import MeasuredProfile
+
+    return isinstance(profile, ShuffledGeometric | MeasuredProfile)
+
+
 def has_metric(randomizer: Randomizer) -> bool:
     """Whether a randomizer hides near values better than far ones; the others treat all alike."""
     return type(randomizer).distance is not Randomizer.distance
@@ -274,7 +281,7 @@ class Frequencies(Protocol):
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
         profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
-        if promise.shape == "linear" and isinstance(profile, BlanketProfile):  # the others know their distances
+        if promise.shape == "linear" and not knows_distances(profile):
             if not self._whole_steps():
                 raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
             if promise.distance < 1.0:
