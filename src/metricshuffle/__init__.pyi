@@ -36,8 +36,11 @@ from metricshuffle.planning.compare.users import compare_users as compare_users
 from metricshuffle.planning.inverse import plan_for_error as plan_for_error
 from metricshuffle.planning.plan import Plan as Plan
 from metricshuffle.planning.plan import plan as plan
+from metricshuffle.planning.saved_randomizer import load_randomizer as load_randomizer
 from metricshuffle.planning.simulate import Simulation as Simulation
 from metricshuffle.planning.simulate import simulate as simulate
+from metricshuffle.planning.solved import SolvedMetric as SolvedMetric
+from metricshuffle.planning.solved import solve as solve
 from metricshuffle.privacy.guarantee import Guarantee as Guarantee
 from metricshuffle.privacy.guarantee import Trust as Trust
 from metricshuffle.privacy.profile import Band as Band

@@ -209,7 +209,8 @@ def test_many_values_are_certified_one_by_one() -> None:
     middle = found.solutions[1]
     assert len(np.flatnonzero(middle.semi_metric < middle.diameter)) > 64
     # groups of distances are rounded up
-    single = default_bound(middle.closed, 20_000, 1e-6)
+    assert middle.closure is not None
+    single = default_bound(middle.closure, 20_000, 1e-6)
     for index in (0, 30, 200, 777):
         d, k = index + 1, 1000
         pair = ClonePair(float(middle.closed[index]), float(middle.closed[-1]), float(middle.closed[max(d, k - d) - 1]))

@@ -171,7 +171,10 @@ def test_what_the_other_roles_print(terminal: Any, values: Path, sum_plan: Any) 
 OTHERS = {
     "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": {"epsilon", "delta", "distance", "bound"},
     "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": {"upper", "lower", "bound", "evaluator"},
-    "solve --low 0 --high 1 --step 0.25 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 2": {"low", "high", "solutions"},
+    "solve --low 0 --high 1 --step 0.25 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 2": {
+        "low", "high", "solutions", "recommended", "algorithm", "algorithms", "amplifies", "metric", "certified", "randomizer",
+        "share_error", "report_error",
+    },
     "users calibrate --rate 5 --delta 1e-6 --users 100 --items 5 --model local": {
         "item_rate", "certified", "composition_rate", "published_rate", "certificate",
     },
@@ -188,7 +191,9 @@ def test_commands_without_a_plan(terminal: Any, line: str) -> None:
     document = answered(terminal, *line.split())
     assert set(document) == OTHERS[line]
     if line.startswith("solve"):
-        assert set(document["solutions"][0]) == {"diameter", "local_epsilon_per_unit", "amplified_max_excess", "closed_diameter"}
+        assert set(document["solutions"][0]) == {
+            "diameter", "local_epsilon_per_unit", "local_epsilon_at_distance", "amplified_max_excess", "closed_diameter",
+        }  # fmt: skip
     if line.startswith("users calibrate"):
         assert set(document["certificate"]) == {"bound", "intervals", "up_to_distance", "worst_delta", "worst_at_distance"}
     if line.startswith("users compare"):
@@ -202,7 +207,10 @@ def test_numbers_of_commands_without_a_plan_stay(terminal: Any) -> None:
     known: dict[str, tuple[list[Any], float]] = {
         "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": (["epsilon"], 1.9999983934688998),
         "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": (["upper", "epsilon"], 0.006638473319330778),
-        "solve --low 0 --high 1 --step 0.125 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 4": (["high"], 5.987955379800324),
+        "solve --low 0 --high 1 --step 0.125 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 4 --algorithm 1": (
+            ["high"],
+            5.987955379800324,
+        ),
         "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20 --model local": (["item_rate"], 0.2499999999999991),
     }
     for line, (path, number) in known.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metricshuffle.cli import amplify_options as option
-from metricshuffle.cli.amplify_names import NAMES, Given
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, writable
+from metricshuffle.cli.amplify_names import Given, check_name
+from metricshuffle.cli.options import Honest, Json, Rounds, Users, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def amplify(
     as_json: Json = False,
 ) -> None:
     """What shuffled reports of a local randomizer hide: a certified epsilon (or delta), and a lower bound beside it."""
-    choice("randomizer", randomizer, NAMES)
+    check_name(randomizer)
     if (delta is None) == (epsilon is None):
         raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
     if delta is not None and not 0.0 < delta < 1.0:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metricshuffle.cli.options import choice
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,10 +26,18 @@ TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "channel": (("matrix",), ("local-epsilon", "pair")),
 }
 NAMES = tuple(TAKES)
+FILE = "file:"
+"""Before the path of a randomizer that was saved."""
 POSITIVE = ("local-epsilon", "rate", "half-width")
 LINE_STEPS, HAT_STEPS = 64, 32
 UNNOTICED = 1e-9
 """An entry of a matrix may change by this fraction before anything is said: as much as the sum of a row may be off."""
+
+
+def check_name(randomizer: str) -> None:
+    """One of the names, or a file."""
+    if not randomizer.startswith(FILE):
+        choice("randomizer", randomizer, NAMES)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Given:
 
     def check(self) -> None:
         """Refuse what is missing, what belongs to another randomizer, and numbers that cannot be."""
-        needed, allowed = TAKES[self.name]
+        needed, allowed = ((), ("distance",)) if self.name.startswith(FILE) else TAKES[self.name]
         for option in needed:
             if self.values[option] is None:
                 raise InputError(f"--randomizer {self.name} needs --{option}, which is missing.")
@@ -97,6 +106,8 @@ class Given:
         """The randomizer itself, if the name stands for one."""
         from metricshuffle import randomizers as known
 
+        if self.name.startswith(FILE):
+            return self._saved
         value = self.values
         optional = {name: value[name] for name in ("size", "buckets") if value[name] is not None}
         if self.name == "laplace":
@@ -110,6 +121,12 @@ class Given:
             "subset": known.SubsetSelection, "hash": known.LocalHash,
         }  # fmt: skip
         return by_options[self.name](value["options"], value["local-epsilon"], **optional)
+
+    @cached_property
+    def _saved(self) -> Any:
+        from metricshuffle.planning.saved_randomizer import load_randomizer
+
+        return load_randomizer(self.name.removeprefix(FILE))
 
     @cached_property
     def _typed_rows(self) -> list[list[float]]:

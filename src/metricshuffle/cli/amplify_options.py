@@ -11,7 +11,12 @@ from metricshuffle.cli.amplify_names import NAMES
 from metricshuffle.cli.options import number, whole
 
 Randomizer = Annotated[
-    str, typer.Option("--randomizer", metavar="NAME", help=f"One of {', '.join(NAMES)}; each takes the options named in brackets.")
+    str,
+    typer.Option(
+        "--randomizer",
+        metavar="NAME",
+        help=f"One of {', '.join(NAMES)}; each takes the options named in brackets; or file:PATH (solve --save).",
+    ),
 ]
 Delta = Annotated[float | None, typer.Option("--delta", parser=number, metavar="X", help="Give epsilon at this delta.")]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", parser=number, metavar="E", help="Give delta at this total epsilon instead.")]

@@ -12,6 +12,7 @@ from metricshuffle.errors import InputError
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
     from metricshuffle.queries.base import Query
+    from metricshuffle.randomizers.randomizer import Randomizer
 
 
 def plan(
@@ -48,6 +49,7 @@ def plan(
     max_local_epsilon: option.MaxLocalEpsilon = None,
     max_bits: option.MaxBits = None,
     protocol: option.Protocols = None,
+    randomizer: option.RandomizerFile = None,
     explain: option.Explain = False,
     save: option.Save = None,
     task: option.TaskFile = None,
@@ -76,6 +78,7 @@ def plan(
     choices: dict[str, Any] = {
         "rounds": rounds, "encoding": encoding, "padding": padding, "granularity": granularity, "transport": transport,
         "samples": samples, "trusted": trusted, "max_local_epsilon": max_local_epsilon, "max_bits": max_bits, "protocols": protocol or None,
+        "randomizer": _loaded(randomizer),
     }  # fmt: skip
     made = _made(asked, epsilon, error, delta, _distance(asked, distance), users, honest, flat=flat, choices=choices)
     if save is not None:
@@ -90,6 +93,14 @@ def plan(
         print(made.to_json())
     elif not to_screen:
         _show(made, explain=explain, written=[file for file in (save, task) if file is not None])
+
+
+def _loaded(file: Path | None) -> Randomizer | None:
+    if file is None:
+        return None
+    from metricshuffle.planning.saved_randomizer import load_randomizer
+
+    return load_randomizer(file)
 
 
 def _distance(asked: Query, distance: float | None) -> float:

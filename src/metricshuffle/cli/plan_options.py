@@ -120,6 +120,12 @@ MaxLocalEpsilon = Annotated[
     float | None, _limit("--max-local-epsilon", parser=number, metavar="E", help="Most that one report alone may reveal.")
 ]
 MaxBits = Annotated[int | None, _limit("--max-bits", parser=whole, metavar="N", help="Most bits a person may send.")]
+RandomizerFile = Annotated[
+    Path | None,
+    _limit(
+        "--randomizer", metavar="FILE", help="Histogram, map: only the randomizer in this file (`metricshuffle solve --save`), as it is."
+    ),
+]
 Protocols = Annotated[list[str] | None, _limit("--protocol", metavar="NAME", help="Only this protocol; may be repeated.")]
 
 Explain = Annotated[bool, _shown("--explain", help="Say in words what is and is not hidden.")]

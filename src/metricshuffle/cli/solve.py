@@ -1,116 +1,94 @@
-"""`metricshuffle solve`: from the privacy wanted after shuffling to the local metrics that give it."""
+"""`metricshuffle solve`: from the privacy wanted after shuffling to a local metric that gives it, and a randomizer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from metricshuffle.cli.options import Json, Users, choice, number, whole
+from metricshuffle.cli import solve_options as option
+from metricshuffle.cli.options import Honest, Json, Users, choice, on_screen, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from metricshuffle.accounting.local_metric.solver import LocalMetrics
+    from metricshuffle.planning.solved import SolvedMetric
 
 
 def solve(
-    low: Annotated[float, typer.Option("--low", parser=number, metavar="A", help="Smallest value anybody may hold.")],
-    high: Annotated[float, typer.Option("--high", parser=number, metavar="B", help="Largest value anybody may hold.")],
-    epsilon: Annotated[
-        float, typer.Option("--epsilon", parser=number, metavar="E", help="Total epsilon for two values at --distance, after shuffling.")
-    ],
-    distance: Annotated[
-        float,
-        typer.Option(
-            "--distance", parser=number, metavar="D",
-            help="The distance of --epsilon, in the unit of the values; other pairs get their share, nearer or farther.",
-        ),
-    ],
-    delta: Annotated[float, typer.Option("--delta", parser=number, metavar="X", help="The delta of every pair, above 0.")],
+    epsilon: option.Epsilon,
+    distance: option.Distance,
+    delta: option.Delta,
     users: Users,
-    step: Annotated[float, typer.Option("--step", parser=number, metavar="S", help="Values are low, low + S, .., high.")] = 1.0,
-    grid: Annotated[int, typer.Option("--grid", parser=whole, metavar="M", help="How many largest local epsilons are tried.")] = 16,
-    algorithm: Annotated[
-        str,
-        typer.Option(
-            "--algorithm", metavar="1|3|1N",
-            help="The bound behind it (docs/theorems.md): 1 Corollary 1; 3 Corollary 2; 1N clone pair, certified, which allows the most.",
-        ),
-    ] = "1",
+    honest: Honest = None,
+    low: option.Low = None,
+    high: option.High = None,
+    step: option.Step = None,
+    around: option.Around = False,
+    width: option.Width = None,
+    height: option.Height = None,
+    cell: option.Cell = None,
+    tree: option.TreeFile = None,
+    distances: option.Distances = None,
+    algorithm: option.AlgorithmOption = "all",
+    least: option.LeastOption = "shares",
+    grid: option.GridOption = 16,
+    save: option.Save = None,
     as_json: Json = False,
-) -> None:  # fmt: skip
-    """Which local metrics of numbers a shuffler turns into the epsilon wanted per distance, for every pair; none dominates another."""
-    choice("algorithm", algorithm, ("1", "3", "1N"))
-    for name, value in (("step", step), ("epsilon", epsilon), ("distance", distance)):
+) -> None:
+    """Which local metric people may use so that shuffled reports keep an epsilon per distance for every pair, and a randomizer for it."""
+    choice("algorithm", algorithm, ("all", "1", "3", "1N"))
+    choice("least", least, ("shares", "report"))
+    for name, value in (("epsilon", epsilon), ("distance", distance)):
         if not value > 0:
             raise InputError(f"--{name} must be greater than 0, got {value:g}.")
-    if not low < high:
-        raise InputError(f"--low must be below --high, got {low:g} and {high:g}.")
     if not 0 < delta < 1:
         raise InputError(f"--delta must lie between 0 and 1, got {delta:g}; with delta 0 a shuffler changes nothing.")
     if not 1 <= grid <= 1000:
         raise InputError(f"--grid must be a whole number from 1 to 1000, got {grid}.")
+    writable(save, option="--save")
+    to_screen = on_screen(save, as_json=as_json)
+    space, steps = option.Values(low, high, around, width, height, cell, tree, distances, step).space()
 
-    import json
+    from metricshuffle.cli.screen import note, working
+    from metricshuffle.planning.solved import solve as solved
+    from metricshuffle.privacy.target import Target
 
-    from metricshuffle.accounting.local_metric.solver import ALGORITHMS, LineTarget
-    from metricshuffle.cli.screen import note, say, screen, working
-
+    chosen: dict[str, Any] = {"step": steps, "algorithm": algorithm, "least": least, "grid": grid}
     with working("Solving"):
-        found = ALGORITHMS[algorithm](LineTarget(low, high, epsilon, distance, step), users, delta, grid)
-    if not found.amplifies:
-        note("Shuffling buys nothing here: the only local metric is the target itself. Collect from more people, or ask for less.")
+        found = solved(space, Target(epsilon, delta, distance), users, honest, **chosen)
+        text = found.to_json() if as_json else found.why()
+    if save is not None:
+        found.save(str(save))
     if as_json:
-        solutions = [
-            {
-                "diameter": one.diameter,
-                "local_epsilon_per_unit": one.per_unit,
-                "amplified_max_excess": one.max_excess,
-                "closed_diameter": one.closed_diameter,
-            }
-            for one in found.solutions
-        ]
-        print(json.dumps({"low": found.low, "high": found.high, "solutions": solutions}))
-        return
+        print(text)
+    elif not to_screen:
+        _show(found)
+        note(f"Wrote {save}." if save is not None else "Nothing was saved; --save FILE keeps the randomizer.")
+
+
+def _show(found: SolvedMetric) -> None:
+    from metricshuffle.cli.screen import say, screen
+
     console = screen()
-    say(
-        console,
-        f"Local metrics that {users:,} shuffled reports turn into at most {epsilon:g} * |x-y| / {distance:g} at delta {delta:g}, "
-        f"for every pair of {low:g}, {low + step:g}, .., {high:g} (Algorithm {algorithm}; largest local epsilon from {found.low:.6g} "
-        f"to {found.high:.6g}):",
-        "",
-    )
+    say(console, found.why(), "")
     console.print(_table(found))
-    say(
-        console,
-        "",
-        "excess: the amplified epsilon minus the target at the worst pair, never above 0. closed: shortened along shortest paths until the "
-        "triangle inequality holds, and accounted again. Build the randomizer on the closed metric; its excess is that of the default "
-        "bound, and room below 0 is left unused. Rows in brackets are dominated once all are closed.",
-    )
+    say(console, "", *filter(None, (found.error_sentence(), *found.summaries(), found.trade_off)))
 
 
-def _table(found: LocalMetrics) -> Table:
-    """One row a solution: as the algorithm found it, and closed by shortest paths and accounted again."""
+def _table(found: SolvedMetric) -> Table:
+    """Epsilons by distance: promised, of any randomizer with the metric, and of this one; alone and shuffled."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
+
+    from metricshuffle.numerics.rounding import plain, promised
+    from metricshuffle.planning.solved import allowed_text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    for heading in (
-        "largest\nlocal\nepsilon",
-        "excess\n(algorithm)",
-        "closed:\nlargest",
-        "closed:\none step",
-        "closed:\nper unit",
-        "closed:\nexcess",
-    ):
+    headings = ["distance", "promised", "any randomizer:\nalone", "any randomizer:\nshuffled", "this one:\nalone", "this one:\nshuffled"]
+    for heading in headings[: 6 if found.randomizer is not None else 4]:
         table.add_column(heading, justify="right", no_wrap=True)
-    best = found.best_closed
-    for one in found.solutions:
-        name = f"{one.diameter:.6g}" if one in best else f"({one.diameter:.6g})"
-        numbers = (one.max_excess, one.closed_diameter, float(one.closed[0]), one.per_unit, one.closed_max_excess)
-        table.add_row(*map(Text, (name, *(f"{value:.4g}" for value in numbers))), style=None if one in best else "dim")
+    for row in found.certified:
+        own = [] if found.randomizer is None else [row.randomizer_local or 0.0, row.randomizer_certified or 0.0]
+        certain = (promised(value) for value in (row.certified, *own))
+        table.add_row(plain(row.distance), promised(row.promised), allowed_text(row.local), *certain)
     return table

@@ -23,6 +23,7 @@ from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger
@@ -215,6 +216,7 @@ def plan(
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
     protocols: Sequence[str] | None = None,
+    randomizer: Randomizer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Calibrate every protocol that fits the query (or only `protocols`); choose the least expected error for the trust that is allowed.
@@ -224,7 +226,8 @@ def plan(
     `max_bits` cap what one report gives away and how much a person sends. Sums, means and centroids: `encoding` ("unary",
     "modular"), `padding` ("clamp", "bounded"), `granularity` (values are rounded at random to it first; real numbers need it),
     `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where
-    users hold different numbers of items. `progress` is called with what is being calibrated.
+    users hold different numbers of items. Histograms: `randomizer`, one of your own (or one that `solve` built), which is accounted for
+    as it is, in place of all others. `progress` is called with what is being calibrated.
     """
     setting = checked_setting(
         query,
@@ -241,6 +244,7 @@ def plan(
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
         protocols=protocols,
+        randomizer=randomizer,
     )
     return planned(setting, progress)
 

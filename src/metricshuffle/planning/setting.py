@@ -12,11 +12,13 @@ from metricshuffle.numerics.rounding import plain, reached
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.queries.base import Query
+from metricshuffle.randomizers.randomizer import Randomizer
 
 EncodingChoice = Literal["unary", "modular", "auto"]
 ShareTransport = Literal["shuffler", "aggregator"]
 Padding = Literal["clamp", "bounded"]
 MOST_SAMPLES = 10**6
+OWN_RANDOMIZER = "own-randomizer"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Setting:
     transport: ShareTransport = "shuffler"
     max_local_epsilon: float | None = None
     max_bits: int | None = None
+    randomizer: Randomizer | None = None
+    """One of the user's own, which is accounted for as it is; no other protocol is calibrated then."""
     protocols: tuple[str, ...] | None = None
     """Only these protocols are calibrated (all if None)."""
     shapes: tuple[int, ...] | None = None
@@ -69,6 +73,7 @@ def checked_setting(
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
     protocols: Sequence[str] | None = None,
+    randomizer: Randomizer | None = None,
 ) -> Setting:
     """A setting whose parts fit together, or a sentence."""
     users = checked_users(users)
@@ -101,6 +106,10 @@ def checked_setting(
         raise InputError(f"granularity must be a finite number > 0, got {granularity!r}.")
     if protocols is not None and (isinstance(protocols, str) or not isinstance(protocols, Sequence)):
         raise InputError(f"protocols must be a list of names, such as ['{protocols}'].")
+    if randomizer is not None:
+        if not isinstance(randomizer, Randomizer) or protocols is not None:
+            raise InputError("randomizer must be a Randomizer (see metricshuffle.randomizers), and leaves nothing to choose for protocols.")
+        protocols = (OWN_RANDOMIZER,)
     return Setting(
         query,
         target,
@@ -116,6 +125,7 @@ def checked_setting(
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
         protocols=None if protocols is None else tuple(protocols),
+        randomizer=randomizer,
     )
 
 

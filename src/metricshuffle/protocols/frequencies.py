@@ -32,6 +32,7 @@ from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.numbers import NumberQuery
 from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_type
 from metricshuffle.randomizers.witch_hat import WitchHat
@@ -68,7 +69,18 @@ def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
     if isinstance(randomizer, PlanarGeometric):
         spans = (randomizer.width - 1, randomizer.height - 1)
         return ShuffledGeometric(spans, float(randomizer.axes[0].exact_rate), users, randomizer.cell, randomizer.metric)
+    if isinstance(randomizer, Channel) and randomizer.distances is not None:
+        from metricshuffle.amplification.measured import MeasuredProfile
+
+        return MeasuredProfile(randomizer, users)
     return BlanketProfile(randomizer.blankets, users)
+
+
+def knows_distances(profile: PrivacyProfile) -> bool:
+    """Whether a profile certifies linear promises at the distances that there are; others do so at whole steps only."""
+    from metricshuffle.amplification.measured import MeasuredProfile
+
+    return isinstance(profile, ShuffledGeometric | MeasuredProfile)
 
 
 def has_metric(randomizer: Randomizer) -> bool:
@@ -269,7 +281,7 @@ class Frequencies(Protocol):
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
         profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
-        if promise.shape == "linear" and not isinstance(profile, ShuffledGeometric):
+        if promise.shape == "linear" and not knows_distances(profile):
             if not self._whole_steps():
                 raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
             if promise.distance < 1.0:

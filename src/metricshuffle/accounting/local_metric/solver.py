@@ -1,6 +1,7 @@
 """From the privacy wanted after shuffling to the local metrics that give it: Algorithms 1 and 3, and Algorithm 1 with certified numbers.
 
-The target is D#(x, y) = epsilon |x-y|/distance for EVERY pair of the values low, low + step, .., high. A larger local metric D
+The target is D#(x, y) = epsilon d(x, y)/distance for EVERY pair of values: low, low + step, .., high on a line, or the points of any finite
+space. A larger local metric D
 means less noise in each report, so D is wanted as large as possible, and there is a trade: the smaller its largest value m
 (its diameter), the more clones every report has, and the larger D may be for near pairs. Hence a list of solutions.
 """
@@ -16,7 +17,7 @@ import numpy as np
 
 from metricshuffle.accounting.clones.bound import ClonePair, checked_users, epsilon_upper
 from metricshuffle.accounting.local_metric.inversion import ACCOUNTED, ChernoffInversion, CloneInversion, Inversion, SimpleInversion
-from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
+from metricshuffle.accounting.local_metric.shapes import MOST_CLASSES, Closed, LineShape, Shape
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import lowered
@@ -25,9 +26,10 @@ from metricshuffle.privacy.profile import checked_delta
 
 Algorithm = Literal["1", "3", "1N"]
 
-MOST_STEPS = 10_000
+MOST_STEPS = MOST_CLASSES
 MOST_DIAMETERS = 1000
 LARGEST_TARGET = 1e6
+SAME = 1e-12  # of a distance: 3 * 0.1 is within 0.3
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,7 @@ class LineTarget:
             raise InputError(
                 f"step must divide high - low = {self.high - self.low:g} into whole steps, but {self.step:g} makes {exact:.6g} of them."
             )
-        if not float(self.totals[0]) > 0.0 or not float(self.totals[-1]) <= LARGEST_TARGET:
-            raise InputError(
-                f"epsilon |x-y|/distance must lie between 1e-300 and {LARGEST_TARGET:g} for all pairs, "
-                f"but it goes from {float(self.totals[0]):g} to {float(self.totals[-1]):g}; change epsilon or distance."
-            )
+        _check_totals(self.totals)
 
     @property
     def steps(self) -> int:
@@ -75,12 +73,50 @@ class LineTarget:
         """D# at 1, 2, .., `steps` steps, rounded down."""
         return np.arange(1.0, self.steps + 1.0) * lowered(self.epsilon * (self.step / self.distance), 8)
 
+    @property
+    def shape(self) -> Shape:
+        return LineShape(self.steps, self.step)
+
+
+@dataclass(frozen=True)
+class SpaceTarget:
+    """After shuffling, two points of a space shall be epsilon times their distance over `distance` apart at most, whatever it is."""
+
+    shape: Shape
+    epsilon: float
+    distance: float
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "distance"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
+                raise InputError(f"{name} must be a finite number greater than 0, got {value!r}.")
+        if len(self.shape.distances) > MOST_CLASSES:
+            raise InputError(f"at most {MOST_CLASSES:,} distances can be looked at, but there are {len(self.shape.distances):,}.")
+        _check_totals(self.totals)
+
+    @property
+    def totals(self) -> Floats:
+        """D# of each class of pairs, rounded down."""
+        return self.shape.distances * lowered(self.epsilon / self.distance, 8)
+
+
+def _check_totals(totals: Floats) -> None:
+    if not float(totals[0]) > 0.0 or not float(totals[-1]) <= LARGEST_TARGET:
+        raise InputError(
+            f"epsilon |x-y|/distance must lie between 1e-300 and {LARGEST_TARGET:g} for all pairs, "
+            f"but it goes from {float(totals[0]):g} to {float(totals[-1]):g}; change epsilon or distance."
+        )
+
+
+AnyTarget = LineTarget | SpaceTarget
+
 
 @dataclass(frozen=True, eq=False)
 class LocalMetric:
-    """One solution. Vectors hold one number for each number of steps between two values, 1..k."""
+    """One solution. Vectors hold one number for each class of pairs (`Shape`); on a line, for each number of steps 1..k."""
 
-    target: LineTarget
+    target: AnyTarget
     diameter: float
     """m: no two values are farther apart in `semi_metric`."""
     semi_metric: Floats = field(repr=False)
@@ -91,10 +127,23 @@ class LocalMetric:
     """The closure of `semi_metric` by shortest paths: every randomizer private for one is private for the other. Build on this."""
     accounted: Floats = field(repr=False)
     """What shuffling makes of `closed`, by the default bound with the reaches in `closed`; at the worst pair of each distance."""
+    closure: Closed | None = field(default=None, repr=False)
+    """`closed` with its reaches."""
 
     @property
     def closed_diameter(self) -> float:
-        return float(self.closed[-1])
+        return float(self.closed.max())
+
+    def table(self) -> Floats:
+        """The closed metric for every pair of points."""
+        if self.closure is not None and self.closure.table is not None:
+            return self.closure.table
+        return self.target.shape.table(self.closed)
+
+    def within(self, distance: float) -> float:
+        """The largest closed local epsilon of two points at most so far apart."""
+        near = self.target.shape.distances <= distance * (1.0 + SAME)
+        return float(self.closed[near].max()) if near.any() else 0.0
 
     @property
     def max_excess(self) -> float:
@@ -110,14 +159,22 @@ class LocalMetric:
     def per_unit(self) -> float:
         """The closed local epsilon at one unit of distance. If no pair is exactly one unit apart: at the next smaller distance
         (or at one step, if that is longer), divided by it."""
-        steps = min(max(1, math.floor(1.0 / self.target.step * (1.0 + 1e-9))), self.target.steps)
-        return float(self.closed[steps - 1]) / (steps * self.target.step if abs(steps * self.target.step - 1.0) > 1e-9 else 1.0)
+        line = self._line
+        steps = min(max(1, math.floor(1.0 / line.step * (1.0 + 1e-9))), line.steps)
+        return float(self.closed[steps - 1]) / (steps * line.step if abs(steps * line.step - 1.0) > 1e-9 else 1.0)
+
+    @property
+    def _line(self) -> LineTarget:
+        if not isinstance(self.target, LineTarget):
+            raise InputError("values off a line have no steps; use within(distance), the largest local epsilon up to a distance.")
+        return self.target
 
     def local(self, distance: float) -> float:
         """The closed local epsilon of two values that far apart (a whole number of steps)."""
-        steps = distance / self.target.step
-        if not (0.0 <= steps <= self.target.steps + 0.5 and abs(steps - round(steps)) <= 1e-9 * max(steps, 1.0)):
-            raise InputError(f"distance must be a whole number of steps of {self.target.step:g}, up to high - low, got {distance!r}.")
+        line = self._line
+        steps = distance / line.step
+        if not (0.0 <= steps <= line.steps + 0.5 and abs(steps - round(steps)) <= 1e-9 * max(steps, 1.0)):
+            raise InputError(f"distance must be a whole number of steps of {line.step:g}, up to high - low, got {distance!r}.")
         return float(self.closed[round(steps) - 1]) if round(steps) else 0.0
 
 
@@ -143,7 +200,7 @@ class LocalMetrics:
 
 
 @theorem("metricshuffle", "metric privacy in the shuffle model, Algorithm 1")
-def algorithm_1(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+def algorithm_1(target: AnyTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
     """Feasible local semi-metrics by Corollary 1.
 
     The first six lines of Algorithm 1 and its last four are RECONSTRUCTED: only the supplement of its paper was at hand, which
@@ -165,7 +222,7 @@ def algorithm_1(target: LineTarget, users: int, delta: float, grid: int = 16) ->
 
 
 @theorem("metricshuffle", "metric privacy in the shuffle model, Algorithm 3")
-def algorithm_3(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+def algorithm_3(target: AnyTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
     """Feasible local semi-metrics by Corollary 2.
 
     Statement: Algorithm 1 with G(v, m) = log(1 + 8 tanh(v/2) (sqrt(e^m L/(n-1)) + e^m/(n-1))) in place of F and t = log(n/(16L)).
@@ -176,7 +233,7 @@ def algorithm_3(target: LineTarget, users: int, delta: float, grid: int = 16) ->
 
 
 @theorem("metricshuffle", "Algorithm 1 with the clone pair")
-def algorithm_1n(target: LineTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
+def algorithm_1n(target: AnyTarget, users: int, delta: float, grid: int = 16) -> LocalMetrics:
     """Algorithm 1 with the certified epsilon of the clone pair, eps(v; m, m), in place of F: never worse.
 
     Statement: with p = e^v and q0 = q1 = e^m the clone pair (delta_upper) covers any two values with local epsilon v when none
@@ -191,10 +248,14 @@ def algorithm_1n(target: LineTarget, users: int, delta: float, grid: int = 16) -
     return _found("1N", target, CloneInversion(*_setting(users, delta)), grid)
 
 
-ALGORITHMS: dict[str, Callable[[LineTarget, int, float, int], LocalMetrics]] = {"1": algorithm_1, "3": algorithm_3, "1N": algorithm_1n}
+ALGORITHMS: dict[Algorithm, Callable[[AnyTarget, int, float, int], LocalMetrics]] = {
+    "1": algorithm_1,
+    "3": algorithm_3,
+    "1N": algorithm_1n,
+}
 
 
-def local_metrics(target: LineTarget, users: int, delta: float, *, algorithm: Algorithm = "1", grid: int = 16) -> LocalMetrics:
+def local_metrics(target: AnyTarget, users: int, delta: float, *, algorithm: Algorithm = "1", grid: int = 16) -> LocalMetrics:
     """The local metrics one may use so that shuffling the reports of `users` people meets the target at that delta."""
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
@@ -208,13 +269,15 @@ def _setting(users: int, delta: float) -> tuple[int, float]:
     return users, delta
 
 
-def _found(algorithm: Algorithm, target: LineTarget, bound: Inversion, grid: int) -> LocalMetrics:
+def _found(algorithm: Algorithm, target: AnyTarget, bound: Inversion, grid: int) -> LocalMetrics:
     if isinstance(grid, bool) or not isinstance(grid, int) or not 1 <= grid <= MOST_DIAMETERS:
         raise InputError(f"grid, the number of diameters, must be a whole number from 1 to {MOST_DIAMETERS}, got {grid!r}.")
     totals = target.totals
     least, most = float(totals[0]), float(totals[-1])
     low, high = max(least, bound.diameter(least)), max(most, bound.diameter(most))
-    vectors = {m: bound.solved(totals, m) for m in _diameters(low, high, bound.limit, grid)}
+    # Classes at the same distance have the same target.
+    different, which = np.unique(totals, return_inverse=True)
+    vectors = {m: bound.solved(different, m)[which] for m in _diameters(low, high, bound.limit, grid)}
     kept = undominated(vectors)
     return LocalMetrics(algorithm, low, high, tuple(_solution(target, bound, m, vectors[m]) for m in kept))
 
@@ -237,27 +300,30 @@ def undominated(vectors: dict[float, Floats]) -> list[float]:
     return kept
 
 
-def _solution(target: LineTarget, bound: Inversion, diameter: float, semi_metric: Floats) -> LocalMetric:
+def _solution(target: AnyTarget, bound: Inversion, diameter: float, semi_metric: Floats) -> LocalMetric:
     totals = target.totals
-    amplified = bound.amplified(semi_metric, totals, diameter)
-    closed = closed_line(semi_metric)
+    different, first, which = np.unique(totals, return_index=True, return_inverse=True)
+    amplified = bound.amplified(semi_metric[first], different, diameter)[which]
+    closure = target.shape.closed(semi_metric)
     # The bound of the algorithm covers the closed metric too, which lies below.
-    accounted = np.minimum(default_bound(closed, bound.users, bound.delta), amplified)
-    return LocalMetric(target, diameter, semi_metric, amplified, closed, accounted)
+    accounted = np.minimum(default_bound(closure, bound.users, bound.delta), amplified)
+    return LocalMetric(target, diameter, semi_metric, amplified, closure.values, accounted, closure)
 
 
-def default_bound(closed: Floats, users: int, delta: float) -> Floats:
-    """The clone pair's epsilon for the worst pair of values at each distance of a closed metric on a line, rounded up.
+def default_bound(closed: Closed, users: int, delta: float) -> Floats:
+    """The clone pair's epsilon for the worst pair of each class of a closed metric, rounded up.
 
-    Beyond 512 distances they are taken together, 2 % at a time, with the largest local epsilon and reaches of each group.
+    Beyond 512 classes they are taken together, 2 % at a time, with the largest local epsilon and reaches of each group.
     """
-    count = len(closed)
-    one, other = farthest_reaches(closed)
+    count = len(closed.values)
     found = np.empty(count)
+    known: dict[ClonePair, float] = {}
     first = 0
     while first < count:
         last = first if count <= ACCOUNTED else min(count - 1, first + first // 50)
-        pair = ClonePair(float(closed[last]), one, float(other[first : last + 1].max()))
-        found[first : last + 1] = epsilon_upper(pair, users, delta)
+        pair = ClonePair(*(float(column[first : last + 1].max()) for column in (closed.values, closed.high, closed.low)))
+        if pair not in known:
+            known[pair] = epsilon_upper(pair, users, delta)
+        found[first : last + 1] = known[pair]
         first = last + 1
-    return np.minimum(found, closed)
+    return np.minimum(found, closed.values)
