@@ -242,6 +242,8 @@ class _Observed:
         batches = list(side)
         if len(batches) < FEWEST_BATCHES or not all(isinstance(batch, Shuffled) for batch in batches):
             raise InputError(f"an audit needs at least {FEWEST_BATCHES} shuffled batches with each of the two inputs, got {len(batches)}.")
+        for batch in batches:
+            self.task.check_batch(batch.people)
         return [self.task.read_shuffled(batch.to_bytes()) for batch in batches]
 
 

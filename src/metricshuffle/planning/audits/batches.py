@@ -37,20 +37,18 @@ def drawn(task: Task, pair: Neighbours, count: int, randomness: Randomness) -> I
     query, protocol = task.query, task.protocol
     others = query.inputs(list(pair.others), protocol.step) if pair.others else None
     alone = [query.inputs([value], protocol.step) for value in (pair.first, pair.second)]
-    people = 0 if others is None else others.people
-    together = max(1, ROWS_AT_ONCE // (people + 1))
+    people = 1 if others is None else others.people + 1
+    together = max(1, ROWS_AT_ONCE // people)
     for start in range(0, count, together):
         some = min(together, count - start)
-        crowd = None if others is None else protocol.messages(_repeated(others, some), randomness)
-        own = [protocol.messages(_repeated(one, some), randomness) for one in alone]
+        hers = [protocol.messages(_repeated(one, some), randomness) for one in alone]
+        rows = np.empty((some, people, protocol.layout.numbers), dtype=hers[0].dtype)
+        if others is not None:
+            rows[:, 1:] = protocol.messages(_repeated(others, some), randomness).reshape(some, people - 1, -1)
         batches: Drawn = ([], [])
-        for batch in range(some):
-            tally = task.tally()
-            if crowd is not None:
-                tally.add(crowd[batch * people : (batch + 1) * people], seeded=randomness.unsafe_seeded)
-            for side, messages in zip(batches, own, strict=True):
-                hers = task.tally().add(messages[batch : batch + 1], seeded=randomness.unsafe_seeded)
-                side.append(task.publish(hers.merge(tally), randomness))
+        for side, messages in zip(batches, hers, strict=True):
+            rows[:, 0] = messages
+            side += [task.publish(task.tally().add(batch, seeded=randomness.unsafe_seeded), randomness) for batch in rows]
         yield batches
 
 
@@ -108,7 +106,7 @@ class BatchScore:
         weights = np.bincount(inputs.numbers[:, 0], weights=1.0 / np.repeat(sizes, sizes)) / inputs.people
         randomizer = self.task.protocol.randomizer  # type: ignore[attr-defined]
         held = (int(code) for code in np.flatnonzero(weights))
-        return np.maximum(np.asarray(sum(weights[code] * randomizer.law(code) for code in held)), TINY)
+        return np.asarray(np.maximum(sum(weights[code] * randomizer.law(code) for code in held), TINY))
 
     def _of_totals(self, batches: Sequence[Shuffled]) -> Floats:
         protocol, pair = self.task.protocol, self.pair

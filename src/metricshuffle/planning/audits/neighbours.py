@@ -70,8 +70,8 @@ def neighbours_of(task: Task, people: int, first: Any = None, second: Any = None
     """What is tried: given inputs and others as they are, else the pairs that look worst and a few data sets around each.
 
     Rule: values at the promised distance, at an end and in the middle of the domain (values of a randomizer that treats all alike as
-    near as a linear promise knows them); for users' items, where the released features move most. Others hold what hides a pair
-    least by `information`, or the first value, or everything evenly.
+    near as a linear promise knows them); for users' items, where the released features move most. All others hold what hides a pair
+    least by `information`, or all hold the first value.
     """
     if (first is None) != (second is None):
         raise InputError("give both inputs, the first and the second, or neither.")
@@ -79,8 +79,8 @@ def neighbours_of(task: Task, people: int, first: Any = None, second: Any = None
     if others is not None:
         return [Neighbours(a, b, list(others), "as given") for a, b in pairs]
     if people == 1:
-        return [Neighbours(a, b, [], "nobody else is there") for a, b in pairs]
-    return [Neighbours(a, b, held, words) for a, b in pairs for held, words in _crowds(task, a, b, people - 1)]
+        return [Neighbours(a, b, [], "") for a, b in pairs]
+    return [one for a, b in pairs for one in _crowds(task, a, b, people - 1)]
 
 
 # The pair
@@ -152,23 +152,19 @@ def _item_pairs(task: Task) -> list[tuple[Any, Any]]:
 # The others
 
 
-def _crowds(task: Task, first: Any, second: Any, people: int) -> list[tuple[list[Any], str]]:
-    """A few data sets of so many other people."""
+def _crowds(task: Task, first: Any, second: Any, people: int) -> list[Neighbours]:
+    """A few data sets of so many other people, who all hold the same: mixtures hide more, because 1/K is convex in a law K."""
     query, protocol, codes = task.query, task.protocol, _cells(task)
-    if isinstance(protocol, NoisyVectors) or (isinstance(protocol, Sums) and not isinstance(protocol.randomizers[0], CountResponse)):
-        codes = codes[:1]  # noise is the same whatever the others hold
-    elif isinstance(protocol, Frequencies):
-        laws = [law_of(task, held) for held in (first, second)]
-        scores = information(*laws, np.stack([law_of(task, _held(task, code)) for code in codes]))
-        codes = [codes[int(np.argmax(scores))]]
-    else:
-        codes = [codes[0], codes[len(codes) // 2]]
-    alike = [_held(task, code) for code in codes] + [first] * isinstance(protocol, Frequencies)
-    crowds = [([held] * people, f"everybody else holds {words_of(query, held)}") for held in alike]
     if isinstance(protocol, Frequencies):
-        cells = _cells(task)
-        crowds.append(([_held(task, cells[person % len(cells)]) for person in range(people)], "what everybody else holds is spread evenly"))
-    return [crowd for place, crowd in enumerate(crowds) if crowd[1] not in [told for _, told in crowds[:place]]]
+        laws = np.stack([law_of(task, _held(task, code)) for code in codes])
+        scores = information(law_of(task, first), law_of(task, second), laws)
+        alike = [_held(task, codes[int(np.argmax(scores))]), first]
+    elif isinstance(protocol, Sums) and isinstance(protocol.randomizers[0], CountResponse):
+        alike = [_held(task, codes[0]), _held(task, codes[len(codes) // 2])]
+    else:
+        alike = [_held(task, codes[0])]  # noise is the same whatever the others hold
+    told = {words_of(query, held): held for held in alike}
+    return [Neighbours(first, second, [held] * people, f"everybody else holds {words}") for words, held in told.items()]
 
 
 def _cells(task: Task) -> list[Any]:

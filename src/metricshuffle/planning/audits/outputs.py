@@ -48,7 +48,10 @@ def row_of(output: Any) -> Row:
 def learned_scores(first: Sequence[Row], second: Sequence[Row]) -> list[Score]:
     """Scores that are larger for what the first input's outputs look like."""
     lengths = {len(row) for rows in (first, second) for row in rows}
-    words = any(row.dtype.kind in "US" for rows in (first, second) for row in rows)
+    kinds = {row.dtype.kind in "US" for rows in (first, second) for row in rows}
+    if len(kinds) > 1:
+        raise InputError("some outputs are words and others numbers; give a score that turns both into a number.")
+    words = kinds == {True}
     scores: list[Score] = [_table(first, second, lambda rows: [row.tobytes() for row in rows])]
     if len(lengths) > 1:
         scores.append(lambda rows: np.array([len(row) for row in rows], dtype=np.float64))
@@ -96,11 +99,10 @@ def _places(first: Sequence[Row], second: Sequence[Row], *, words: bool) -> list
         place = int(np.argmax(gaps))
         scores.append(_table(first, second, lambda rows: [row[place] for row in rows]))
     if not words:
-        numbers = [table.astype(np.float64) for table in tables]
-        gaps = np.abs(_standing(*numbers))
-        place_of_numbers = int(np.argmax(gaps))
-        scores.append(lambda rows: np.array([row[place_of_numbers] for row in rows], dtype=np.float64))
-        scores.append(_linear(*numbers, lambda rows: np.stack(list(rows)).astype(np.float64)))
+        one, other = (table.astype(np.float64) for table in tables)
+        telling = int(np.argmax(np.abs(_standing(one, other))))
+        scores.append(lambda rows: np.array([row[telling] for row in rows], dtype=np.float64))
+        scores.append(_linear(one, other, lambda rows: np.stack(list(rows)).astype(np.float64)))
     return scores
 
 
