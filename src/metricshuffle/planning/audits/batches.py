@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries.base import Inputs
+from metricshuffle.queries.coordinates import Answers
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.wire.task import Task
@@ -72,79 +74,87 @@ class BatchScore:
     learning: Sequence[Shuffled] = ()
 
     def __call__(self, batches: Sequence[Shuffled]) -> Floats:
-        return self._scores(batches)
-
-    @property
-    def _scores(self) -> Callable[[Sequence[Shuffled]], Floats]:
         protocol = self.task.protocol
         if isinstance(protocol, Frequencies):
-            return self._of_counts
+            return self._of_counts(protocol, batches)
         if isinstance(protocol, Sums):
-            return self._of_totals
+            return self._of_totals(protocol, batches)
         if isinstance(protocol, NoisyVectors):
-            return self._of_vectors
+            return self._of_vectors(protocol, batches)
         raise InputError(f"no score is known for {protocol.name}; audit a function that makes its batches instead.")
 
-    def _of_counts(self, batches: Sequence[Shuffled]) -> Floats:
-        counts = _numbers(batches)
-        laws = [np.maximum(law_of(self.task, held), TINY) for held in (self.pair.first, self.pair.second)]
-        crowd = self._crowd_law(counts.shape[1])
-        if crowd is None:
-            return np.asarray(counts @ (np.log(laws[0]) - np.log(laws[1])))
-        first, second = (np.log(np.maximum(counts @ (law / crowd), TINY)) for law in laws)
-        return np.asarray(first - second)
+    def _inputs(self, held: Sequence[Any]) -> Inputs:
+        return self.task.query.inputs(list(held), self.task.protocol.step)
 
-    def _crowd_law(self, outputs: int) -> Floats | None:
-        """The law of one of the others' reports, on average; None if there are no others."""
+    # Counts of reports
+
+    def _of_counts(self, protocol: Frequencies, batches: Sequence[Shuffled]) -> Floats:
+        counts, (first, second) = _numbers(batches), self._laws
+        if self.pair.others is not None and not self.pair.others:
+            return np.asarray(counts @ (np.log(first) - np.log(second)))
+        logs = [np.log(np.maximum(counts @ (law / self._crowd_law), TINY)) for law in (first, second)]
+        return np.asarray(logs[0] - logs[1])
+
+    @cached_property
+    def _laws(self) -> tuple[Floats, Floats]:
+        first, second = (np.maximum(law_of(self.task, held), TINY) for held in (self.pair.first, self.pair.second))
+        return first, second
+
+    @cached_property
+    def _crowd_law(self) -> Floats:
+        """The law of one of the others' reports, on average."""
+        outputs = len(self._laws[0])
         if self.pair.others is None:
             seen = _numbers(self.learning).sum(axis=0) + 1.0 / outputs
             return np.asarray(seen / seen.sum())
-        if not self.pair.others:
-            return None
-        inputs = self.task.query.inputs(list(self.pair.others), self.task.protocol.step)
+        inputs = self._inputs(self.pair.others)
         sizes = np.ones(inputs.people, dtype=np.int64) if inputs.sizes is None else inputs.sizes
         weights = np.bincount(inputs.numbers[:, 0], weights=1.0 / np.repeat(sizes, sizes)) / inputs.people
-        randomizer = self.task.protocol.randomizer  # type: ignore[attr-defined]
-        held = (int(code) for code in np.flatnonzero(weights))
-        return np.asarray(np.maximum(sum(weights[code] * randomizer.law(code) for code in held), TINY))
+        law, randomizer = np.zeros(outputs), self.task.protocol.randomizer  # type: ignore[attr-defined]
+        for code in np.flatnonzero(weights):
+            law += weights[code] * randomizer.law(int(code))
+        return np.maximum(law, TINY)
 
-    def _of_totals(self, batches: Sequence[Shuffled]) -> Floats:
-        protocol, pair = self.task.protocol, self.pair
-        assert isinstance(protocol, Sums)  # noqa: S101 - for the type checker
+    # Sums
+
+    def _of_totals(self, protocol: Sums, batches: Sequence[Shuffled]) -> Floats:
         totals = np.column_stack([_axis_totals(protocol, axis, batches) for axis in range(len(protocol.randomizers))])
-        ends = [self._cells(value) for value in (pair.first, pair.second)]
+        first, second = self._inputs([self.pair.first, self.pair.second]).numbers / protocol.grain
         randomizer = protocol.randomizers[0]
-        if len(protocol.randomizers) == 1 or pair.others is None or not isinstance(randomizer, AdditiveRandomizer):
-            return np.asarray(totals @ (ends[0] - ends[1]))
-        base = sum((self._cells(value) for value in pair.others), np.zeros(totals.shape[1]))
-        law, scale = randomizer.scaled_error_law(protocol.noise_draws(len(pair.others) + 1))
-        away = [np.minimum(np.rint(np.abs(totals - base - end) / scale).astype(np.int64), law.radius) for end in ends]
-        return np.asarray((law.log_mass[away[0]] - law.log_mass[away[1]]).sum(axis=1))
+        if len(protocol.randomizers) == 1 or self.pair.others is None or not isinstance(randomizer, AdditiveRandomizer):
+            return np.asarray(totals @ (first - second))
+        law, scale = randomizer.scaled_error_law(protocol.noise_draws(len(self.pair.others) + 1))
+        away = [np.rint(np.abs(totals - self._total_of_others - end) / scale).astype(np.int64) for end in (first, second)]
+        near, far = (law.log_mass[np.minimum(cells, law.radius)].sum(axis=1) for cells in away)
+        return np.asarray(near - far)
 
-    def _cells(self, value: Any) -> Floats:
-        """A value in cells of the noise, along each axis."""
-        protocol = self.task.protocol
-        return np.asarray(self.task.query.inputs([value], protocol.step).numbers[0] / protocol.grain)
+    @cached_property
+    def _total_of_others(self) -> Any:
+        """Along each axis, in cells of the noise."""
+        others = self.pair.others
+        return self._inputs(others).numbers.sum(axis=0) / self.task.protocol.grain if others else 0.0
 
-    def _of_vectors(self, batches: Sequence[Shuffled]) -> Floats:
-        protocol, query, pair = self.task.protocol, self.task.query, self.pair
-        assert isinstance(protocol, NoisyVectors)  # noqa: S101 - for the type checker
-        people = 1 if pair.others is None else len(pair.others) + 1
-        draws = protocol.draws(people)
+    # Vectors
+
+    def _of_vectors(self, protocol: NoisyVectors, batches: Sequence[Shuffled]) -> Floats:
+        others = self.pair.others
+        draws = protocol.draws(1 if others is None else len(others) + 1)
         released = protocol.noise.middles(_numbers(batches), draws)
-        table = protocol.features.coordinates(query).table
-
-        def answer(held: Any) -> Floats:
-            return np.asarray(table[query.inputs([held], protocol.step).numbers[:, 0]].mean(axis=0))
-
-        ends = [answer(held) for held in (pair.first, pair.second)]
-        if pair.others is None or draws > 1:  # a sum of many draws is nearly normal
-            return np.asarray(released @ (ends[0] - ends[1]))
-        base = sum((answer(held) for held in pair.others), np.zeros(table.shape[1]))
+        first, second = self._answers([self.pair.first, self.pair.second], protocol)
+        if others is None or draws > 1:  # a sum of many draws is nearly normal
+            return np.asarray(released @ (first - second))
+        if others:
+            released = released - self._answers(others, protocol).sum(axis=0)
         order = {"l1": 1, "linf": np.inf}.get(protocol.noise.noise, 2)
         power = 2 if protocol.noise.noise == "gaussian" else 1
-        first, second = (np.linalg.norm(released - base - end, ord=order, axis=1) ** power for end in ends)
-        return np.asarray(second - first)
+        near, far = (np.linalg.norm(released - end, ord=order, axis=1) ** power for end in (first, second))
+        return np.asarray(far - near)
+
+    def _answers(self, held: Sequence[Any], protocol: NoisyVectors) -> Floats:
+        """The exact answers of users who hold these items, a row each."""
+        inputs = self._inputs(held)
+        assert inputs.sizes is not None  # noqa: S101 - for the type checker
+        return Answers.of(protocol.features.coordinates(self.task.query), inputs.numbers[:, 0], inputs.sizes).floats()
 
 
 def _numbers(batches: Sequence[Shuffled]) -> Floats:
