@@ -311,6 +311,17 @@ def test_a_plan_is_audited_as_its_task() -> None:
     assert one == other
 
 
+def test_what_is_printed_is_rounded_to_the_safe_side() -> None:
+    """An epsilon that is shown and a confidence down, what was promised up."""
+    outcome = ms.Audit(0.123456, 1.23456e-6, 1.0 - 1e-9, 0.111111, "a", "b", "", (90, 80), (7, 1), 3.45678)
+    assert outcome.refuted
+    told = str(outcome)
+    assert "at least epsilon 0.1234 at delta 1.24e-06 with confidence 99.9999 %, more than the promised 0.1112." in told
+    assert "in 7 of 90 batches with a and in 1 of 80 with b; it was chosen" in told
+    assert "up to epsilon 3.456" in told
+    assert "confidence 57 %" in str(ms.audit(local_sum(), batches=50, confidence=0.57, randomness=SEEDED(1)))
+
+
 def test_an_audit_tells_how_far_it_is_and_can_be_stopped() -> None:
     said: list[str] = []
     ms.audit(responses(1.0, 30), batches=100, progress=said.append, randomness=SEEDED(1))

@@ -14,7 +14,7 @@ import numpy as np
 
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain, promised, promised_delta, shown_epsilon
+from metricshuffle.numerics.rounding import promised, promised_delta, reached, shown_epsilon
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.audits.batches import BatchScore, Drawn, drawn
 from metricshuffle.planning.audits.evidence import Event, Scored, Shown, best_event, checked_scores, most_shown
@@ -66,7 +66,8 @@ class Audit:
         return self.promised is not None and self.epsilon > self.promised * (1.0 + SAME)
 
     def __str__(self) -> str:
-        at = f"epsilon {shown_epsilon(self.epsilon)} at delta {promised_delta(self.delta)} with confidence {plain(100 * self.confidence)} %"
+        confidence = reached(float(f"{100 * self.confidence:.12g}"))  # never 100 %
+        at = f"epsilon {shown_epsilon(self.epsilon)} at delta {promised_delta(self.delta)} with confidence {confidence} %"
         if self.refuted:
             verdict = f"REFUTED: the shuffled output shows at least {at}, more than the promised {promised(self.promised or 0.0)}."
         elif self.promised is not None:

@@ -77,7 +77,7 @@ def neighbours_of(task: Task, people: int, first: Any = None, second: Any = None
         raise InputError("give both inputs, the first and the second, or neither.")
     pairs = _pairs(task) if first is None else [(first, second)]
     if others is not None:
-        return [Neighbours(a, b, list(others), "as given") for a, b in pairs]
+        return [Neighbours(a, b, list(others), "everybody else holds what was given") for a, b in pairs]
     if people == 1:
         return [Neighbours(a, b, [], "") for a, b in pairs]
     return [one for a, b in pairs for one in _crowds(task, a, b, people - 1)]
