@@ -28,6 +28,8 @@ from metricshuffle.errors import (
 from metricshuffle.errors import (
     PlanError as PlanError,
 )
+from metricshuffle.planning.audits.audit import Audit as Audit
+from metricshuffle.planning.audits.audit import audit as audit
 from metricshuffle.planning.candidate import Candidate as Candidate
 from metricshuffle.planning.compare.linear import LinearComparison as LinearComparison
 from metricshuffle.planning.compare.linear import compare_linear as compare_linear

@@ -22,6 +22,8 @@ PAPERS: dict[str, str] = {
     "Chatzikokolakis13": "K. Chatzikokolakis, M. Andres, N. Bordenabe, C. Palamidessi. "
     "Broadening the Scope of Differential Privacy Using Metrics. PETS 2013.",
     "Cheu22": "A. Cheu, M. Zhilyaev. Differentially Private Histograms in the Shuffle Model from Fake Users. IEEE S&P 2022.",
+    "Clopper34": "C. Clopper, E. Pearson. The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial. "
+    "Biometrika 1934.",
     "Doroshenko22": "V. Doroshenko, B. Ghazi, P. Kamath, R. Kumar, P. Manurangsi. "
     "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions. PoPETs 2022.",
     "Duchi18": "J. Duchi, M. Jordan, M. Wainwright. Minimax Optimal Procedures for Locally Private Estimation. JASA 2018.",

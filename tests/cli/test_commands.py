@@ -129,7 +129,8 @@ def test_every_command_and_option_is_documented() -> None:
     page = reference()
     commands = dict(every_command(GROUP))
     assert set(commands) == {
-        "plan", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "amplify", "demo", "reproduce",
+        "plan", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "audit", "amplify", "demo",
+            "reproduce",
         "users calibrate", "users compare",
     }  # fmt: skip
     for name, command in commands.items():

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from metricshuffle.cli.amplify import amplify
+from metricshuffle.cli.audit import audit
 from metricshuffle.cli.estimate import estimate
 from metricshuffle.cli.options import Json
 from metricshuffle.cli.plan import plan
@@ -151,6 +152,7 @@ for name, command in (
     ("estimate", estimate),
     ("run", run),
     ("simulate", simulate),
+    ("audit", audit),
     ("profile", profile),
     ("amplify", amplify),
     ("solve", solve),

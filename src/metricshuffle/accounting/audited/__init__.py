@@ -1,0 +1,1 @@
+"""What counted outcomes show of a mechanism nobody needs to look into."""

@@ -1,0 +1,1 @@
+"""Testing a shuffler from outside: what its batches certainly give away."""
