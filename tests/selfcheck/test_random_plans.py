@@ -1,0 +1,81 @@
+"""Every guarantee of randomly drawn plans, attacked from outside: what the mechanism shows is computed without the accountants' code."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import metricshuffle as ms
+from tests.selfcheck.attacks import Attack, attacks
+from tests.selfcheck.drawn_plans import KINDS, drawn
+
+FAST, ALL, CHUNK = range(0, 48), range(0, 2000), 50
+# What laws in double precision are off by: relative, and where nothing is promised to be possible.
+NEARLY, NOTHING = 1.0 + 1e-7, 1e-13
+
+
+def refuted(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
+    """Whether the view shows more than the guarantee allows at its distance."""
+    if math.isinf(guarantee.epsilon):
+        return False
+    share = 1.0 if guarantee.shape == "flat" else min(1.0, attack.distance / guarantee.distance)
+    allowed = guarantee.epsilon * share
+    if guarantee.delta == 0.0:
+        return attack.loss(rounds) > allowed * (1.0 + 1e-7) + 1e-9
+    return attack.delta(allowed * (1.0 + 1e-12), rounds) > guarantee.delta * NEARLY + NOTHING
+
+
+def shown(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
+    """Whether a promise of four fifths the epsilon, and of four fifths the delta, would be refuted: then the attack is near the truth."""
+    less = guarantee.model_copy(update={"epsilon": 0.8 * guarantee.epsilon, "delta": 0.8 * guarantee.delta})
+    return refuted(attack, less, rounds)
+
+
+def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
+    """Attack both guarantees of every candidate of a drawn plan."""
+    made = drawn(seed)
+    if made is None:
+        tally["refused"] += 1
+        return
+    name, plan = made
+    numbers = np.random.default_rng(seed + 10**6)
+    for offer in plan.candidates:
+        protocol: Any = offer.mechanism
+        promises = [(offer.guarantee, protocol, plan.honest)]
+        if protocol.trusted in ("shuffler", "aggregator") and not isinstance(protocol, ms.NoisyVectors):
+            promises.append((offer.fallback, protocol.model_copy(update={"trusted": "nobody"}), 1))
+        for guarantee, seen, honest in promises:
+            found = False
+            for attack in attacks(plan.query, seen, honest, guarantee.distance, numbers):
+                where = f"seed {seed}: {plan.query}, {offer.protocol} ({protocol.encoding}), {guarantee}; {attack.what}, {attack.distance!r}"
+                assert not refuted(attack, guarantee, plan.rounds), where
+                found = found or (plan.rounds == 1 and shown(attack, guarantee, 1))
+                tally["attacks"] += 1
+            tally[name] += 1
+            sharp[name] += found
+    tally["plans"] += 1
+
+
+def test_guarantees_of_random_plans() -> None:
+    tally: Counter[str] = Counter()
+    sharp: Counter[str] = Counter()
+    for seed in FAST:
+        looked_at(seed, tally, sharp)
+    assert tally["plans"] >= 24, tally
+    assert sum(sharp.values()) >= 10, sharp
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ALL[::CHUNK])
+def test_guarantees_of_two_thousand_random_plans(start: int) -> None:
+    tally: Counter[str] = Counter()
+    sharp: Counter[str] = Counter()
+    for seed in range(start, start + CHUNK):
+        looked_at(seed, tally, sharp)
+    assert tally["plans"] >= CHUNK // 3, tally
+    for kind in KINDS:  # the attacks would notice a promise that is a quarter too good, in every kind of question
+        assert tally[kind] < 10 or sharp[kind], (kind, tally, sharp)
