@@ -43,6 +43,14 @@ class ListedPairs:
                 worst, slowest = value, law
         return worst, slowest is None or _below_local(slowest, epsilon, worst, directions="both")
 
+    def nearly_covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Necessary for `covers`, and quick: the first pair."""
+        return delta_upper(self.laws[0], users, epsilon) <= delta
+
+    def covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Whether delta of every pair is certified."""
+        return all(delta_upper(law, users, epsilon) <= delta for law in self.laws)
+
     def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
         """The smallest at which every pair is certified, and whether it is less than what one report alone shows."""
         worst, hidden = 0.0, True
@@ -100,6 +108,22 @@ class ScannedPairs:
             if not value <= worst:
                 worst, hidden = value, _below_local(law, epsilon, value)
         return worst, hidden
+
+    def nearly_covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Necessary for `covers`, and quick: the pair that looks worst."""
+        return delta_upper(self._first(math.exp(min(epsilon, 700.0))), users, epsilon, directions="forward") <= delta
+
+    def covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Whether delta of every pair is certified; the pair that looks worst, which decides more often, is looked at first."""
+        first = self._first(math.exp(min(epsilon, 700.0)))
+        if not delta_upper(first, users, epsilon, directions="forward") <= delta:
+            return False
+        line = good_line(first, users, epsilon)
+        return all(
+            (line is not None and delta_on(law, users, epsilon, line) <= delta)
+            or delta_upper(law, users, epsilon, directions="forward") <= delta
+            for law in self._unsettled(users, epsilon, delta, first)
+        )
 
     def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
         """That of the pair that looks worst; then every pair passes there or takes over. Also whether one report alone shows more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.real_line import RealLine, real_pairs
 from metricshuffle.amplification.worst_pair import Pair, PairScan
+from metricshuffle.errors import NotCertified
+from metricshuffle.privacy.profile import checked_distance
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, LaplaceOnInterval
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
@@ -75,6 +78,28 @@ class Displaced:
 
     def whole(self, distance: float) -> float:
         return math.ceil(distance / self.step * (1.0 - 1e-12)) * self.step if self.step else distance
+
+
+def distances_of(source: object, within: float) -> list[float]:
+    """The distances up to `within` at which there are two different inputs, rising; those that only rounding tells apart are one.
+
+    `pairs_within` forgives a relative 1e-12, so the pairs of each are found at it.
+    """
+    if isinstance(source, RealLine):
+        raise NotCertified("a linear promise about real numbers between grid points is not looked at; ask for a flat one.")
+    reach = checked_distance(within) * (1.0 + 1e-12)
+    if (shifts := Displaced.of(source, 1)) is not None:
+        profile = shifts.profile
+        found = [profile.length(steps) for steps in itertools.product(*(range(span + 1) for span in profile.spans)) if any(steps)]
+    elif isinstance(source, Randomizer) and type(source).distance is not Randomizer.distance:
+        found = [max(source.distance(a, b), source.distance(b, a)) for a, b in source.pairs()]
+    else:
+        found = [1.0]  # all inputs are alike
+    rising: list[float] = []
+    for apart in sorted(apart for apart in found if apart <= reach):
+        if not rising or apart > rising[-1] * (1.0 + 1e-13):
+            rising.append(apart)
+    return rising
 
 
 def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs | None:

@@ -13,12 +13,13 @@ from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs
+from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs, distances_of
 from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
-from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.errors import NotCertified
+from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
 CHAMPIONS = 6
@@ -73,7 +74,7 @@ class ShuffledProfile(PrivacyProfile):
         checked_users(self.users)
         if self.exact is not None:
             object.__setattr__(self, "bound", "two-report")
-        elif all(found is None for found in (self._pairs_at(self.widest), self._beyond_at(self.widest), self._displaced)):
+        elif self._shifts is None and self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None and not self._displaced:
             object.__setattr__(self, "bound", "clones")
 
     @cached_property
@@ -121,6 +122,12 @@ class ShuffledProfile(PrivacyProfile):
     @cached_property
     def _displaced(self) -> Displaced | None:
         return Displaced.of(self.randomizer, self.users) if self.bound == "best" and self._pairs_at(self.widest) is None else None
+
+    @cached_property
+    def _shifts(self) -> Displaced | None:
+        """One law for each displacement, for lines and grids: quick, and not as close as pair by pair."""
+        found = Displaced.of(self.randomizer, self.users) if self.bound == "best" else None
+        return None if found is not None and found.step else found  # (real numbers between grid points)
 
     def _clones(self, distance: float) -> ClonePair | None:
         if self.bound == "blanket":
@@ -204,6 +211,76 @@ class ShuffledProfile(PrivacyProfile):
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """True only if the promise is certified for every pair of inputs up to the distance, by whichever bound at each distance.
+
+        Statement: linear: delta(epsilon d/distance, d) <= delta for every d <= distance at which there are two inputs. As delta falls in
+        epsilon and is about all pairs up to d, one look delta(e(a), b) <= delta is enough for every d in a..b.
+        Conditions: a linear promise needs inputs that can be listed; real numbers between grid points are refused.
+        Numerics: lines and grids are first covered displacement by displacement, which is quick; each e(a) is rounded down.
+        """
+        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
+        if (shifts := self._shifts) is not None:
+            kept = shifts.profile.covers(epsilon, delta, reach, shape)
+            if kept or delta == 0.0:  # (one report alone is told exactly there)
+                return kept
+        if shape == "flat":
+            return self.covers_at(epsilon, delta, reach)
+        apart = distances_of(self.randomizer, reach)
+        blocks = [(1, len(apart) - 2), *{(0, 0), (len(apart) - 1, len(apart) - 1)}] if apart else []
+        while blocks:
+            first, last = blocks.pop()
+            if first > last or self.covers_at(epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last]):
+                continue
+            if first == last:
+                return False
+            middle = (first + last) // 2
+            blocks += [(first, middle), (middle + 1, last)]
+        return True
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Necessary for `covers`, and quick: the pairs that look worst within the distance and, if it is linear, within the smallest one."""
+        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
+        if delta == 0.0:
+            return self.covers(epsilon, delta, reach, shape)
+        if (shifts := self._shifts) is not None and shifts.profile.nearly_covers(epsilon, delta, reach, shape):
+            return True
+        nearest = distances_of(self.randomizer, reach)[:1] if shape == "linear" else []
+        looks = [(epsilon * min(1.0, near / reach), near) for near in nearest] + [(epsilon, reach)]
+        return all(self._nearly_at(total, delta, min(at, self.widest)) for total, at in looks)
+
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """True only if one of the bounds certifies (epsilon, delta) for every pair up to the distance; cheap ones are tried first."""
+        epsilon, distance = checked_epsilon(epsilon), min(checked_distance(distance), self.widest)
+        if delta == 0.0 or self.exact is not None or distance == 0.0:
+            return super().covers_at(epsilon, delta, distance)
+        if epsilon >= self.pure(distance):
+            return True
+        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
+            return True
+        if (others := self._beyond_at(distance)) is not None and others.covers(self.users, epsilon, delta):
+            return True
+        laws = self._pairs_at(distance)
+        if laws is not None:
+            return self._blanket_delta(laws, epsilon, delta).value <= delta
+        return (shifts := self._displaced) is not None and shifts.profile.covers(epsilon, delta, shifts.whole(distance), "flat")
+
+    def _nearly_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """Necessary for `covers_at`: each bound at the pair that looks worst to it."""
+        if self.exact is not None or epsilon >= self.pure(distance):
+            return self.covers_at(epsilon, delta, distance)
+        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
+            return True
+        if (others := self._beyond_at(distance)) is not None and others.nearly_covers(self.users, epsilon, delta):
+            return True
+        laws = self._pairs_at(distance)
+        if laws is None:
+            return False  # (displacements were looked at before)
+        if isinstance(laws, PairScan):
+            law = laws.law(_first(laws.ranked(math.exp(min(epsilon, 700.0))))[0])
+            return delta_bracket(law, self.users, epsilon, directions="forward", relative=self._relative).upper <= delta
+        return not laws or delta_bracket(laws[0], self.users, epsilon, relative=self._relative).upper <= delta
 
     def _displaced_epsilon(self, shifts: Displaced, delta: float, distance: float, enough: float) -> Winner:
         """By one law for each displacement, or inf if that cannot beat `enough`."""
