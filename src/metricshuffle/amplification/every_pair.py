@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd, symmetries
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
 from metricshuffle.accounting.blanket.law import BlanketLaw
@@ -129,4 +129,5 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
 
 
 def _scanned(rows: np.ndarray, held: np.ndarray, pairs: list[Pair]) -> ScannedPairs:
-    return ScannedPairs(Crowd(rows, held), pairs, len(rows), np.array_equal(rows, rows[::-1, ::-1]) and len(held) == len(rows))
+    # (laws between grid points are kept as they are)
+    return ScannedPairs(Crowd(rows, held), pairs, symmetries(rows) if len(held) == len(rows) else ())

@@ -12,6 +12,7 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
+from metricshuffle.amplification.beyond import ListedPairs
 from metricshuffle.amplification.channel_pair import ChannelPair
 from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs, distances_of
 from metricshuffle.amplification.exact_pairs import ExactPairs
@@ -151,12 +152,16 @@ class ShuffledProfile(PrivacyProfile):
         best = Winner(1.0, "local", "local")
         if self.exact is not None:
             return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
-        if (others := self._beyond_at(distance)) is not None:
+        laws, others = self._pairs_at(distance), self._beyond_at(distance)
+        least = math.inf if others is None else _never_small(others.least_delta(self.users, epsilon))
+        if laws is not None:  # where it is tight, nothing beyond it needs a look at all pairs
+            best = best.or_smaller(self._blanket_delta(laws, epsilon, least))
+        if others is not None and least < best.value:
             value, hidden = others.delta(self.users, epsilon)
             best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
-        if (laws := self._pairs_at(distance)) is not None:
-            best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
-        elif (shifts := self._displaced) is not None:
+            if laws is not None and best.value > least:
+                best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
+        if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(Winner(_never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
         if (pair := self._clones(distance)) is not None:
             best = best.or_smaller(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
@@ -201,12 +206,17 @@ class ShuffledProfile(PrivacyProfile):
             return best
         if self.exact is not None:
             return best.or_smaller(Winner(_never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
-        if (others := self._beyond_at(distance)) is not None:
-            value, hidden = others.epsilon(self.users, delta, self._relative)
-            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
-        if (laws := self._pairs_at(distance)) is not None and not self._blanket_loses(laws, delta, best.value):
+        laws, others = self._pairs_at(distance), self._beyond_at(distance)
+        least = best.value if others is None else min(_never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
+        looked = laws is not None and not self._blanket_loses(laws, delta, least)
+        if laws is not None and looked:  # where it is tight, nothing beyond it needs a look at all pairs
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
-        elif laws is None and (shifts := self._displaced) is not None:
+        if others is not None and least < best.value:
+            value, hidden = others.epsilon(self.users, delta, self._relative, least, best.value)
+            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
+        if laws is not None and not looked and best.value > least and not self._blanket_loses(laws, delta, best.value):
+            best = best.or_smaller(self._blanket_epsilon(laws, delta))
+        if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(self._displaced_epsilon(shifts, delta, distance, best.value))
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
@@ -272,7 +282,10 @@ class ShuffledProfile(PrivacyProfile):
             return self.covers_at(epsilon, delta, distance)
         if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
             return True
-        if (others := self._beyond_at(distance)) is not None and others.nearly_covers(self.users, epsilon, delta):
+        others = self._beyond_at(distance)
+        if isinstance(others, ListedPairs):  # a look at all of them is as quick
+            return self.covers_at(epsilon, delta, distance)
+        if others is not None and others.least_delta(self.users, epsilon) <= delta:
             return True
         laws = self._pairs_at(distance)
         if laws is None:

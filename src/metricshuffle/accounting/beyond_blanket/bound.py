@@ -29,6 +29,7 @@ RELATIVE = 1e-6  # how closely epsilon is searched for
 BLOCK = 0.1  # users visited before the first one of the blanket, in units of their mean number: so many are one block
 COARSE = 2.0  # ... where the people are so many
 MANY = 2e4  # ... that even this many times that number are few of them
+FAR, LONGER = 4.0, 0.15  # from 4 times the mean number on, blocks grow by this much of what lies beyond
 CUT = 1e-8  # what is left of T is not looked at when it is this fraction of the result
 FEWEST = 1.0 / 16.0  # the fraction of the users that must be left for a look
 
@@ -88,12 +89,18 @@ class Visits:
 
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
-        wide = max(1, math.ceil((COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket))
+        wide = (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket
         until = math.ceil(math.log(max(smallest, 1e-300)) / self._log) if self.blanket < 1.0 else first + 1
         last = max(min(last, until), first + 1)
-        ends = np.unique(np.append(np.arange(first + wide, last, wide), last)).astype(np.float64)
-        starts = np.append(float(first), ends[:-1])
-        chances = np.array([self.beyond(start) for start in starts]) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        listed, end = [float(first)], first
+        while end < last:
+            # far out, where little is left of T, blocks are longer
+            end = min(last, end + max(1, math.ceil(max(wide, LONGER * (end - FAR / self.blanket)))))
+            listed.append(float(end))
+        starts, ends = np.array(listed[:-1]), np.array(listed[1:])
+        with np.errstate(invalid="ignore"):
+            left = np.where(starts == 0.0, 1.0, np.exp(starts * (self._log * (1.0 - 8.0 * ROUNDOFF))) * (1.0 + 8.0 * ROUNDOFF))
+        chances = left * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
         return ends, chances
 
     def largest_exponent(self, delta: float, s: float) -> float:
