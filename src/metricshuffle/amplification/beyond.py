@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line
+from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line, keeps
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.amplification.worst_pair import Pair
@@ -50,7 +50,7 @@ class ListedPairs:
 
     def covers(self, users: int, epsilon: float, delta: float) -> bool:
         """Whether delta of every pair is certified."""
-        return all(delta_upper(law, users, epsilon) <= delta for law in self.laws)
+        return all(keeps(law, users, epsilon, delta) for law in self.laws)
 
     def least_epsilon(self, users: int, delta: float, relative: float) -> float:
         """That of the first pair: `epsilon` is no smaller."""
@@ -66,7 +66,7 @@ class ListedPairs:
         for law in self.laws[1:]:
             if worst >= enough:
                 break
-            if not delta_upper(law, users, worst) <= delta:
+            if not keeps(law, users, worst, delta):
                 worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
                 slowest = law
         return worst, _hides(slowest, users, worst, directions="both")
@@ -98,10 +98,10 @@ class ScannedPairs:
         line = good_line(law, users, epsilon) if self.crowd.covered else None
         pairs = self.pairs if line is None else self.crowd.open_pairs(self.pairs, users, epsilon, delta, line[0])
         for a, b in pairs.tolist():
-            if line is not None and delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True) <= delta:
+            if line is not None and delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True, enough=delta) <= delta:
                 continue
             halved = self.crowd.halved
-            if line is not None and halved is not self.crowd and delta_on(halved.law(a, b), users, epsilon, line) <= delta:
+            if line is not None and halved is not self.crowd and delta_on(halved.law(a, b), users, epsilon, line, enough=delta) <= delta:
                 continue
             yield self.crowd.law(a, b)
 
@@ -119,6 +119,10 @@ class ScannedPairs:
         """That of the pair that looks worst: `delta` is no smaller."""
         return delta_upper(self._first(math.exp(min(epsilon, 700.0))), users, epsilon, directions="forward")
 
+    def nearly_covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Necessary for `covers`, and quick: the pair that looks worst."""
+        return keeps(self._first(math.exp(min(epsilon, 700.0))), users, epsilon, delta, directions="forward")
+
     def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
         first = self._first(math.exp(min(epsilon, 700.0)))
@@ -133,12 +137,12 @@ class ScannedPairs:
     def covers(self, users: int, epsilon: float, delta: float) -> bool:
         """Whether delta of every pair is certified; the pair that looks worst, which decides more often, is looked at first."""
         first = self._first(math.exp(min(epsilon, 700.0)))
-        if not delta_upper(first, users, epsilon, directions="forward") <= delta:
+        if not keeps(first, users, epsilon, delta, directions="forward"):
             return False
         line = good_line(first, users, epsilon)
         return all(
-            (line is not None and delta_on(law, users, epsilon, line) <= delta)
-            or delta_upper(law, users, epsilon, directions="forward") <= delta
+            (line is not None and delta_on(law, users, epsilon, line, enough=delta) <= delta)
+            or keeps(law, users, epsilon, delta, directions="forward")
             for law in self._unsettled(users, epsilon, delta, first)
         )
 
@@ -156,8 +160,8 @@ class ScannedPairs:
         worst = self.least_epsilon(users, delta, relative) if least is None else least
         line = good_line(first, users, worst)
         for law in self._unsettled(users, worst, delta, first) if worst < enough else ():
-            passes = line is not None and delta_on(law, users, worst, line) <= delta
-            if not passes and not delta_upper(law, users, worst, directions="forward") <= delta:
+            passes = line is not None and delta_on(law, users, worst, line, enough=delta) <= delta
+            if not passes and not keeps(law, users, worst, delta, directions="forward"):
                 worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=max(relative, CLOSEST)))
                 slowest = law
                 if worst >= enough:

@@ -24,6 +24,7 @@ from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, 
 from metricshuffle.randomizers.randomizer import Randomizer
 
 CHAMPIONS = 6
+NEARLY = 1e-4  # how closely a search looks
 BEYOND, LOCAL = ("beyond-blanket", "contour"), ("local", "local")
 CLEARLY = 1.0 - 1e-9  # what is not this much below another bound is no better
 
@@ -250,15 +251,24 @@ class ShuffledProfile(PrivacyProfile):
         return True
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """Necessary for `covers`, and quick: the pairs that look worst within the distance and, if it is linear, within the smallest one."""
+        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if it is linear, close by."""
         epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
         if delta == 0.0:
             return self.covers(epsilon, delta, reach, shape)
         if (shifts := self._shifts) is not None and shifts.profile.nearly_covers(epsilon, delta, reach, shape):
             return True
-        nearest = distances_of(self.randomizer, reach)[:1] if shape == "linear" else []
+        nearest = distances_of(self.randomizer, reach)[:2] if shape == "linear" else []  # (a step, and a diagonal one)
         looks = [(epsilon * min(1.0, near / reach), near) for near in nearest] + [(epsilon, reach)]
         return all(self._nearly_at(total, delta, min(at, self.widest)) for total, at in looks)
+
+    def decisive(self, epsilon: float, distance: float, shape: Shape = "linear") -> str:
+        """The bound that wins at the largest distance at which one report alone would not keep the promise."""
+        reach = checked_distance(distance)
+        for apart in reversed(distances_of(self.randomizer, reach) if shape == "linear" else [reach]):
+            bound = self.delta_winner(epsilon * min(1.0, apart / reach), apart).bound
+            if bound != "local":
+                return bound
+        return "local"
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """True only if one of the bounds certifies (epsilon, delta) for every pair up to the distance; cheap ones are tried first."""
@@ -285,15 +295,15 @@ class ShuffledProfile(PrivacyProfile):
         others = self._beyond_at(distance)
         if isinstance(others, ListedPairs):  # a look at all of them is as quick
             return self.covers_at(epsilon, delta, distance)
-        if others is not None and others.least_delta(self.users, epsilon) <= delta:
+        if others is not None and others.nearly_covers(self.users, epsilon, delta):
             return True
         laws = self._pairs_at(distance)
         if laws is None:
             return False  # (displacements were looked at before)
         if isinstance(laws, PairScan):
             law = laws.law(_first(laws.ranked(math.exp(min(epsilon, 700.0))))[0])
-            return delta_bracket(law, self.users, epsilon, directions="forward", relative=self._relative).upper <= delta
-        return not laws or delta_bracket(laws[0], self.users, epsilon, relative=self._relative).upper <= delta
+            return delta_bracket(law, self.users, epsilon, directions="forward", relative=NEARLY).upper <= delta
+        return not laws or delta_bracket(laws[0], self.users, epsilon, relative=NEARLY).upper <= delta
 
     def _displaced_epsilon(self, shifts: Displaced, delta: float, distance: float, enough: float) -> Winner:
         """By one law for each displacement, or inf if that cannot beat `enough`."""

@@ -288,7 +288,7 @@ class Frequencies(Protocol):
         if self.trusted == "nobody":
             return Account(one_report(self.randomizer), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
         profile = shuffled_profile(self.randomizer, honest)
-        named = profile.delta_winner(promise.epsilon, promise.distance).bound if promise.delta > 0.0 else "pure"
+        named = profile.decisive(promise.epsilon, promise.distance, promise.shape) if promise.delta > 0.0 else "pure"
         return Account(profile, promise, "one person", target.delta, named, shape)
 
     def promise(self, query: Query, target: Target) -> Target:

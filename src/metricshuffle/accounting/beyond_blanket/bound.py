@@ -127,10 +127,12 @@ class _Evaluation:
     line: Line | None = None
     roughly: bool = False
 
-    def delta(self, epsilon: float) -> float:
-        """The bound of `delta_upper` in this direction."""
+    def delta(self, epsilon: float, enough: float = math.inf) -> float:
+        """The bound of `delta_upper` in this direction, or what one report alone shows once it is clear that it exceeds `enough`."""
         types, visits = self.law.at(epsilon), Visits(self.law.blanket, self.users)
         if self.users < 2 or not self.law.blanket > 0.0 or types.local == 0.0:
+            return types.local
+        if visits.beyond(float(self.users)) * types.local > enough:  # so much is left of T at the end in any case
             return types.local
         if not _rises(types):
             return min(types.bare, types.local)
@@ -148,6 +150,8 @@ class _Evaluation:
             ends, chances = visits.blocks(first, max(self.users - math.ceil(share * self.users), first + 1), CUT * guide)
             total += float(chances @ psi_upper(types, self.users - ends, (s, period), roughly=self.roughly))
             first = int(ends[-1])
+            if total > enough:
+                return types.local
             if visits.beyond(first) <= CUT * guide:
                 break
         bound = raised(total + visits.beyond(first) * types.local, 4096)
@@ -161,9 +165,15 @@ def good_line(law: OthersLaws, users: int, epsilon: float) -> Line | None:
     return (s, period) if 0.0 < s < math.inf else None
 
 
-def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly: bool = False) -> float:
+def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly: bool = False, enough: float = math.inf) -> float:
     """`delta_upper` of the direction (a, b) with a line of integration that was found for another pair."""
-    return min(1.0, _Evaluation(law, users, line, roughly).delta(epsilon)) if epsilon < law.pure else 0.0
+    return min(1.0, _Evaluation(law, users, line, roughly).delta(epsilon, enough)) if epsilon < law.pure else 0.0
+
+
+def keeps(law: OthersLaws, users: int, epsilon: float, delta: float, *, directions: Directions = "both") -> bool:
+    """Whether `delta_upper` is at most delta; quicker where it is not."""
+    ways = [way for way in _directions(law, directions) if epsilon < way.pure]
+    return all(_Evaluation(way, users).delta(epsilon, delta) <= delta for way in ways)
 
 
 def _directions(law: OthersLaws, directions: Directions) -> list[OthersLaws]:
