@@ -69,7 +69,7 @@ class ListedPairs:
             if not keeps(law, users, worst, delta):
                 worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
                 slowest = law
-        return worst, _hides(slowest, users, worst, directions="both")
+        return worst, worst == 0.0 or _hides(slowest, users, worst, directions="both")
 
 
 class ScannedPairs:
@@ -166,4 +166,4 @@ class ScannedPairs:
                 slowest = law
                 if worst >= enough:
                     break
-        return worst, _hides(slowest, users, worst)
+        return worst, worst == 0.0 or _hides(slowest, users, worst)

@@ -155,7 +155,7 @@ class ShuffledProfile(PrivacyProfile):
             return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
         laws, others = self._pairs_at(distance), self._beyond_at(distance)
         least = math.inf if others is None else _never_small(others.least_delta(self.users, epsilon))
-        if laws is not None:  # where it is tight, nothing beyond it needs a look at all pairs
+        if laws is not None:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_delta(laws, epsilon, least))
         if others is not None and least < best.value:
             value, hidden = others.delta(self.users, epsilon)
@@ -169,7 +169,7 @@ class ShuffledProfile(PrivacyProfile):
         return best
 
     def _blanket_delta(self, laws: BlanketPairs, epsilon: float, enough: float) -> Winner:
-        """The largest over the pairs, or anything above `enough`."""
+        """The largest over the pairs; infinite if it exceeds `enough`, as then not all of them were looked at."""
         growth = math.exp(min(epsilon, 700.0))
         worst, evaluator = 0.0, "local"
         if isinstance(laws, PairScan):
@@ -181,14 +181,14 @@ class ShuffledProfile(PrivacyProfile):
                     if not bracket.upper <= worst:
                         worst, evaluator = _never_small(bracket.upper), bracket.evaluator
                         left = laws.survivors(left, pair, growth)
-            return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
-        for law in laws:
-            bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
-            if not bracket.upper <= worst:
-                worst, evaluator = _never_small(bracket.upper), bracket.evaluator
-            if worst > enough:
-                break
-        return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
+        else:
+            for law in laws:
+                bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
+                if not bracket.upper <= worst:
+                    worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+                if worst > enough:
+                    break
+        return Winner(worst if worst <= enough else math.inf, evaluator if evaluator == "local" else "blanket", evaluator)
 
     def _law(self, scan: PairScan, pair: Pair) -> BlanketLaw:
         """From the randomizer's closed form, which knows K_a - K_b better; laws between grid points have none."""
@@ -210,7 +210,7 @@ class ShuffledProfile(PrivacyProfile):
         laws, others = self._pairs_at(distance), self._beyond_at(distance)
         least = best.value if others is None else min(_never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
         looked = laws is not None and not self._blanket_loses(laws, delta, least)
-        if laws is not None and looked:  # where it is tight, nothing beyond it needs a look at all pairs
+        if laws is not None and looked:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
         if others is not None and least < best.value:
             value, hidden = others.epsilon(self.users, delta, self._relative, least, best.value)
