@@ -100,7 +100,9 @@ def renamed(row: Described) -> Described:
 def worse(now: Any, row: Described, part: float) -> list[str]:
     """What of a candidate is worse than it was, in words: its promise, its bits, or an error above `part` of what it was."""
     promise, before = said(now.guarantee), without_between(row["guarantee"])
-    words = [f"{name} is {promise[name]}, was {value}" for name, value in before.items() if name != "bound" and not same(promise[name], value)]
+    words = [
+        f"{name} is {promise[name]}, was {value}" for name, value in before.items() if name != "bound" and not same(promise[name], value)
+    ]
     if promise["bound"] not in ("blanket", "beyond-blanket"):
         words.append(f"the bound is {promise['bound']}")
     if not 0.0 < now.expected_error <= part * row["expected_error"]:

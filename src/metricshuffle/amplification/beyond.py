@@ -56,7 +56,9 @@ class ListedPairs:
         """That of the first pair: `epsilon` is no smaller."""
         return epsilon_upper(self.laws[0], users, delta, relative=max(relative, CLOSEST))
 
-    def epsilon(self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf) -> tuple[float, bool]:
+    def epsilon(
+        self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf
+    ) -> tuple[float, bool]:
         """The smallest at which every pair is certified, or anything above `enough`, and whether one report alone shows more.
 
         `least` is what `least_epsilon` gave, if it was asked.
@@ -150,7 +152,9 @@ class ScannedPairs:
         """That of the pair that looks worst: `epsilon` is no smaller."""
         return epsilon_upper(self._first(1.0), users, delta, directions="forward", relative=max(relative, CLOSEST))
 
-    def epsilon(self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf) -> tuple[float, bool]:
+    def epsilon(
+        self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf
+    ) -> tuple[float, bool]:
         """That of the pair that looks worst; then every pair passes there or takes over, until one is above `enough`.
 
         Also whether one report alone shows more. `least` is what `least_epsilon` gave, if it was asked. delta of a pair falls in

@@ -19,7 +19,6 @@ from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
-from metricshuffle.errors import NotCertified
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
@@ -251,7 +250,7 @@ class ShuffledProfile(PrivacyProfile):
         return True
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if it is linear, close by."""
+        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance; also close by, if it is linear."""
         epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
         if delta == 0.0:
             return self.covers(epsilon, delta, reach, shape)
@@ -322,6 +321,8 @@ class ShuffledProfile(PrivacyProfile):
             return self._scanned_epsilon(laws, delta, relative)
         worst, slowest = 0.0, laws[0] if laws else None
         for law in laws:
+            if worst > 0.0 and delta_bracket(law, self.users, worst, relative=relative).upper <= delta:
+                continue  # it passes where another one just does
             value = _never_small(epsilon_upper(law, self.users, delta, relative=relative))
             if not value <= worst:
                 worst, slowest = value, law

@@ -31,6 +31,7 @@ COARSE = 2.0  # ... where the people are so many
 MANY = 2e4  # ... that even this many times that number are few of them
 FAR, LONGER = 4.0, 0.15  # from 4 times the mean number on, blocks grow by this much of what lies beyond
 CUT = 1e-8  # what is left of T is not looked at when it is this fraction of the result
+LEAST = 1e-300  # a chance that is too small for a float counts as this much
 FEWEST = 1.0 / 16.0  # the fraction of the users that must be left for a look
 
 
@@ -85,7 +86,7 @@ class Visits:
         """P(T > visited)."""
         if visited == 0.0:
             return 1.0
-        return math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF)
+        return max(math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF), LEAST)
 
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
@@ -100,7 +101,7 @@ class Visits:
         starts, ends = np.array(listed[:-1]), np.array(listed[1:])
         with np.errstate(invalid="ignore"):
             left = np.where(starts == 0.0, 1.0, np.exp(starts * (self._log * (1.0 - 8.0 * ROUNDOFF))) * (1.0 + 8.0 * ROUNDOFF))
-        chances = left * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        chances = np.maximum(left, LEAST) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
         return ends, chances
 
     def largest_exponent(self, delta: float, s: float) -> float:
