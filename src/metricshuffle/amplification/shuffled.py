@@ -250,7 +250,7 @@ class ShuffledProfile(PrivacyProfile):
         return True
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance; also close by, if it is linear."""
+        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if linear, close by."""
         epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
         if delta == 0.0:
             return self.covers(epsilon, delta, reach, shape)

@@ -26,7 +26,7 @@ from metricshuffle.numerics.types import Floats
 
 def random_rows(seed: int, inputs: int, outputs: int) -> Floats:
     weights = np.random.default_rng(seed).integers(2, 9, (inputs, outputs)).astype(np.float64)
-    return weights / weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize("users", [3, 40, 1000, 10**7])
@@ -76,9 +76,9 @@ def test_symmetries_of_lines_and_grids() -> None:
         return 0.5 * (rows + rows[::-1, ::-1])
 
     assert len(symmetries(mirrored(geometric(7, 1.0)))) == 2
-    square = np.kron(mirrored(geometric(4, 1.0)), mirrored(geometric(4, 1.0)))
+    square: Floats = np.kron(mirrored(geometric(4, 1.0)), mirrored(geometric(4, 1.0))).astype(np.float64)
     assert len(symmetries(square)) == 8
-    flat = np.kron(mirrored(geometric(3, 1.0)), mirrored(geometric(4, 1.0)))
+    flat: Floats = np.kron(mirrored(geometric(3, 1.0)), mirrored(geometric(4, 1.0))).astype(np.float64)
     assert len(symmetries(flat)) == 4
     for rows in (square, flat):
         for renamed in symmetries(rows):
@@ -150,7 +150,7 @@ def two_steps(lines: list[tuple[float, float]], growth: float) -> float:
     places = np.linspace(0.0, 1.0, 4001)
 
     def power(alarm: Floats) -> Floats:
-        return np.minimum(1.0, np.min([alarm + cut + slope * alarm for cut, slope in lines], axis=0))
+        return np.asarray(np.minimum(1.0, np.min([alarm + cut + slope * alarm for cut, slope in lines], axis=0)))
 
     # between two places the first is allowed the power of the second
     return float(np.max(power(power(places[1:])) - growth * places[:-1]))
