@@ -6,11 +6,24 @@ from functools import partial
 from typing import Any
 
 from benchmarks.measuring import measurement, seconds
+from benchmarks.tightness import WIDEST, gaps, grid_of, line_of
 from metricshuffle.accounting.blanket.bound import epsilon_upper as blanket_epsilon
 from metricshuffle.accounting.clones.bound import ClonePair, epsilon_lower, epsilon_upper
 from metricshuffle.accounting.clones.metric_amplification import exact_tail
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.randomizers import KaryRandomizedResponse, LaplaceOnInterval
+from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.randomizers import (
+    BoundedGeometric,
+    ExponentialMechanism,
+    HadamardResponse,
+    KaryRandomizedResponse,
+    LaplaceOnInterval,
+    PlanarGeometric,
+    Randomizer,
+    Rappor,
+    SubsetSelection,
+    WitchHat,
+)
 
 
 def _one_pair() -> list[dict[str, Any]]:
@@ -46,5 +59,51 @@ def _randomizers() -> list[dict[str, Any]]:
     return rows
 
 
+def _tightness() -> list[dict[str, Any]]:
+    """Upper over lower end for every built-in randomizer: the largest over local epsilons 1, 2, 4 and 6 and six settings."""
+    found = list(gaps())
+    rows = []
+    for name in dict.fromkeys(one.randomizer for one in found):
+        worst = max((one for one in found if one.randomizer == name), key=lambda one: one.ratio)
+        where = f"epsilon {worst.epsilon:g}, {worst.users:.0e} users, delta {worst.delta:.0e}"
+        rows.append(measurement(f"upper/lower, {name}; worst at {where}", worst.ratio, "", WIDEST, at_most=True))
+    return rows
+
+
+def _sized(inputs: int) -> dict[str, Randomizer]:
+    side = round(inputs**0.5)
+    return {
+        "geometric, line": BoundedGeometric(inputs - 1, 2.0 / (inputs - 1)),
+        "Laplace on an interval": LaplaceOnInterval(0.0, 1.0, 2.0, inputs - 1),
+        "exponential, line": ExponentialMechanism(line_of(inputs), 2.0),
+        "exponential, cells": ExponentialMechanism(grid_of(side), 2.0),
+        "geometric, cells": PlanarGeometric(side, side, 2.0 / (side - 1)),
+        "RAPPOR": Rappor(inputs, 2.0),
+        "subset": SubsetSelection(inputs, 2.0),
+        "Hadamard": HadamardResponse(inputs, 2.0),
+        "k-ary response": KaryRandomizedResponse(inputs, 2.0),
+        "WitchHat": WitchHat(1.0, 2.0, 4.0, (inputs - 1) // 2),
+    }
+
+
+def _best_against_blanket() -> list[dict[str, Any]]:
+    """The time of the best of all bounds over that of the blanket alone, every pair, nothing kept from the call before."""
+    rows = []
+    for inputs in (16, 64, 256):
+        for name, randomizer in _sized(inputs).items():
+            for users, delta in ((10**4, 1e-6), (10**6, 1e-10)):
+
+                def answered(bound: str, source: Randomizer = randomizer, many: int = users, rare: float = delta) -> float:
+                    return ShuffledProfile(source, many, source.diameter, bound).epsilon(rare, source.diameter)
+
+                repeats = 1 if inputs > 64 else 3
+                ratio = seconds(partial(answered, "best"), repeats) / seconds(partial(answered, "blanket"), repeats)
+                goal = 10.0 if inputs <= 64 else None
+                rows.append(
+                    measurement(f"time over the blanket's: {name}, {inputs} inputs, {users:.0e} users", ratio, "", goal, at_most=True)
+                )
+    return rows
+
+
 def measurements() -> list[dict[str, Any]]:
-    return _one_pair() + _randomizers()
+    return _one_pair() + _randomizers() + _tightness() + _best_against_blanket()

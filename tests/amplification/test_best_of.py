@@ -14,7 +14,7 @@ from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 from metricshuffle.accounting.beyond_blanket.bound import delta_upper as beyond_delta
 from metricshuffle.accounting.beyond_blanket.bound import epsilon_upper as beyond_epsilon
 from metricshuffle.accounting.beyond_blanket.bound import good_line
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd, symmetries
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.clones import bound as clones
@@ -120,7 +120,7 @@ def test_the_smallest_wins_and_is_named(randomizer: Randomizer, users: int, delt
 
 
 def test_half_a_step_of_a_real_line() -> None:
-    """Finding T3: 0.01005 was printed where the clones gave 0.00594 and sampled pairs 0.0048."""
+    """0.01005 was printed where the clones gave 0.00594 and sampled pairs 0.0048."""
     line = LaplaceOnInterval(0.0, 10.0, 0.3, 64)
     answer = amplify(line, 5000)
     band = answer.epsilon(1e-8, 0.5 * line.step)
@@ -132,7 +132,7 @@ def test_half_a_step_of_a_real_line() -> None:
 
 
 def test_one_question_has_one_route() -> None:
-    """Finding T4: 0.1994 and 0.2272 by two routes that were both called blanket."""
+    """0.1994 and 0.2272 by two routes that were both called blanket."""
     band = amplify(BoundedGeometric(8, 0.5), 10**4).epsilon(1e-6, 3.0)
     assert band.upper == pytest.approx(0.19780, abs=2e-5)
     assert band.bound == "beyond-blanket"
@@ -214,7 +214,7 @@ def test_many_pairs_are_settled_quickly_and_rightly() -> None:
         weights = np.array([[source.randint(2, 9) for _ in range(outputs)] for _ in range(inputs)], dtype=np.float64)
         rows = weights / weights.sum(axis=1, keepdims=True)
         pairs = list(itertools.permutations(range(inputs), 2))
-        scanned = ScannedPairs(Crowd(rows), pairs, inputs, False)
+        scanned = ScannedPairs(Crowd(rows), pairs)
         listed = ListedPairs([OthersLaws.from_rows(rows, a, b) for a, b in itertools.combinations(range(inputs), 2)])
         for users, delta in ((200, 1e-3), (10**5, 1e-6)):
             found, hidden = scanned.epsilon(users, delta, 1e-6)
@@ -235,7 +235,7 @@ def test_a_mirrored_channel_is_looked_at_once() -> None:
     rows = BoundedGeometric(10, 0.2).rows()
     rows = 0.5 * (rows + rows[::-1, ::-1])
     pairs = list(itertools.permutations(range(11), 2))
-    half, whole = (ScannedPairs(Crowd(rows), pairs, 11, mirrored) for mirrored in (True, False))
+    half, whole = (ScannedPairs(Crowd(rows), pairs, alike) for alike in (symmetries(rows), ()))
     assert len(half.pairs) == len(whole.pairs) // 2
     assert half.epsilon(10**4, 1e-6, 1e-6)[0] == pytest.approx(whole.epsilon(10**4, 1e-6, 1e-6)[0], rel=1e-5)
 

@@ -12,7 +12,7 @@ from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.errors import DomainError, InputError, NotCertified, PlanError
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Protocol
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, normal_width, shuffled_profile
+from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, displacements, normal_width, one_report, shuffled_profile
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.queries import Estimate, Histogram, Inputs, Mean, Sum
 from metricshuffle.randomizers import (
@@ -101,13 +101,16 @@ def test_what_is_promised_is_the_profiles_answer() -> None:
     assert protocol.alone(FOUR, kept, 3).epsilon == 3 * alone.epsilon
 
 
-def test_lines_and_grids_use_one_law_per_displacement() -> None:
-    """As tight as looking at all pairs, to a factor, and in units of the cells."""
+def test_lines_and_grids_are_accounted_by_the_best_bound() -> None:
+    """No larger than looking at all pairs by the blanket, and than one law for each displacement; one report in units of the cells."""
     line = BoundedGeometric(5, 0.4)
-    exact = BlanketProfile(line.blankets, 2000).epsilon(1e-6, 2.0)
-    assert exact * (1 - 1e-6) <= shuffled_profile(line, 2000).epsilon(1e-6, 2.0) <= 1.5 * exact
+    best, shifted = shuffled_profile(line, 2000), displacements(line, 2000)
+    assert shifted is not None
+    pairs = BlanketProfile(line.blankets, 2000).epsilon(1e-6, 2.0)
+    assert best.epsilon(1e-6, 2.0) < 0.97 * pairs <= pairs * (1 + 1e-6) < shifted.epsilon(1e-6, 2.0) < 1.5 * pairs
+    assert displacements(KaryRandomizedResponse(3, 1.0), 2000) is None
     grid = PlanarGeometric(3, 2, 0.01, cell=100.0)
-    assert shuffled_profile(grid, 10).pure(100.0) == pytest.approx(1.0 / math.sqrt(2.0))
+    assert one_report(grid).pure(100.0) == pytest.approx(1.0 / math.sqrt(2.0))
 
 
 @pytest.mark.parametrize("randomizer", [PlanarGeometric(2, 3, 1.0), Channel([[0.8, 0.2], [0.3, 0.7]]), WitchHat(1.0, 2.0, 1.0, 8)], ids=str)

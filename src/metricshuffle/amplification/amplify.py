@@ -15,7 +15,7 @@ from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.accounting.two_reports.bound import DataSet
 from metricshuffle.amplification.every_pair import SOME_LAWS
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
-from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
+from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, krr_data_sets, most_telling, own_data_sets
 from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
@@ -98,8 +98,7 @@ class DataSets:
         """Pairs of rows; what the others hold is one of the first `inputs` of them."""
         laws = []
         for a, b in _worst(rows, pairs, self.users, inputs):
-            scores = information(rows[a], rows[b], rows[:inputs])
-            held = dict.fromkeys([*(int(c) for c in np.argsort(-scores)[:MOST_OTHERS]), a, b])
+            held = dict.fromkeys([*most_telling(rows[a], rows[b], rows[:inputs], MOST_OTHERS), a, b])
             laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
         return laws
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line
+from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line, keeps
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.amplification.worst_pair import Pair
+from metricshuffle.numerics.types import Integers64
 
 CLOSEST = 1e-6  # the bound is farther from the truth than that
 
@@ -34,6 +35,10 @@ class ListedPairs:
 
     laws: Sequence[OthersLaws]
 
+    def least_delta(self, users: int, epsilon: float) -> float:
+        """That of the first pair: `delta` is no smaller."""
+        return delta_upper(self.laws[0], users, epsilon)
+
     def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
         worst, slowest = 0.0, None
@@ -43,41 +48,64 @@ class ListedPairs:
                 worst, slowest = value, law
         return worst, slowest is None or _below_local(slowest, epsilon, worst, directions="both")
 
-    def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
-        """The smallest at which every pair is certified, and whether it is less than what one report alone shows."""
-        worst, hidden = 0.0, True
-        for law in self.laws:
-            if not delta_upper(law, users, worst) <= delta:
+    def covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Whether delta of every pair is certified."""
+        return all(keeps(law, users, epsilon, delta) for law in self.laws)
+
+    def least_epsilon(self, users: int, delta: float, relative: float) -> float:
+        """That of the first pair: `epsilon` is no smaller."""
+        return epsilon_upper(self.laws[0], users, delta, relative=max(relative, CLOSEST))
+
+    def epsilon(
+        self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf
+    ) -> tuple[float, bool]:
+        """The smallest at which every pair is certified, or anything above `enough`, and whether one report alone shows more.
+
+        `least` is what `least_epsilon` gave, if it was asked.
+        """
+        worst = self.least_epsilon(users, delta, relative) if least is None else least
+        slowest = self.laws[0]
+        for law in self.laws[1:]:
+            if worst >= enough:
+                break
+            if not keeps(law, users, worst, delta):
                 worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
-                hidden = _hides(law, users, worst, directions="both")
-        return worst, hidden
+                slowest = law
+        return worst, worst == 0.0 or _hides(slowest, users, worst, directions="both")
 
 
 class ScannedPairs:
     """The ordered pairs of a channel; most of them are settled by a first look (`Crowd.open_pairs`).
 
-    `mirrored`: the mirrored channel is the same one, so of a pair and its mirror image one is looked at.
+    `alike`: renamings under which the channel is the same (`crowd.symmetries`), so that of pairs that these make of each other one is
+    looked at.
     """
 
-    def __init__(self, crowd: Crowd, pairs: Sequence[Pair], inputs: int, mirrored: bool) -> None:
+    def __init__(self, crowd: Crowd, pairs: Sequence[Pair], alike: Sequence[Integers64] = ()) -> None:
         self.crowd = crowd
         listed: Pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        if mirrored:  # of a pair and its image one is dropped, but only if both are listed
-            code = listed @ (inputs, 1)
-            image = inputs * inputs - 1 - code
-            listed = listed[(code <= image) | ~np.isin(image, code)]
+        if len(alike) > 1:
+            many = len(alike[0])
+            codes = listed[:, 0] * many + listed[:, 1]
+            images = np.array([one[listed[:, 0]] * many + one[listed[:, 1]] for one in alike])
+            images = np.where(np.isin(images, codes), images, codes)  # a pair is only left out for another that is listed
+            listed = listed[codes == images.min(axis=0)]
         self.pairs = listed
 
     def _unsettled(self, users: int, epsilon: float, delta: float, law: OthersLaws) -> Iterator[OthersLaws]:
-        """Pairs that two quick looks have not shown to be at most delta at this epsilon, the widest first.
+        """Pairs that three quick looks have not shown to be at most delta at this epsilon, the widest first.
 
         `law` is one that is about as bad.
         """
         line = good_line(law, users, epsilon) if self.crowd.covered else None
         pairs = self.pairs if line is None else self.crowd.open_pairs(self.pairs, users, epsilon, delta, line[0])
         for a, b in pairs.tolist():
-            if line is None or not delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True) <= delta:
-                yield self.crowd.law(a, b)
+            if line is not None and delta_on(self.crowd.coarser.law(a, b), users, epsilon, line, roughly=True, enough=delta) <= delta:
+                continue
+            halved = self.crowd.halved
+            if line is not None and halved is not self.crowd and delta_on(halved.law(a, b), users, epsilon, line, enough=delta) <= delta:
+                continue
+            yield self.crowd.law(a, b)
 
     def ranked(self, growth: float) -> Pairs:
         """All pairs, those that look worst first."""
@@ -88,6 +116,14 @@ class ScannedPairs:
     def _first(self, growth: float) -> OthersLaws:
         a, b = self.ranked(growth)[0].tolist()
         return self.crowd.law(a, b)
+
+    def least_delta(self, users: int, epsilon: float) -> float:
+        """That of the pair that looks worst: `delta` is no smaller."""
+        return delta_upper(self._first(math.exp(min(epsilon, 700.0))), users, epsilon, directions="forward")
+
+    def nearly_covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Necessary for `covers`, and quick: the pair that looks worst."""
+        return keeps(self._first(math.exp(min(epsilon, 700.0))), users, epsilon, delta, directions="forward")
 
     def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
@@ -100,17 +136,38 @@ class ScannedPairs:
                 worst, hidden = value, _below_local(law, epsilon, value)
         return worst, hidden
 
-    def epsilon(self, users: int, delta: float, relative: float) -> tuple[float, bool]:
-        """That of the pair that looks worst; then every pair passes there or takes over. Also whether one report alone shows more.
+    def covers(self, users: int, epsilon: float, delta: float) -> bool:
+        """Whether delta of every pair is certified; the pair that looks worst, which decides more often, is looked at first."""
+        first = self._first(math.exp(min(epsilon, 700.0)))
+        if not keeps(first, users, epsilon, delta, directions="forward"):
+            return False
+        line = good_line(first, users, epsilon)
+        return all(
+            (line is not None and delta_on(law, users, epsilon, line, enough=delta) <= delta)
+            or keeps(law, users, epsilon, delta, directions="forward")
+            for law in self._unsettled(users, epsilon, delta, first)
+        )
 
-        delta of a pair falls in epsilon, so what passed at a smaller epsilon passes at a larger one.
+    def least_epsilon(self, users: int, delta: float, relative: float) -> float:
+        """That of the pair that looks worst: `epsilon` is no smaller."""
+        return epsilon_upper(self._first(1.0), users, delta, directions="forward", relative=max(relative, CLOSEST))
+
+    def epsilon(
+        self, users: int, delta: float, relative: float, least: float | None = None, enough: float = math.inf
+    ) -> tuple[float, bool]:
+        """That of the pair that looks worst; then every pair passes there or takes over, until one is above `enough`.
+
+        Also whether one report alone shows more. `least` is what `least_epsilon` gave, if it was asked. delta of a pair falls in
+        epsilon, so what passed at a smaller epsilon passes at a larger one.
         """
-        relative, first = max(relative, CLOSEST), self._first(1.0)
-        worst = epsilon_upper(first, users, delta, directions="forward", relative=relative)
-        line, hidden = good_line(first, users, worst), _hides(first, users, worst)
-        for law in self._unsettled(users, worst, delta, first):
-            passes = line is not None and delta_on(law, users, worst, line) <= delta
-            if not passes and not delta_upper(law, users, worst, directions="forward") <= delta:
-                worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=relative))
-                hidden = _hides(law, users, worst)
-        return worst, hidden
+        first = slowest = self._first(1.0)
+        worst = self.least_epsilon(users, delta, relative) if least is None else least
+        line = good_line(first, users, worst)
+        for law in self._unsettled(users, worst, delta, first) if worst < enough else ():
+            passes = line is not None and delta_on(law, users, worst, line, enough=delta) <= delta
+            if not passes and not keeps(law, users, worst, delta, directions="forward"):
+                worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=max(relative, CLOSEST)))
+                slowest = law
+                if worst >= enough:
+                    break
+        return worst, worst == 0.0 or _hides(slowest, users, worst)

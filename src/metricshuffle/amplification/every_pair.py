@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd
+from metricshuffle.accounting.beyond_blanket.crowd import Crowd, symmetries
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN, ShuffledGeometric
 from metricshuffle.accounting.blanket.law import BlanketLaw
@@ -16,6 +18,8 @@ from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.real_line import RealLine, real_pairs
 from metricshuffle.amplification.worst_pair import Pair, PairScan
+from metricshuffle.errors import NotCertified
+from metricshuffle.privacy.profile import checked_distance
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, LaplaceOnInterval
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
@@ -25,6 +29,7 @@ MOST_LAWS = 4096
 SOME_LAWS = 1024  # whose types are counted
 MOST_WORK = 2**24  # pairs times reports of one look at all pairs
 MOST_ENTRIES = 2**20  # of a matrix of laws, for the bound beyond the blanket
+MOST_KEPT = 512  # inputs of lines and grids whose pairs are kept
 SOME_ENTRIES = 2**10  # up to here the types of each pair are compared, to leave out those that are alike
 
 BlanketPairs = list[BlanketLaw] | PairScan
@@ -36,18 +41,37 @@ def _all_pairs(source: Randomizer) -> bool:
     return type(source).pairs is Randomizer.pairs
 
 
+@lru_cache(maxsize=64)
+def _cells_within(spans: tuple[int, ...], cell: float, metric: str, reach: float) -> list[Pair]:
+    """The ordered pairs of different cells at most that far apart, coded as lines and grids code them."""
+    across, up = spans[0] + 1, (spans[1] if len(spans) > 1 else 0) + 1
+    column, row = np.arange(across * up) % across, np.arange(across * up) // across
+    wide, high = np.abs(column[:, None] - column), np.abs(row[:, None] - row)
+    apart = cell * (np.hypot(wide, high) if metric == "euclidean" else wide + high)
+    return [(a, b) for a, b in np.argwhere(apart <= reach).tolist() if a != b]
+
+
+def pairs_within(source: Randomizer, distance: float) -> list[Pair]:
+    """`source.pairs_within`; on lines and grids, which have many pairs and are asked often, all at once and kept."""
+    shifts = Displaced.of(source, 1) if type(source) in (BoundedGeometric, PlanarGeometric) else None
+    if shifts is None or source.inputs > MOST_KEPT:
+        return source.pairs_within(distance)
+    profile = shifts.profile
+    return _cells_within(profile.spans, profile.cell, profile.metric, checked_distance(distance) * (1.0 + 1e-12))
+
+
 def blanket_pairs(source: Randomizer, distance: float) -> BlanketPairs | None:
     """Few laws, or a scan of many pairs; None if the pairs are too many to look at."""
     if _all_pairs(source) and source.inputs * (source.inputs - 1) > FEW_PAIRS:
         if source.inputs * source.outputs > LARGEST_MATRIX or source.inputs**2 * source.outputs > 2 * MOST_WORK:
             return None
-        rows, pairs = real_pairs(source, distance) if isinstance(source, RealLine) else (source.rows(), source.pairs_within(distance))
+        rows, pairs = real_pairs(source, distance) if isinstance(source, RealLine) else (source.rows(), pairs_within(source, distance))
         scan = PairScan(rows, pairs)
         if scan.covered and len(scan.pairs) > FEW_PAIRS:
             return scan
         if isinstance(source, RealLine) and len(rows) > source.inputs:
             return [scan.law((a, b)) for a, b in pairs if a < b]
-    pairs = source.pairs_within(distance)
+    pairs = pairs_within(source, distance)
     if len(pairs) > MOST_LAWS:
         return None
     known = set(pairs)
@@ -77,6 +101,28 @@ class Displaced:
         return math.ceil(distance / self.step * (1.0 - 1e-12)) * self.step if self.step else distance
 
 
+def distances_of(source: object, within: float) -> list[float]:
+    """The distances up to `within` at which there are two different inputs, rising; those that only rounding tells apart are one.
+
+    `pairs_within` forgives a relative 1e-12, so the pairs of each are found at it.
+    """
+    if isinstance(source, RealLine):
+        raise NotCertified("a linear promise about real numbers between grid points is not looked at; ask for a flat one.")
+    reach = checked_distance(within) * (1.0 + 1e-12)
+    if (shifts := Displaced.of(source, 1)) is not None:
+        profile = shifts.profile
+        found = [profile.length(steps) for steps in itertools.product(*(range(span + 1) for span in profile.spans)) if any(steps)]
+    elif isinstance(source, Randomizer) and type(source).distance is not Randomizer.distance:
+        found = [max(source.distance(a, b), source.distance(b, a)) for a, b in source.pairs()]
+    else:
+        found = [1.0]  # all inputs are alike
+    rising: list[float] = []
+    for apart in sorted(apart for apart in found if apart <= reach):
+        if not rising or apart > rising[-1] * (1.0 + 1e-13):
+            rising.append(apart)
+    return rising
+
+
 def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs | None:
     """The same for the bound beyond the blanket, from closed forms where the reports are many."""
     if isinstance(source, Parallel):
@@ -93,7 +139,7 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
     if isinstance(source, RealLine):
         held, pairs = real_pairs(source, distance)
         return _scanned(source.rows(), held, pairs) if pairs else None
-    rows, pairs = source.rows(), source.pairs_within(distance)
+    rows, pairs = source.rows(), pairs_within(source, distance)
     if not pairs or len(pairs) > MOST_WORK:
         return None
     known = set(pairs)
@@ -104,4 +150,5 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
 
 
 def _scanned(rows: np.ndarray, held: np.ndarray, pairs: list[Pair]) -> ScannedPairs:
-    return ScannedPairs(Crowd(rows, held), pairs, len(rows), np.array_equal(rows, rows[::-1, ::-1]) and len(held) == len(rows))
+    # (laws between grid points are kept as they are)
+    return ScannedPairs(Crowd(rows, held), pairs, symmetries(rows) if len(held) == len(rows) else ())

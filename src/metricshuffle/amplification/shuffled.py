@@ -12,16 +12,18 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
+from metricshuffle.amplification.beyond import ListedPairs
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs
+from metricshuffle.amplification.every_pair import BeyondPairs, BlanketPairs, Displaced, beyond_pairs, blanket_pairs, distances_of
 from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
-from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
 CHAMPIONS = 6
+NEARLY = 1e-4  # how closely a search looks
 BEYOND, LOCAL = ("beyond-blanket", "contour"), ("local", "local")
 CLEARLY = 1.0 - 1e-9  # what is not this much below another bound is no better
 
@@ -73,7 +75,7 @@ class ShuffledProfile(PrivacyProfile):
         checked_users(self.users)
         if self.exact is not None:
             object.__setattr__(self, "bound", "two-report")
-        elif all(found is None for found in (self._pairs_at(self.widest), self._beyond_at(self.widest), self._displaced)):
+        elif self._shifts is None and self._pairs_at(self.widest) is None and self._beyond_at(self.widest) is None and not self._displaced:
             object.__setattr__(self, "bound", "clones")
 
     @cached_property
@@ -122,6 +124,12 @@ class ShuffledProfile(PrivacyProfile):
     def _displaced(self) -> Displaced | None:
         return Displaced.of(self.randomizer, self.users) if self.bound == "best" and self._pairs_at(self.widest) is None else None
 
+    @cached_property
+    def _shifts(self) -> Displaced | None:
+        """One law for each displacement, for lines and grids: quick, and not as close as pair by pair."""
+        found = Displaced.of(self.randomizer, self.users) if self.bound == "best" else None
+        return None if found is not None and found.step else found  # (real numbers between grid points)
+
     def _clones(self, distance: float) -> ClonePair | None:
         if self.bound == "blanket":
             return None
@@ -144,19 +152,23 @@ class ShuffledProfile(PrivacyProfile):
         best = Winner(1.0, "local", "local")
         if self.exact is not None:
             return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
-        if (others := self._beyond_at(distance)) is not None:
+        laws, others = self._pairs_at(distance), self._beyond_at(distance)
+        least = math.inf if others is None else _never_small(others.least_delta(self.users, epsilon))
+        if laws is not None:  # where it is as small as the other can be, that needs no look at all pairs
+            best = best.or_smaller(self._blanket_delta(laws, epsilon, least))
+        if others is not None and least < best.value:
             value, hidden = others.delta(self.users, epsilon)
             best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
-        if (laws := self._pairs_at(distance)) is not None:
-            best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
-        elif (shifts := self._displaced) is not None:
+            if laws is not None and best.value > least:
+                best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
+        if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(Winner(_never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
         if (pair := self._clones(distance)) is not None:
             best = best.or_smaller(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
         return best
 
     def _blanket_delta(self, laws: BlanketPairs, epsilon: float, enough: float) -> Winner:
-        """The largest over the pairs, or anything above `enough`."""
+        """The largest over the pairs; infinite if it exceeds `enough`, as then not all of them were looked at."""
         growth = math.exp(min(epsilon, 700.0))
         worst, evaluator = 0.0, "local"
         if isinstance(laws, PairScan):
@@ -168,14 +180,14 @@ class ShuffledProfile(PrivacyProfile):
                     if not bracket.upper <= worst:
                         worst, evaluator = _never_small(bracket.upper), bracket.evaluator
                         left = laws.survivors(left, pair, growth)
-            return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
-        for law in laws:
-            bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
-            if not bracket.upper <= worst:
-                worst, evaluator = _never_small(bracket.upper), bracket.evaluator
-            if worst > enough:
-                break
-        return Winner(worst, evaluator if evaluator == "local" else "blanket", evaluator)
+        else:
+            for law in laws:
+                bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
+                if not bracket.upper <= worst:
+                    worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+                if worst > enough:
+                    break
+        return Winner(worst if worst <= enough else math.inf, evaluator if evaluator == "local" else "blanket", evaluator)
 
     def _law(self, scan: PairScan, pair: Pair) -> BlanketLaw:
         """From the randomizer's closed form, which knows K_a - K_b better; laws between grid points have none."""
@@ -194,16 +206,103 @@ class ShuffledProfile(PrivacyProfile):
             return best
         if self.exact is not None:
             return best.or_smaller(Winner(_never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
-        if (others := self._beyond_at(distance)) is not None:
-            value, hidden = others.epsilon(self.users, delta, self._relative)
-            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
-        if (laws := self._pairs_at(distance)) is not None and not self._blanket_loses(laws, delta, best.value):
+        laws, others = self._pairs_at(distance), self._beyond_at(distance)
+        least = best.value if others is None else min(_never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
+        looked = laws is not None and not self._blanket_loses(laws, delta, least)
+        if laws is not None and looked:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
-        elif laws is None and (shifts := self._displaced) is not None:
+        if others is not None and least < best.value:
+            value, hidden = others.epsilon(self.users, delta, self._relative, least, best.value)
+            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
+        if laws is not None and not looked and best.value > least and not self._blanket_loses(laws, delta, best.value):
+            best = best.or_smaller(self._blanket_epsilon(laws, delta))
+        if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(self._displaced_epsilon(shifts, delta, distance, best.value))
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """True only if the promise is certified for every pair of inputs up to the distance, by whichever bound at each distance.
+
+        Statement: linear: delta(epsilon d/distance, d) <= delta for every d <= distance at which there are two inputs. As delta falls in
+        epsilon and is about all pairs up to d, one look delta(e(a), b) <= delta is enough for every d in a..b.
+        Conditions: a linear promise needs inputs that can be listed; real numbers between grid points are refused.
+        Numerics: lines and grids are first covered displacement by displacement, which is quick; each e(a) is rounded down.
+        """
+        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
+        if (shifts := self._shifts) is not None:
+            kept = shifts.profile.covers(epsilon, delta, reach, shape)
+            if kept or delta == 0.0:  # (one report alone is told exactly there)
+                return kept
+        if shape == "flat":
+            return self.covers_at(epsilon, delta, reach)
+        apart = distances_of(self.randomizer, reach)
+        blocks = [(1, len(apart) - 2), *{(0, 0), (len(apart) - 1, len(apart) - 1)}] if apart else []
+        while blocks:
+            first, last = blocks.pop()
+            if first > last or self.covers_at(epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last]):
+                continue
+            if first == last:
+                return False
+            middle = (first + last) // 2
+            blocks += [(first, middle), (middle + 1, last)]
+        return True
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if linear, close by."""
+        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), checked_distance(distance)
+        if delta == 0.0:
+            return self.covers(epsilon, delta, reach, shape)
+        if (shifts := self._shifts) is not None and shifts.profile.nearly_covers(epsilon, delta, reach, shape):
+            return True
+        nearest = distances_of(self.randomizer, reach)[:2] if shape == "linear" else []  # (a step, and a diagonal one)
+        looks = [(epsilon * min(1.0, near / reach), near) for near in nearest] + [(epsilon, reach)]
+        return all(self._nearly_at(total, delta, min(at, self.widest)) for total, at in looks)
+
+    def decisive(self, epsilon: float, distance: float, shape: Shape = "linear") -> str:
+        """The bound that wins at the largest distance at which one report alone would not keep the promise."""
+        reach = checked_distance(distance)
+        for apart in reversed(distances_of(self.randomizer, reach) if shape == "linear" else [reach]):
+            bound = self.delta_winner(epsilon * min(1.0, apart / reach), apart).bound
+            if bound != "local":
+                return bound
+        return "local"
+
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """True only if one of the bounds certifies (epsilon, delta) for every pair up to the distance; cheap ones are tried first."""
+        epsilon, distance = checked_epsilon(epsilon), min(checked_distance(distance), self.widest)
+        if delta == 0.0 or self.exact is not None or distance == 0.0:
+            return super().covers_at(epsilon, delta, distance)
+        if epsilon >= self.pure(distance):
+            return True
+        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
+            return True
+        if (others := self._beyond_at(distance)) is not None and others.covers(self.users, epsilon, delta):
+            return True
+        laws = self._pairs_at(distance)
+        if laws is not None:
+            return self._blanket_delta(laws, epsilon, delta).value <= delta
+        return (shifts := self._displaced) is not None and shifts.profile.covers(epsilon, delta, shifts.whole(distance), "flat")
+
+    def _nearly_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """Necessary for `covers_at`: each bound at the pair that looks worst to it."""
+        if self.exact is not None or epsilon >= self.pure(distance):
+            return self.covers_at(epsilon, delta, distance)
+        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
+            return True
+        others = self._beyond_at(distance)
+        if isinstance(others, ListedPairs):  # a look at all of them is as quick
+            return self.covers_at(epsilon, delta, distance)
+        if others is not None and others.nearly_covers(self.users, epsilon, delta):
+            return True
+        laws = self._pairs_at(distance)
+        if laws is None:
+            return False  # (displacements were looked at before)
+        if isinstance(laws, PairScan):
+            law = laws.law(_first(laws.ranked(math.exp(min(epsilon, 700.0))))[0])
+            return delta_bracket(law, self.users, epsilon, directions="forward", relative=NEARLY).upper <= delta
+        return not laws or delta_bracket(laws[0], self.users, epsilon, relative=NEARLY).upper <= delta
 
     def _displaced_epsilon(self, shifts: Displaced, delta: float, distance: float, enough: float) -> Winner:
         """By one law for each displacement, or inf if that cannot beat `enough`."""
@@ -222,6 +321,8 @@ class ShuffledProfile(PrivacyProfile):
             return self._scanned_epsilon(laws, delta, relative)
         worst, slowest = 0.0, laws[0] if laws else None
         for law in laws:
+            if worst > 0.0 and delta_bracket(law, self.users, worst, relative=relative).upper <= delta:
+                continue  # it passes where another one just does
             value = _never_small(epsilon_upper(law, self.users, delta, relative=relative))
             if not value <= worst:
                 worst, slowest = value, law

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from metricshuffle.accounting.blanket.bound import BlanketProfile
 from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.accounting.clones.bound import ClonesProfile
+from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.declared import Whole
 from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
@@ -62,25 +63,37 @@ AnyRandomizer = Annotated[SerializeAsAny[Randomizer], BeforeValidator(_known)]
 """A field that holds any randomizer and reads it back from JSON by its kind."""
 
 
-def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
-    """What the shuffled reports of `users` honest people hide: one law per displacement on lines and grids, else pair by pair."""
+def displacements(randomizer: Randomizer, users: int) -> ShuffledGeometric | None:
+    """One law for each displacement, if the noise is clamped geometric on a line or a grid; None for other randomizers."""
     if isinstance(randomizer, BoundedGeometric):
         return ShuffledGeometric((randomizer.span,), float(randomizer.exact_rate), users)
     if isinstance(randomizer, PlanarGeometric):
         spans = (randomizer.width - 1, randomizer.height - 1)
         return ShuffledGeometric(spans, float(randomizer.axes[0].exact_rate), users, randomizer.cell, randomizer.metric)
-    if isinstance(randomizer, Channel) and randomizer.distances is not None:
-        from metricshuffle.amplification.measured import MeasuredProfile
-
-        return MeasuredProfile(randomizer, users)
-    return BlanketProfile(randomizer.blankets, users)
+    return None
 
 
-def knows_distances(profile: PrivacyProfile) -> bool:
-    """Whether a profile certifies linear promises at the distances that there are; others do so at whole steps only."""
+def measured(randomizer: Randomizer, users: int) -> PrivacyProfile | None:
+    """A channel that has distances of its own, at every one of them; None for other randomizers."""
     from metricshuffle.amplification.measured import MeasuredProfile
 
-    return isinstance(profile, ShuffledGeometric | MeasuredProfile)
+    return MeasuredProfile(randomizer, users) if isinstance(randomizer, Channel) and randomizer.distances is not None else None
+
+
+def one_report(randomizer: Randomizer) -> PrivacyProfile:
+    """What one report alone hides: on a grid, at the moves there are."""
+    return measured(randomizer, 1) or displacements(randomizer, 1) or BlanketProfile(randomizer.blankets, 1)
+
+
+def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
+    """What the shuffled reports of `users` honest people hide, by the best of all bounds."""
+    displacements(randomizer, users)  # (raises where a line is too long)
+    return measured(randomizer, users) or ShuffledProfile(randomizer, users, randomizer.diameter)
+
+
+def knows_distances(randomizer: Randomizer) -> bool:
+    """Whether linear promises are certified at the distances that there are, with one report too; else at whole steps only."""
+    return isinstance(randomizer, BoundedGeometric | PlanarGeometric) or measured(randomizer, 1) is not None
 
 
 def has_metric(randomizer: Randomizer) -> bool:
@@ -280,15 +293,18 @@ class Frequencies(Protocol):
             return self._hat_account(each, target, honest)
         promise = self.promise(query, each)
         shape: Shape = "flat" if isinstance(query.values_in, Categories) else target.shape
-        profile = shuffled_profile(self.randomizer, 1 if self.trusted == "nobody" else honest)
-        if promise.shape == "linear" and not knows_distances(profile):
+        if promise.shape == "linear" and not knows_distances(self.randomizer):
             if not self._whole_steps():
                 raise NotCertified(f"{self.name} has values between whole steps; ask for a flat promise.")
             if promise.distance < 1.0:
                 raise ConditionError(self.name, "a distance of at least one step", f"{promise.distance:g} steps")
         if self.trusted == "nobody":
-            return Account(profile, promise.with_delta(0.0), "one person", 0.0, "pure", shape)
-        return Account(profile, promise, "one person", target.delta, profile.bound, shape)
+            return Account(one_report(self.randomizer), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
+        profile = shuffled_profile(self.randomizer, honest)
+        named = "pure" if promise.delta == 0.0 else profile.bound
+        if promise.delta > 0.0 and isinstance(profile, ShuffledProfile):
+            named = profile.decisive(promise.epsilon, promise.distance, promise.shape)
+        return Account(profile, promise, "one person", target.delta, named, shape)
 
     def promise(self, query: Query, target: Target) -> Target:
         """The target as the profile of the randomizer measures it: in its own steps, or for any two values alike."""
@@ -312,7 +328,7 @@ class Frequencies(Protocol):
         if self.readout == "total":
             return self.witch_hat.local_profile().pure(target.distance)
         if has_metric(self.randomizer):
-            return shuffled_profile(self.randomizer, 1).pure(target.in_steps(self.step).distance)
+            return one_report(self.randomizer).pure(target.in_steps(self.step).distance)
         return self.randomizer.local_epsilon()
 
     def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:

@@ -29,7 +29,9 @@ RELATIVE = 1e-6  # how closely epsilon is searched for
 BLOCK = 0.1  # users visited before the first one of the blanket, in units of their mean number: so many are one block
 COARSE = 2.0  # ... where the people are so many
 MANY = 2e4  # ... that even this many times that number are few of them
+FAR, LONGER = 4.0, 0.15  # from 4 times the mean number on, blocks grow by this much of what lies beyond
 CUT = 1e-8  # what is left of T is not looked at when it is this fraction of the result
+LEAST = 1e-300  # a chance that is too small for a float counts as this much
 FEWEST = 1.0 / 16.0  # the fraction of the users that must be left for a look
 
 
@@ -84,16 +86,22 @@ class Visits:
         """P(T > visited)."""
         if visited == 0.0:
             return 1.0
-        return math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF)
+        return max(math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF), LEAST)
 
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
-        wide = max(1, math.ceil((COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket))
+        wide = (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket
         until = math.ceil(math.log(max(smallest, 1e-300)) / self._log) if self.blanket < 1.0 else first + 1
         last = max(min(last, until), first + 1)
-        ends = np.unique(np.append(np.arange(first + wide, last, wide), last)).astype(np.float64)
-        starts = np.append(float(first), ends[:-1])
-        chances = np.array([self.beyond(start) for start in starts]) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        listed, end = [float(first)], first
+        while end < last:
+            # far out, where little is left of T, blocks are longer
+            end = min(last, end + max(1, math.ceil(max(wide, LONGER * (end - FAR / self.blanket)))))
+            listed.append(float(end))
+        starts, ends = np.array(listed[:-1]), np.array(listed[1:])
+        with np.errstate(invalid="ignore"):
+            left = np.where(starts == 0.0, 1.0, np.exp(starts * (self._log * (1.0 - 8.0 * ROUNDOFF))) * (1.0 + 8.0 * ROUNDOFF))
+        chances = np.maximum(left, LEAST) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
         return ends, chances
 
     def largest_exponent(self, delta: float, s: float) -> float:
@@ -120,10 +128,12 @@ class _Evaluation:
     line: Line | None = None
     roughly: bool = False
 
-    def delta(self, epsilon: float) -> float:
-        """The bound of `delta_upper` in this direction."""
+    def delta(self, epsilon: float, enough: float = math.inf) -> float:
+        """The bound of `delta_upper` in this direction, or what one report alone shows once it is clear that it exceeds `enough`."""
         types, visits = self.law.at(epsilon), Visits(self.law.blanket, self.users)
         if self.users < 2 or not self.law.blanket > 0.0 or types.local == 0.0:
+            return types.local
+        if visits.beyond(float(self.users)) * types.local > enough:  # so much is left of T at the end in any case
             return types.local
         if not _rises(types):
             return min(types.bare, types.local)
@@ -141,6 +151,8 @@ class _Evaluation:
             ends, chances = visits.blocks(first, max(self.users - math.ceil(share * self.users), first + 1), CUT * guide)
             total += float(chances @ psi_upper(types, self.users - ends, (s, period), roughly=self.roughly))
             first = int(ends[-1])
+            if total > enough:
+                return types.local
             if visits.beyond(first) <= CUT * guide:
                 break
         bound = raised(total + visits.beyond(first) * types.local, 4096)
@@ -154,9 +166,15 @@ def good_line(law: OthersLaws, users: int, epsilon: float) -> Line | None:
     return (s, period) if 0.0 < s < math.inf else None
 
 
-def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly: bool = False) -> float:
+def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly: bool = False, enough: float = math.inf) -> float:
     """`delta_upper` of the direction (a, b) with a line of integration that was found for another pair."""
-    return min(1.0, _Evaluation(law, users, line, roughly).delta(epsilon)) if epsilon < law.pure else 0.0
+    return min(1.0, _Evaluation(law, users, line, roughly).delta(epsilon, enough)) if epsilon < law.pure else 0.0
+
+
+def keeps(law: OthersLaws, users: int, epsilon: float, delta: float, *, directions: Directions = "both") -> bool:
+    """Whether `delta_upper` is at most delta; quicker where it is not."""
+    ways = [way for way in _directions(law, directions) if epsilon < way.pure]
+    return all(_Evaluation(way, users).delta(epsilon, delta) <= delta for way in ways)
 
 
 def _directions(law: OthersLaws, directions: Directions) -> list[OthersLaws]:

@@ -18,7 +18,10 @@ Pairs = Integers64
 """Ordered pairs (a, b), one a row."""
 
 MOST_ATOMS = 2**17  # of all types together: beyond, inputs are put in classes
-SCREENS = 48  # classes for a first look
+SCREENS = 48  # classes for a first look, at most
+FEW_TYPES = 24  # not worth putting in classes
+MOST_MATCHED = 2**25  # pairs of types times reports: beyond, neighbours are put together without comparing
+MOST_SYMMETRIES = 8
 TOGETHER = 2**22  # numbers of a matrix of pairs by reports
 SLACK = 1e-9  # of sums of squares, for rounding
 
@@ -53,13 +56,23 @@ class Crowd:
         columns = (first, second, first - second, first + second)
         return OthersLaws(self._starts, TypeLaw(self._mass, *(np.tile(column, len(self.types)) for column in columns)), self.blanket)
 
+    def _with_types(self, types: Floats) -> Crowd:
+        other = object.__new__(Crowd)
+        other.held, other.blanket, other._least = self.held, self.blanket, self._least
+        other._set_types(types)
+        return other
+
+    @cached_property
+    def halved(self) -> Crowd:
+        """The same pairs, the types put in classes of two that are much alike: quicker, and nearly as good."""
+        return self if len(self.types) <= FEW_TYPES else self._with_types(in_twos(self.types))
+
     @cached_property
     def coarser(self) -> Crowd:
-        """The same pairs, the types put in a few classes: quicker, and nearly as good."""
-        coarse = object.__new__(Crowd)
-        coarse.__dict__.update(self.__dict__)
-        wide = math.ceil(len(self.types) / SCREENS)
-        coarse._set_types(np.array([self.types[i : i + wide].min(axis=0) for i in range(0, len(self.types), wide)]))
+        """The same pairs, the types put in a few classes: for a first look."""
+        coarse = self.halved
+        while len(coarse.types) > SCREENS:
+            coarse = coarse.halved
         return coarse
 
     @cached_property
@@ -97,3 +110,36 @@ class Crowd:
             passes: Mask = logs <= Visits(self.blanket, users).largest_exponent(delta, s)  # what is not a number does not pass
         left = pairs[~passes]
         return np.asarray(left[np.argsort(-square[~passes], kind="stable")])
+
+
+def in_twos(types: Floats) -> Floats:
+    """Types put together two by two, the minimum of both: those that have most in common first; one may be left over."""
+    many = len(types)
+    if many * types.size > MOST_MATCHED:
+        return np.array([types[i : i + 2].min(axis=0) for i in range(0, many, 2)])
+    shared = np.array([np.minimum(types[i], types[i + 1 :]).sum(axis=1).tolist() + [0.0] * (i + 1) for i in range(many)])
+    free, found = np.ones(many, dtype=bool), []
+    for place in np.argsort(-shared, axis=None, kind="stable")[: many * (many - 1) // 2].tolist():
+        one, other = place // many, place // many + 1 + place % many
+        if free[one] and free[other]:
+            free[one] = free[other] = False
+            found.append(np.minimum(types[one], types[other]))
+    return np.array([*found, *types[free]])
+
+
+def symmetries(rows: Floats) -> list[Integers64]:
+    """Renamings of the inputs under which a square matrix of laws is the same, float by float, reports renamed likewise.
+
+    Looked for are mirror images of a line, and those of a grid of any width and its transposition.
+    """
+    many, found = len(rows), [np.arange(len(rows))]
+    if rows.shape != (many, many):
+        return found
+    for width in (w for w in range(1, many + 1) if many % w == 0):
+        cells = np.arange(many).reshape(-1, width)
+        guesses = [cells[::-1], cells[:, ::-1], *([cells.T] if width * width == many else [])]
+        for guess in (cells.ravel().astype(np.int64) for cells in guesses):
+            if len(found) < MOST_SYMMETRIES and np.array_equal(rows[np.ix_(guess, guess)], rows):
+                known = {tuple(one.tolist()) for one in found}
+                found += [one[guess] for one in found if tuple(one[guess].tolist()) not in known]
+    return found

@@ -14,7 +14,7 @@ from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.frequencies import Frequencies, known_randomizers, shuffled_profile
+from metricshuffle.protocols.frequencies import Frequencies, known_randomizers, one_report, shuffled_profile
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.randomizers.randomizer import Fitted, Randomizer
 
@@ -65,8 +65,7 @@ def calibrated(setting: Setting, query: Histogram, kind: str, fitted: Fitted) ->
         return promise.kept_by(shuffled_profile(fitted(strength / distance), honest))
 
     def nearly(strength: float) -> bool:
-        profile = shuffled_profile(fitted(strength / distance), honest)
-        return promise.nearly_kept_by(profile) if isinstance(profile, ShuffledGeometric) else promise.kept_by(profile)
+        return promise.nearly_kept_by(shuffled_profile(fitted(strength / distance), honest))
 
     strength = _strongest(nearly, kept, alone, most)
     if strength <= alone * (1.0 + 1e-3):
@@ -98,7 +97,7 @@ def _strength_per_epsilon(randomizer: Randomizer, target: Target) -> float:
 
     linear: (i + j)/|(i, j)| is largest for a single step, straight or diagonal. flat: the farthest moves.
     """
-    profile = shuffled_profile(randomizer, 1)
+    profile = one_report(randomizer)
     if target.shape == "flat" or not isinstance(profile, ShuffledGeometric):
         return 1.0 / profile.pure(target.distance)
     single = [steps for steps in itertools.product((0, 1), repeat=len(profile.spans)) if any(steps)]

@@ -1,0 +1,63 @@
+"""The page on the bound beyond the blanket: its table is about every randomizer, its numbers come out again, its figure is drawn alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks.tightness import EPSILONS, SETTINGS, WIDEST, Gap, built_in, gaps, table
+
+import metricshuffle as ms
+from metricshuffle import randomizers
+from metricshuffle.randomizers import Randomizer
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGE = (DOCS / "beyond-the-blanket.md").read_text(encoding="utf-8")
+NOT_WITHIN = {"Duchi, 3 dimensions", "Duchi, 8 dimensions", "Harmony, 8 dimensions", "padded exponential, line of 8"}
+"""At local epsilon 6 and 10,000 people, as the page says."""
+
+
+def rows() -> dict[str, list[tuple[float, float]]]:
+    """randomizer -> (ratio, the blanket's) of each setting."""
+    part = PAGE.split("<!-- ratios -->")[1].split("<!-- /ratios -->")[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.strip().splitlines()[2:]]
+    numbers = {name: [re.fullmatch(r"([\d.]+) \(([\d.]+)\)", cell) for cell in found] for name, *found in cells}
+    return {name: [(float(one[1]), float(one[2])) for one in found if one] for name, found in numbers.items()}
+
+
+def test_the_table_is_about_every_randomizer() -> None:
+    assert list(rows()) == list(built_in(1.0))
+    told = {type(one) for one in built_in(1.0).values()}
+    known = {getattr(randomizers, name) for name in randomizers.__all__}
+    assert {one for one in known if issubclass(one, Randomizer)} - {Randomizer} == told
+    for name, found in rows().items():
+        assert len(found) == len(SETTINGS)
+        for (users, _), (ratio, blanket) in zip(SETTINGS, found, strict=True):
+            assert 1.0 <= ratio <= (WIDEST if users > 10**4 or name not in NOT_WITHIN else 1.04), name
+            assert blanket >= ratio - 0.01
+
+
+@pytest.mark.parametrize("name", ["3-ary response", "geometric, line of 8", "RAPPOR, 64 bits", "Harmony, 8 dimensions"])
+def test_numbers_of_the_table_come_out_again(name: str) -> None:
+    place = SETTINGS.index((10**5, 1e-6))
+    found = []
+    for epsilon in EPSILONS:
+        band = ms.amplify(built_in(epsilon)[name], 10**5).epsilon(1e-6)
+        found.append(band.upper / band.lower)
+    assert f"{max(found):.4f}" == f"{rows()[name][place][0]:.4f}"
+
+
+def test_the_table_takes_the_worst() -> None:
+    made = [Gap("one", epsilon, 10**4, 1e-6, ratio, "blanket", 1.5, 0.1) for epsilon, ratio in ((1.0, 1.001), (2.0, 1.003))]
+    assert table(made).splitlines()[-1] == "| one | 1.0030 (1.50) |"
+    (first, *_) = gaps((1.0,), ((1000, 1e-6),))
+    assert first.randomizer == "binary response"
+    assert first.bound == "two-report"
+
+
+@pytest.mark.slow
+def test_the_figure_is_drawn_alike() -> None:
+    from tools.beyond_the_blanket import picture
+
+    assert (DOCS / "beyond-the-blanket.svg").read_text(encoding="utf-8") == picture()
