@@ -192,26 +192,30 @@ def _half_line(
 
 
 @njit(cache=True)
-def half_line_delta(log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d: int) -> float:
-    """Upper bound on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
+def half_line_deltas(
+    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int
+) -> Floats:
+    """Upper bounds on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
 
     f(z)/f(z-d) is nonincreasing, so the sum is over z <= z*. Bisection ends with neighbours
     t, t+1 where the rounded-up log ratio is >= epsilon at t and < epsilon at t+1: then
     z* <= t, and the points between z* and t have log ratio >= epsilon - 2 error, so they
     lower the half-line value by at most (e^(2 error) - 1) P(Z <= t), which is added back.
     """
-    if d == 0:
-        return 0.0
     radius = len(mass) - 1
-    low, high = -radius, radius + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _log_ratio_high(log_mass, log_error, cumulative, middle, d)[0] >= epsilon:
-            low = middle
-        else:
-            high = middle
-    error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
-    return max(0.0, _half_line(log_mass, log_error, mass, tail, error, low, d, epsilon))
+    found = np.zeros(len(epsilons))
+    for index in range(len(epsilons) if d > 0 else 0):
+        epsilon = epsilons[index]
+        low, high = -radius, radius + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _log_ratio_high(log_mass, log_error, cumulative, middle, d)[0] >= epsilon:
+                low = middle
+            else:
+                high = middle
+        error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
+        found[index] = max(0.0, _half_line(log_mass, log_error, mass, tail, error, low, d, epsilon))
+    return found
 
 
 @njit(cache=True)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from metricshuffle.accounting.composition.loss_distribution import TotalLoss, dominating, grid_step
 from metricshuffle.accounting.sums.additive import Clamped
 from metricshuffle.accounting.sums.padded import RarelyClamped
@@ -154,11 +156,7 @@ class ComposedProfile(PrivacyProfile):
         for reach, (profile, rounds) in zip(reaches, self.parts, strict=True):
             points = max(1, math.ceil(reach / step))
             points += points * step < reach
-
-            def curve(epsilon: float, profile: PrivacyProfile = profile) -> float:
-                return profile.delta(epsilon, distance)
-
-            laws.append((dominating(curve, step, points), rounds))
+            laws.append((dominating(profile.curve(step * np.arange(points + 1.0), distance), step), rounds))
         return TotalLoss(laws)
 
 

@@ -63,6 +63,12 @@ class _Pair:
         value = kernels.hockey_sticks(self.p, self.q, factor, math.exp(epsilon) / factor)
         return raised(float(value) * math.exp(self.total), 16) + self.outside
 
+    def curve(self, growth: Floats) -> Floats:
+        """The same at many ascending e^epsilon, in one pass."""
+        from metricshuffle.noise import _binomial_kernels as kernels
+
+        return np.asarray(kernels.half_line_curve(self.p, self.q, self.slack, growth) * raised(math.exp(self.total), 16) + self.outside)
+
 
 @dataclass(frozen=True)
 class RandomizedResponseProfile(PrivacyProfile):
@@ -115,6 +121,43 @@ class RandomizedResponseProfile(PrivacyProfile):
 
         bound = float(worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, min(steps, ONE_BY_ONE)))[0])
         return min(1.0, bound, PureProfile(self.rate).delta(epsilon, steps))
+
+    def curve(self, epsilons: Floats, distance: float) -> Floats:
+        """delta at many epsilons; the likelihood ratio of the counts is monotone, so sums over half-lines serve them all."""
+        steps = self._steps(distance)
+        order = np.argsort(epsilons)
+        growth = np.exp(np.minimum(epsilons[order], LARGEST_EXPONENT)) * (1.0 - 4.0 * ROUNDOFF)
+
+        def values(first: int, last: int) -> Floats:
+            return self._pair(steps, first, last).curve(growth)
+
+        bound = np.empty(len(epsilons))
+        bound[order] = worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, min(steps, ONE_BY_ONE)))
+        return self._at_most_pure(bound, epsilons, steps)
+
+    def _at_most_pure(self, bound: Floats, epsilons: Floats, steps: int) -> Floats:
+        pure = PureProfile(self.rate)
+        return np.array([min(1.0, float(b), pure.delta(float(e), steps)) for b, e in zip(bound, epsilons, strict=True)])
+
+    def curves(self, epsilons: Floats, distance: float) -> Floats:
+        """Row d: an upper bound on the curve at distance d, d = 0..distance.
+
+        All distances share the law of the other bits: the smaller ones also reveal the bits that the largest would move.
+        `epsilons` must ascend.
+        """
+        from metricshuffle.noise import _binomial_kernels as kernels
+
+        last = self._steps(distance)
+        growth = np.exp(np.minimum(epsilons, LARGEST_EXPONENT)) * (1.0 - 4.0 * ROUNDOFF)
+
+        def values(low: int, high: int) -> Floats:
+            law = bit_count_law(low, self.bits - last - high, self.flip)
+            found = kernels.every_curve(law.mass, self.flip, growth, last, law.local)
+            return np.asarray(found * raised(math.exp(law.total), 16) + law.outside)
+
+        bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
+        bound[0] = np.zeros(len(epsilons))
+        return np.array([self._at_most_pure(row, epsilons, steps) for steps, row in enumerate(bound)])
 
     def deltas(self, rate: float, distance: float) -> Floats:
         """delta(rate * d, d) for d = 1..distance, in one pass.
