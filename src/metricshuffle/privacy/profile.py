@@ -96,17 +96,17 @@ class PrivacyProfile(ABC):
         if shape == "flat" or steps < 1:
             return self.covers_at(epsilon, delta, distance)
 
-        def block(first: int, last: int) -> bool:
-            return self.covers_at(epsilon * (first / distance) * (1.0 - 6e-16), delta, last)
+        def total(first: int) -> float:
+            return epsilon * (first / distance) * (1.0 - 6e-16)
 
-        if not (block(steps, steps) and block(1, 1)):
+        if not (self.covers_at(total(steps), delta, steps) and self.covers_at(total(1), delta, 1)):
             return False
         last, length = steps - 1, 1
         while last > 1:
-            while not block(max(last - length + 1, 1), last):
-                if length == 1:
-                    return False
+            while length > 1 and not self.surely_covers_at(total(max(last - length + 1, 1)), delta, last):
                 length = max(length // 4, 1)
+            if length == 1 and not self.covers_at(total(last), delta, last):
+                return False
             last, length = last - length, 2 * length
         return True
 
@@ -136,6 +136,14 @@ class PrivacyProfile(ABC):
     def delta_near(self, asked: float, epsilon: float, distance: float) -> float:
         """delta(epsilon, distance), an upper bound that need be sharp only where it is about as large as `asked`."""
         return self.delta(epsilon, distance)
+
+    def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """Sufficient for `covers_at`, and cheaper where that takes long."""
+        return self.covers_at(epsilon, delta, distance)
+
+    def quick(self) -> PrivacyProfile:
+        """The same with larger deltas that take less time, for where there is room; the profile itself if that makes no difference."""
+        return self
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
         """delta(epsilon, distance) at many epsilons."""

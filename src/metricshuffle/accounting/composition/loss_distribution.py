@@ -20,8 +20,12 @@ from metricshuffle.numerics.types import Floats
 
 # Outward rounding of every mass; a dozen roundings of 1.1e-16 each are what it has to cover.
 SLACK = 1e-13
+# A curve that becomes convex by raising it by no more than this, relatively, is not convex by rounding only.
+ROUGHNESS = 1e-12
 # Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
 DROPPED = 1e-13
+# e^-FAINT times the whole (tilted) law is added where weights smaller than that are left out.
+FAINT = 60.0
 # Up to this many losses their law is convolved whole; beyond, far tails are dropped.
 WHOLE = 2**17
 # Added to every delta: a product that underflows is positive all the same (0 would say that the rounds are pure).
@@ -102,12 +106,12 @@ def dominating(sampled: Floats, step: float) -> LossDistribution:
             return float((1.0 - u[b]) * math.exp((points - b) * step) / (1.0 + math.exp(-b * step)))
         return float((u[a] - u[b]) * math.exp((points - a) * step) / math.expm1((b - a) * step))
 
-    vertices, falls = [-1], [math.inf]
-    grid = np.arange(points) * step
-    along = [fall(-1, 0), *(-np.diff(u) * np.exp(points * step - grid) / math.expm1(step))]
-    convex = bool(np.all(np.diff(along) < 0.0))
-    if convex:
-        vertices, falls = [*vertices, *range(points + 1)], [*falls, *along]
+    # Convex up to roundings, as curves of exact laws are: then every point is a vertex, and raising the slopes below does the rest.
+    widths = np.exp((np.arange(points) - points) * step) * math.expm1(step)
+    along = np.append(fall(-1, 0), -np.diff(u) / widths)
+    lifted = (np.maximum.accumulate(along[::-1])[::-1] - along)[1:] * widths
+    convex = bool(np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * np.array(u[:-1]) + 1e-270) and along[0] >= np.max(along[1:], initial=0.0))
+    vertices, falls = ([-1, *range(points + 1)], [math.inf, *along]) if convex else ([-1], [math.inf])
     for b in () if convex else range(points + 1):
         slope = fall(vertices[-1], b)
         while len(vertices) > 1 and slope >= falls[-1]:
@@ -245,7 +249,7 @@ class TotalLoss:
         transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
         that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
         and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
-        part of it lands inside, which only adds). Losses are rounded up. The last sum, of N terms, is
+        part of it lands inside, which only adds). Losses are rounded up; those whose weight is below e^-60 count with that. The last sum, of N terms, is
         off by at most N ulp, relatively.
         Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
         """
@@ -253,10 +257,13 @@ class TotalLoss:
             return min(1.0, self.infinite)
         tilt = self._chosen_tilt(epsilon)
         start = max(0, math.floor(epsilon / self.step) - 1 - tilt.first)
-        losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * raised(self.step, 4)
+        # Farther out than that weights are below e^-FAINT, and so is all they add.
+        stop = min(len(tilt.law), start + 2 + math.ceil(FAINT / (tilt.theta * self.step))) if tilt.theta > 0.0 else len(tilt.law)
+        losses = np.arange(start + tilt.first, stop + tilt.first) * raised(self.step, 4)
         gaps = np.maximum(losses - epsilon, 0.0)
         weights = -np.expm1(-gaps) * np.exp(-tilt.theta * gaps)
-        inside = float(weights @ tilt.law[start:]) + float(np.linalg.norm(weights)) * tilt.noise + tilt.dropped
+        left_out = tilt.dropped + (math.exp(-FAINT) if stop < len(tilt.law) else 0.0)
+        inside = float(np.sum(weights * tilt.law[start:stop])) + math.sqrt(float(np.sum(weights * weights))) * tilt.noise + left_out
         relative = tilt.relative + ULP * len(weights) + 8.0 * ULP * (abs(tilt.log_scale) + tilt.theta * epsilon)
         finite = math.exp(min(tilt.log_scale - tilt.theta * epsilon, 700.0)) * max(inside, 0.0) * (1.0 + relative)
         return min(1.0, self.infinite + finite + UNDERFLOW)
