@@ -149,6 +149,10 @@ class PrivacyProfile(ABC):
         """delta(epsilon, distance) at many epsilons."""
         return np.array([self.delta(float(epsilon), distance) for epsilon in epsilons], dtype=np.float64)
 
+    def curves(self, epsilons: Floats, distance: float) -> Floats:
+        """Row d: `curve` at the distance d, for whole distances 0..distance."""
+        return np.array([self.curve(epsilons, float(steps)) for steps in range(math.floor(distance) + 1)])
+
 
 def log_excess(found: list[float], delta: float) -> float:
     """log of the largest of some deltas over the one that is promised (> 0); infinite if one is not a number."""

@@ -9,9 +9,7 @@ from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import Any
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
-from metricshuffle.accounting.sums.planar import PerAxis
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, messages_needed
 from metricshuffle.encodings import modulus_for
 from metricshuffle.errors import ConditionError, InputError, NotCertified
@@ -192,7 +190,7 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
     bounded, certain = padding == "bounded", total_shape == 1 and at.rounds == 1
     budget = target.delta if certain else target.delta * (1.0 - PADDING_PART)
-    rate = _noise_rate(at, total_shape, budget, joint=at.axes == 1 or not bounded)
+    rate = _noise_rate(at, total_shape, budget)
     noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
     # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
     reports = at.honest * at.axes * at.rounds
@@ -334,8 +332,8 @@ def share_of(at: SumSetting, total_shape: int) -> tuple[str, Fraction]:
     return "polya-shuffle", Fraction(total_shape, at.honest)
 
 
-def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float = CALIBRATION, *, joint: bool = True) -> float:
-    """Largest sampled rate whose exact noise keeps the target with that much of delta (both axes jointly, or one at a time)."""
+def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float = CALIBRATION) -> float:
+    """Largest sampled rate whose exact noise keeps the target with that much of delta."""
     accounts = at.accounts
     pure = accounts.pure_rate()
     if delta == 0.0 or (total_shape == 1 and at.rounds == 1):
@@ -343,8 +341,7 @@ def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float 
     precise = relative if at.rounds == 1 and at.axes == 1 else max(relative, 1e-5)
 
     def profile(rate: float) -> PrivacyProfile:
-        noise = Polya(Fraction(total_shape), rate)
-        return accounts.noise_profile(noise) if joint else PerAxis(accounts.over_rounds(AdditiveNoise(noise)))
+        return accounts.noise_profile(Polya(Fraction(total_shape), rate))
 
     guess = 2.0 * math.asinh(math.sqrt(0.5 * total_shape) / at.normal_deviation)
     return sampled(largest_rate(profile, at.target.with_delta(delta), start=pure, relative=precise, guess=max(guess, 1.001 * pure)))
