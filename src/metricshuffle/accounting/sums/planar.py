@@ -122,23 +122,22 @@ class PlanarNoise(PrivacyProfile):
         return math.nextafter(max(self.axis.pure(i) + self.axis.pure(j) for i, j in outermost(radius)), math.inf)
 
     def delta(self, epsilon: float, distance: float) -> float:
+        asked = 1e-12
+        while True:
+            value = self.delta_near(asked, epsilon, distance)
+            if value >= asked:
+                return value
+            asked = asked**3 if asked > 1e-80 else 0.0
+
+    def delta_near(self, asked: float, epsilon: float, distance: float) -> float:
         epsilon, radius = checked_epsilon(epsilon), checked_distance(distance)
         if radius < 1.0 or math.inf > self.pure(radius) <= epsilon:
             return 0.0
         if radius > JOINT_RADIUS:
             return PerAxis(self.axis).delta(epsilon, radius)
-        asked = 1e-12
-        while True:
-            value = self.delta_near(asked, epsilon, radius)
-            if value >= asked or asked < 1e-80:
-                return value
-            asked = asked**3
-
-    def delta_near(self, asked: float, epsilon: float, distance: float) -> float:
-        if distance > JOINT_RADIUS or distance < 1.0 or asked == 0.0 or math.inf > self.pure(distance) <= epsilon:
-            return self.delta(epsilon, distance)
-        joint = self._joint(epsilon, asked, distance)
-        return max(joint(epsilon, i, j) for i, j in outermost(distance))
+        joint = self._joint(epsilon, asked, radius)
+        value = max(joint(epsilon, i, j) for i, j in outermost(radius))
+        return value if self._swept is not None else min(value, PerAxis(self.axis).delta(epsilon, radius))
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         epsilon, radius = checked_epsilon(epsilon), checked_distance(distance)
@@ -151,6 +150,8 @@ class PlanarNoise(PrivacyProfile):
                 self.axis.pure(i) + self.axis.pure(j) <= slack * (epsilon * math.hypot(i, j) / radius if shape == "linear" else epsilon)
                 for i, j in points
             )
+        if self._swept is None and PerAxis(self.axis).covers(epsilon, delta, distance, shape):
+            return True  # losses that are not on the grid count as larger ones, which hurts where noise is nearly pure
         joint = self._joint(epsilon, checked_delta(delta), radius)
         if shape == "flat" or radius < 1.0:
             return all(joint(epsilon, i, j) <= delta for i, j in points)
@@ -196,7 +197,8 @@ class PlanarNoise(PrivacyProfile):
             far = PerAxis(self.axis) if distance > JOINT_RADIUS else super()
             return far.shortfall(epsilon, delta, distance, shape)
         joint, slope = self._joint(epsilon, delta, distance), epsilon / distance
-        return log_excess([joint(slope * math.hypot(i, j), i, j) for i, j in outermost(distance)], delta)
+        excess = log_excess([joint(slope * math.hypot(i, j), i, j) for i, j in outermost(distance)], delta)
+        return excess if self._swept is not None else min(excess, PerAxis(self.axis).shortfall(epsilon, delta, distance, shape))
 
 
 @dataclass(frozen=True)
