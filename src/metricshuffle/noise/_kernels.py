@@ -29,7 +29,7 @@ def tail_sums(mass: Floats) -> Floats:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")  # what is divided by zero is not finite, and refused by the caller
 def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: Floats, half_width: Floats) -> None:
     """Enclose rho_m = f(m)/f(m-1) of SGDL(shape, e^-rate) for m = start..1, store m <= radius.
 
