@@ -193,9 +193,7 @@ def _half_line(
 
 
 @njit(cache=True)
-def half_line_deltas(
-    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int
-) -> Floats:
+def half_line_deltas(log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int) -> Floats:
     """Upper bounds on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
 
     f(z)/f(z-d) is nonincreasing, so the sum is over z <= z*. Bisection ends with neighbours

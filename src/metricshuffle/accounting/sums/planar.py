@@ -193,9 +193,10 @@ class PlanarNoise(PrivacyProfile):
         return self.shortfall(epsilon, delta, distance, shape) <= 0.0
 
     def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
-        if delta == 0.0 or shape == "flat" or distance > JOINT_RADIUS:
-            far = PerAxis(self.axis) if distance > JOINT_RADIUS else super()
-            return far.shortfall(epsilon, delta, distance, shape)
+        if distance > JOINT_RADIUS:
+            return PerAxis(self.axis).shortfall(epsilon, delta, distance, shape)
+        if delta == 0.0 or shape == "flat":
+            return super().shortfall(epsilon, delta, distance, shape)
         joint, slope = self._joint(epsilon, delta, distance), epsilon / distance
         excess = log_excess([joint(slope * math.hypot(i, j), i, j) for i, j in outermost(distance)], delta)
         return excess if self._swept is not None else min(excess, PerAxis(self.axis).shortfall(epsilon, delta, distance, shape))

@@ -159,9 +159,8 @@ class RandomizedResponseProfile(PrivacyProfile):
     def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
         """The delta of a single step is looked at closely only if it might be the larger one."""
         far = log_excess([self.delta(epsilon, distance)], delta) if delta > 0.0 else -math.inf
-        if shape == "linear" and distance > 1.0 and math.isfinite(far):
-            if log_excess([self.quick().delta(epsilon / distance, 1.0)], delta) <= far:
-                return far
+        if shape == "linear" and math.isfinite(far) and log_excess([self.quick().delta(epsilon / max(distance, 1.0), 1.0)], delta) <= far:
+            return far
         return super().shortfall(epsilon, delta, distance, shape)
 
     def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
