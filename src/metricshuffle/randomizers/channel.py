@@ -234,4 +234,6 @@ class Channel(Randomizer):
             channel = cls((1.0 - share) * matrix + share * common, **fields)
             if np.all(channel.pairwise_epsilon() <= allowed):
                 return channel
-        raise NotCertified("no rounding of this matrix keeps the guarantee it was made for; please report this as a bug.")
+        raise NotCertified(
+            "no rounding of this matrix to multiples of 2^-63 keeps the guarantee it was made for; merge points that are nearly at distance 0."
+        )
