@@ -32,7 +32,7 @@ def exact_distances(tree: Tree, nodes: NDArray[np.int64]) -> list[list[Fraction]
 
 def line(generator: np.random.Generator, points: int) -> Floats:
     places = generator.permutation(np.cumsum(generator.choice([0.1, 0.2, 0.3, 1.0 / 3.0], points)))
-    return np.abs(places[:, None] - places)
+    return np.asarray(np.abs(places[:, None] - places))
 
 
 def points_of_a_tree(generator: np.random.Generator, points: int, nodes: int) -> Floats:

@@ -125,6 +125,10 @@ def _sampled_calibration(
         return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, reach)
 
     def certified(item_rate: float) -> bool:
+        try:
+            make(item_rate * SAFE_SHARE)
+        except NotCertified:  # there is no such randomizer
+            return False
         return sampled(item_rate).covers_at(target.epsilon, target.delta, target.distance)
 
     most = LARGEST_TOTAL / reach * (1.0 - 1e-12)
