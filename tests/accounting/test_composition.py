@@ -120,7 +120,7 @@ def test_a_spoilt_curve_still_dominates_and_is_a_minorant(seed: int, cost: float
     truth, step = PureProfile(cost), grid_step(cost / 50)
     bumps = 1.0 + spoilt * np.random.default_rng(seed).random(61)
     curve = [min(1.0, truth.delta(i * step, 1.0) * float(bumps[i]) + 0.01 * spoilt) for i in range(61)]
-    law = dominating(lambda epsilon: curve[round(epsilon / step)], step, 60)
+    law = dominating(np.array(curve), step)
     losses = step * np.arange(-60, 61)
     for epsilon in np.linspace(-1.5 * cost, 1.5 * cost, 31).tolist():
         above = truth.delta(abs(epsilon), 1.0) / (1 + 1e-15)
@@ -134,7 +134,7 @@ def test_masses_are_those_of_the_library_for_a_convex_profile() -> None:
     from dp_accounting.pld import pld_pmf
 
     profile, step = DiscreteNoise(0.25), grid_step(0.01)
-    law = dominating(lambda epsilon: profile.delta(epsilon, 4.0), step, 100)
+    law = dominating(profile.curve(step * np.arange(101.0), 4.0), step)
     positive = [profile.delta(i * step, 4.0) for i in range(101)]
     dual = [1 - math.exp(-i * step) * (1 - positive[i]) for i in range(100, 0, -1)]
     theirs = pld_pmf.create_pmf_pessimistic_connect_dots(step, range(-100, 101), np.array(dual + positive)).to_dense_pmf()
@@ -333,7 +333,7 @@ def test_what_cannot_be_composed() -> None:
     with pytest.raises(InputError, match="PrivacyProfile"):
         composed_of([PureProfile(1.0), "laplace"])  # type: ignore[list-item]
     with pytest.raises(NotCertified, match=r"outside \[0, 1\]"):
-        dominating(lambda epsilon: math.nan if epsilon > 0.5 else 0.1, 0.25, 4)
+        dominating(np.array([0.1, 0.1, 0.1, math.nan, math.nan]), 0.25)
 
 
 def test_the_missing_extra_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_expected_errors_of_rounding_are_those_of_the_sum_of_both() -> None:
     sizes, weights = one.error_points(1, 50)
     assert float(sizes @ weights) == pytest.approx(math.sqrt(50 * 80 / 6 * 2 / math.pi), rel=1e-6)
     assert one.total_variance(1, 50) == pytest.approx(50 * 81 / 4, rel=1e-6)
-    assert one.half_width(1, 0.9, 50) >= one.granularity * math.sqrt(25 * math.log(40))
+    assert 1.645 * math.sqrt(50 * 81 / 4) <= one.half_width(1, 0.9, 50) <= 1.645 * math.sqrt(50 * 81 / 4) + 1.5 * one.granularity
 
 
 def test_wrong_randomizers_are_refused() -> None:

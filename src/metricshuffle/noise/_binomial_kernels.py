@@ -109,6 +109,54 @@ def hockey_sticks(p: Floats, q: Floats, factor: float, ratio: float) -> float:
 
 
 @njit(cache=True)
+def half_line_curve(p: Floats, q: Floats, slack: float, growth: Floats) -> Floats:
+    """At least the larger of sum max(0, c p - g/c q) and sum max(0, c q - g/c p), c = e^slack, for every g of the ascending `growth`.
+
+    The true p/q rises and is within e^(2 slack) of the given one. So from the first positive term on (k >= t) none is below
+    -(e^(4 slack) - 1) c p, and the sum over k >= t, plus (e^(4 slack) - 1) c sum of p, is no less than that of the positive terms.
+    The sums are good to as many roundings as they have terms, and g/c times that of q is hardly above c times that of p.
+    Where p was set to zero, q counts as zero too, which only adds.
+    """
+    size = len(p)
+    factor = math.exp(slack) * (1.0 + 16.0 * ROUNDOFF)
+    extra = (math.expm1(4.0 * slack) + 64.0 * ROUNDOFF) * 1.01 + 4.0 * (size + 16) * ROUNDOFF
+    found = np.zeros(len(growth))
+    more, less = np.zeros(size + 1), np.zeros(size + 1)
+    for upwards in range(2):
+        for i in range(size):
+            k = size - 1 - i if upwards == 1 else i
+            gained, paid = (p[k], q[k]) if upwards == 1 else (q[k], p[k])
+            more[i + 1] = more[i] + gained
+            less[i + 1] = less[i] + (paid if gained > 0.0 else 0.0)
+        count = size
+        for index in range(len(growth)):
+            ratio = growth[index] / factor * (1.0 - 16.0 * ROUNDOFF)
+            while count > 0:
+                k = size - count if upwards == 1 else count - 1
+                gained, paid = (p[k], q[k]) if upwards == 1 else (q[k], p[k])
+                if factor * gained > ratio * paid:
+                    break
+                count -= 1
+            value = factor * more[count] * (1.0 + extra) - ratio * less[count]
+            found[index] = max(found[index], value)
+    return found
+
+
+@njit(cache=True)
+def every_curve(others: Floats, flip: float, growth: Floats, last: int, local: float) -> Floats:
+    """Row d: `half_line_curve` of the pair that differs by d bits, d = 0..last."""
+    size = len(others)
+    p, q = np.zeros(size + last), np.zeros(size + last)
+    p[:size], q[:size] = others, others
+    found = np.zeros((last + 1, len(growth)))
+    for d in range(1, last + 1):
+        _one_more(p, size + d - 1, flip, 1.0 - flip)
+        _one_more(q, size + d - 1, 1.0 - flip, flip)
+        found[d] = half_line_curve(p[: size + d], q[: size + d], 1.01 * d * (local + 4.0 * ROUNDOFF), growth)
+    return found
+
+
+@njit(cache=True)
 def moved_pair(others: Floats, flip: float, distance: int) -> tuple[Floats, Floats]:
     """others * Bin(distance, 1-flip) and others * Bin(distance, flip)."""
     size = len(others)

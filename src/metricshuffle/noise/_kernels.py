@@ -158,15 +158,16 @@ def _log_below(log_mass: Floats, below: float, z: int) -> float:
 
 @njit(cache=True)
 def _half_line(
-    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, ratio_error: float, t: int, d: int, epsilon: float
+    log_mass: Floats, mass: Floats, tail: Floats, worst: float, ratio_error: float, t: int, d: int, epsilon: float, summed: int
 ) -> float:
-    """Upper bound on P(Z <= t) - e^epsilon P(Z <= t - d), plus the threshold's own uncertainty.
+    """Upper bound on P(Z <= t) - e^epsilon P(Z <= t - d), plus the threshold's own uncertainty; `worst` = e^(largest log error).
 
-    Masses, tails and exponentials are good to 8 ulp each; differences of `_below` to 32 ulp of P(Z <= t).
+    Masses, tails and exponentials are good to 8 ulp each; differences of `_below` to 32 ulp of P(Z <= t). Windows of less than `summed`
+    cells are summed one by one instead.
     """
     radius = len(mass) - 1
     start = max(t - d + 1, -radius)
-    if t - start < 256:
+    if t - start < summed:
         window = 0.0
         for z in range(start, t + 1):
             if abs(z) <= radius:
@@ -176,7 +177,6 @@ def _half_line(
         window = _below(tail, t) - _below(tail, t - d)
     all_below = _below(tail, t)
     below = _below(tail, t - d)
-    worst = math.exp(log_error[radius])
     if epsilon >= 0.0:
         paid = 0.0
         if epsilon < 30.0:
@@ -188,30 +188,36 @@ def _half_line(
         value = window * worst - paid / worst
     else:
         value = (window - math.expm1(epsilon) * below) * worst
-    return value + (math.expm1(2.0 * ratio_error) + 64.0 * ROUNDOFF) * all_below * worst
+    doubt = 2.01 * ratio_error if ratio_error < 1e-3 else math.expm1(2.0 * ratio_error)
+    return value + (doubt + 64.0 * ROUNDOFF) * all_below * worst
 
 
 @njit(cache=True)
-def half_line_delta(log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d: int) -> float:
-    """Upper bound on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
+def half_line_deltas(
+    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int
+) -> Floats:
+    """Upper bounds on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
 
     f(z)/f(z-d) is nonincreasing, so the sum is over z <= z*. Bisection ends with neighbours
     t, t+1 where the rounded-up log ratio is >= epsilon at t and < epsilon at t+1: then
     z* <= t, and the points between z* and t have log ratio >= epsilon - 2 error, so they
     lower the half-line value by at most (e^(2 error) - 1) P(Z <= t), which is added back.
     """
-    if d == 0:
-        return 0.0
     radius = len(mass) - 1
-    low, high = -radius, radius + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _log_ratio_high(log_mass, log_error, cumulative, middle, d)[0] >= epsilon:
-            low = middle
-        else:
-            high = middle
-    error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
-    return max(0.0, _half_line(log_mass, log_error, mass, tail, error, low, d, epsilon))
+    worst = math.exp(log_error[radius])
+    found = np.zeros(len(epsilons))
+    for index in range(len(epsilons) if d > 0 else 0):
+        epsilon = epsilons[index]
+        low, high = -radius, radius + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _log_ratio_high(log_mass, log_error, cumulative, middle, d)[0] >= epsilon:
+                low = middle
+            else:
+                high = middle
+        error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
+        found[index] = max(0.0, _half_line(log_mass, mass, tail, worst, error, low, d, epsilon, 256))
+    return found
 
 
 @njit(cache=True)
@@ -243,20 +249,29 @@ def positive_part_delta(log_mass: Floats, log_error: Floats, mass: Floats, epsil
 
 @njit(cache=True)
 def planar_delta(
-    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d1: int, d2: int
+    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilon: float, d1: int, d2: int, negligible: float
 ) -> float:
     """Upper bound on sum_{z1,z2} (f(z1)f(z2) - e^epsilon f(z1-d1)f(z2-d2))_+, f log-concave.
 
     For fixed z1 the inner sum is the one-dimensional profile at epsilon - log f(z1)/f(z1-d1).
     That argument is nondecreasing in z1, so a running maximum of its rounded-down values is
     still a lower bound, and the half-line threshold of the second coordinate only moves left.
+    Both ends of the sweep are cut off where they cannot add more than `negligible`: the inner sum is at most 1, and falls with z1.
     """
     radius = len(mass) - 1
-    total = 0.0
+    worst = math.exp(log_error[radius])
+    low, high = 0, radius + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tail[middle] <= negligible:
+            high = middle
+        else:
+            low = middle
+    total = tail[high] * worst
     lost = 0.0
     t = radius
     remaining = -math.inf
-    for z1 in range(-radius, radius + 1):
+    for z1 in range(1 - high, radius + 1):
         ratio_high = _log_ratio_high(log_mass, log_error, cumulative, z1, d1)[0] if d1 > 0 else 0.0
         remaining = max(remaining, epsilon - ratio_high - 2.0 * ROUNDOFF * (abs(epsilon) + abs(ratio_high)))
         if remaining == -math.inf:
@@ -267,9 +282,12 @@ def planar_delta(
             while t > -radius and _log_ratio_high(log_mass, log_error, cumulative, t, d2)[0] < remaining:
                 t -= 1
             error = _log_ratio_high(log_mass, log_error, cumulative, t, d2)[1]
-            inner = min(1.0, max(0.0, _half_line(log_mass, log_error, mass, tail, error, t, d2, remaining)))
+            inner = min(1.0, max(0.0, _half_line(log_mass, mass, tail, worst, error, t, d2, remaining, 16)))
         value = mass[abs(z1)] * math.exp(log_error[abs(z1)]) * inner
         new = total + value
         lost += (total - new) + value if total >= value else (value - new) + total
         total = new
+        if z1 >= 0 and tail[z1 + 1] * worst * inner <= negligible:
+            total += tail[z1 + 1] * worst * inner
+            break
     return (total + lost) * (1.0 + 32.0 * ROUNDOFF)

@@ -76,6 +76,49 @@ def farthest_certified(certified: Certified, passing: float, limit: float, *, st
     return Bracket(failing, passing)
 
 
+class Remembered:
+    """A question about a value > 0 that is a number: values whose `excess` is <= 0 pass, and larger ones do not.
+
+    Answers are remembered, and taken from what is known wherever monotony gives them: smaller than a value that passed, or larger than one
+    that failed. So it may steer a search, and must not end one.
+    """
+
+    def __init__(self, excess: Callable[[float], float], passing: float, failing: float) -> None:
+        self.excess, self.passing, self.failing = excess, passing, failing
+        self._last: list[tuple[float, float]] = []
+
+    def __call__(self, value: float) -> bool:
+        if self.passing < value < self.failing:
+            found = self.excess(value)
+            self._last = [*self._last[-1:], (value, found)]
+            if found <= 0.0:
+                self.passing = value
+            else:
+                self.failing = value
+        return value <= self.passing
+
+    def enclose(self, guess: float, steepness: float, relative: float, most: int = 40) -> None:
+        """Bring `passing` and `failing` within `relative` of each other, by secants of `excess` over the logarithm of the value.
+
+        `steepness` is a guess of their slope. What is not finite, or leads out of what is known, is halved.
+        """
+        value, known = guess, False
+        for _ in range(most):
+            self(min(max(value, self.passing * (1.0 + 0.5 * relative)), self.failing * (1.0 - 0.5 * relative)))
+            if self.failing <= self.passing * (1.0 + relative):
+                return
+            (before, was), (at, now) = self._last[0], self._last[-1]
+            slope = (now - was) / math.log(at / before) if at != before else math.nan
+            if slope > 0.0 and math.isfinite(slope):
+                steepness, known = slope, True
+            move = -now / steepness if math.isfinite(now) else math.nan
+            # A little beyond the root, so that both sides of it become known.
+            beyond = math.copysign(min(0.4 * relative + 0.05 * abs(move) * (not known), 1.0), -now)
+            value = at * math.exp(min(max(move + beyond, -1.4), 1.4)) if math.isfinite(move) else math.nan
+            if not self.passing < value < self.failing:
+                value = math.sqrt(self.passing * self.failing)
+
+
 def _within(limit: float, value: float, upwards: bool) -> float:
     """The value, or the limit if it lies beyond."""
     return value if (value < limit if upwards else value > limit) else limit

@@ -12,7 +12,7 @@ from metricshuffle.protocols.answer_noise import AnswerNoise
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import TreeEmbedding, Users, earth_mover
+from metricshuffle.spaces import Users, earth_mover
 
 
 def uniforms(count: int, randomness: Randomness) -> Floats:
@@ -77,7 +77,7 @@ def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generat
 
 def distance_of(people: Users, one: Floats, other: Floats) -> float:
     """The earth mover's distance of two histograms, through the tree where there is one."""
-    tree = TreeEmbedding.of(people.items_in)
+    tree = people.tree
     if tree is not None:
         return float(np.abs(tree.means(one - other)).sum())
     return earth_mover(people.items_in, one, other).distance

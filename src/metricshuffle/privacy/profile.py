@@ -11,8 +11,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.search import first_certified, last_certified
+from metricshuffle.numerics.types import Floats
 
 Shape = Literal["linear", "flat"]
 
@@ -85,21 +88,26 @@ class PrivacyProfile(ABC):
         flat: delta(epsilon, distance) <= delta.
         Conditions: inputs are whole steps apart (integers, grid cells) if the shape is linear; other profiles override this.
         Numerics: delta(e, d) falls in e and, being about all distances <= d, rises in d; so one evaluation
-        delta(e(a), b) <= delta covers every d in a..b. Blocks that fail are split down to single distances.
+        delta(e(a), b) <= delta covers every d in a..b. Blocks a..b are tried from the far end on, the next one twice as long as
+        the last that passed, shorter ones where they fail, down to single distances: what a profile knows about b serves them all.
         Each e(a) is rounded down; see PURE_TOLERANCE for delta = 0.
         """
         epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
         if shape == "flat" or steps < 1:
             return self.covers_at(epsilon, delta, distance)
-        blocks = [(1, steps - 1), (1, 1), (steps, steps)]
-        while blocks:
-            first, last = blocks.pop()
-            if first > last or self.covers_at(epsilon * (first / distance) * (1.0 - 6e-16), delta, last):
-                continue
-            if first == last:
+
+        def total(first: int) -> float:
+            return epsilon * (first / distance) * (1.0 - 6e-16)
+
+        if not (self.covers_at(total(steps), delta, steps) and self.covers_at(total(1), delta, 1)):
+            return False
+        last, length = steps - 1, 1
+        while last > 1:
+            while length > 1 and not self.surely_covers_at(total(max(last - length + 1, 1)), delta, last):
+                length = max(length // 4, 1)
+            if length == 1 and not self.covers_at(total(last), delta, last):
                 return False
-            middle = (first + last) // 2
-            blocks += [(first, middle), (middle + 1, last)]
+            last, length = last - length, 2 * length
         return True
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
@@ -107,16 +115,56 @@ class PrivacyProfile(ABC):
 
         Here: the promise at its own distance and at a single step (if that is nearer), which decide in practice.
         """
-        first = min(1.0, distance)
-        looks = {distance: epsilon, first: epsilon if shape == "flat" or first == distance else epsilon / distance}
-        return all(self.covers_at(total, delta, at) for at, total in looks.items())
+        return all(self.covers_at(total, delta, at) for at, total in _looks(epsilon, distance, shape).items())
+
+    def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
+        """By how much `nearly_covers` fails, as the logarithm of the largest delta it looks at over the one promised; <= 0 if it does not.
+
+        A smooth number, which a search follows in a few steps where yes and no would have to be halved.
+        """
+        if delta == 0.0:
+            return -math.inf if self.nearly_covers(epsilon, delta, distance, shape) else math.inf
+        return log_excess([self.delta_near(delta, total, at) for at, total in _looks(epsilon, distance, shape).items()], delta)
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """True only if (epsilon, delta) is certified at every distance <= `distance`."""
         epsilon = checked_epsilon(epsilon)
         if delta == 0.0:
             return self.pure(distance) <= epsilon * (1.0 + PURE_TOLERANCE)
-        return self.delta(epsilon, distance) <= delta
+        return self.delta_near(delta, epsilon, distance) <= delta
+
+    def delta_near(self, asked: float, epsilon: float, distance: float) -> float:
+        """delta(epsilon, distance), an upper bound that need be sharp only where it is about as large as `asked`."""
+        return self.delta(epsilon, distance)
+
+    def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """Sufficient for `covers_at`, and cheaper where that takes long."""
+        return self.covers_at(epsilon, delta, distance)
+
+    def quick(self) -> PrivacyProfile:
+        """The same with larger deltas that take less time, for where there is room; the profile itself if that makes no difference."""
+        return self
+
+    def curve(self, epsilons: Floats, distance: float) -> Floats:
+        """delta(epsilon, distance) at many epsilons."""
+        return np.array([self.delta(float(epsilon), distance) for epsilon in epsilons], dtype=np.float64)
+
+    def curves(self, epsilons: Floats, distance: float) -> Floats:
+        """Row d: `curve` at the distance d, for whole distances 0..distance."""
+        return np.array([self.curve(epsilons, float(steps)) for steps in range(math.floor(distance) + 1)])
+
+
+def log_excess(found: list[float], delta: float) -> float:
+    """log of the largest of some deltas over the one that is promised (> 0); infinite if one is not a number."""
+    if any(math.isnan(one) for one in found):
+        return math.inf
+    return math.log(max(found) / delta) if max(found) > 0.0 else -math.inf
+
+
+def _looks(epsilon: float, distance: float, shape: Shape) -> dict[float, float]:
+    """Distances, and the epsilon that is promised there, that decide in practice: the whole one and a single step."""
+    first = min(1.0, distance)
+    return {distance: epsilon, first: epsilon if shape == "flat" or first == distance else epsilon / distance}
 
 
 class LowerProfile(ABC):

@@ -81,6 +81,13 @@ class Target(Declared):
         except NotCertified:
             return False
 
+    def shortfall(self, profile: PrivacyProfile) -> float:
+        """By how much `nearly_kept_by` fails (see PrivacyProfile.shortfall); infinite where nothing can be certified."""
+        try:
+            return profile.shortfall(self.epsilon, self.delta, self.distance, self.shape)
+        except NotCertified:
+            return math.inf
+
     def __str__(self) -> str:
         growth = "in proportion to the distance up to" if self.shape == "linear" else "for every move up to"
         return f"epsilon {promised(self.epsilon)} {growth} {reached(self.distance)}, delta {promised_delta(self.delta)}"

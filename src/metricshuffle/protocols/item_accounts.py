@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
 from metricshuffle.accounting.items.moves import moves_of
 from metricshuffle.accounting.items.sampled_users import SampledProfile
+from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.errors import NotCertified, PlanError
 from metricshuffle.numerics.rounding import lowered, raised
 from metricshuffle.numerics.search import last_certified
 from metricshuffle.privacy.guarantee import Guarantee, Trust
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account
 from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.spaces import Clustered, Discrete, Users
+from metricshuffle.spaces import Clustered, Discrete, Metric, Scaled, Users
 
 if TYPE_CHECKING:
     from metricshuffle.protocols.frequencies import Frequencies
 
 # Distances added up along a long way are off by far less than this; reports are made by so much quieter.
 SAFE_SHARE = 1.0 - 1e-9
+# Up to so many points the shuffled reports of single items are accounted for by all laws of the randomizer; beyond, it takes too long.
+MOST_LAWS_COMPARED = 16
+
+
+def unscaled(metric: Metric) -> tuple[Metric, float]:
+    """The metric that was scaled, and by how much in all; scaling changes the unit and nothing else."""
+    if type(metric) is not Scaled:
+        return metric, 1.0
+    inner, factor = unscaled(metric.metric)
+    return inner, factor * metric.factor
 
 
 def reach_of(people: Users) -> float:
@@ -39,7 +52,68 @@ def reach_of(people: Users) -> float:
 
 def knows_distances(people: Users) -> bool:
     """Whether distances are exact, and the same few for all points: then a randomizer can be accounted by its own laws."""
-    return isinstance(people.items_in.metric, Clustered | Discrete)
+    return isinstance(unscaled(people.items_in.metric)[0], Clustered | Discrete)
+
+
+@dataclass(frozen=True)
+class ScaledPairs:
+    """The pairs of a randomizer whose distances are those of the points but for a factor."""
+
+    randomizer: Randomizer
+    factor: float
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        return self.randomizer.pairs()
+
+    def distance(self, a: int, b: int) -> float:
+        """Rounded down: at a smaller distance less may be given away."""
+        own = self.randomizer.distance(a, b)
+        return own if self.factor == 1.0 else lowered(own * self.factor, 8)
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return self.randomizer.blanket(a, b)
+
+
+@dataclass(frozen=True)
+class OneItemProfile(PrivacyProfile):
+    """Users with one item each are as far apart as these: the ordinary account of shuffled reports, at the distances the points have."""
+
+    shuffled: ShuffledProfile
+    apart: tuple[float, ...]
+    """The distances of different points, ascending."""
+    bound: str = "shuffled single items"
+
+    @classmethod
+    def of(cls, randomizer: Randomizer, users: int) -> OneItemProfile:
+        """Of a randomizer that lists all pairs, with the distances of the points."""
+        apart = sorted({found for pair in randomizer.pairs() if (found := randomizer.distance(*pair)) > 0.0})
+        return cls(ShuffledProfile(randomizer, users, apart[-1]), tuple(apart))
+
+    def _far(self, distance: float) -> float:
+        """Points that may be that near: their distances may have been rounded up."""
+        return checked_distance(distance) / SAFE_SHARE
+
+    def pure(self, distance: float) -> float:
+        return self.shuffled.pure(self._far(distance))
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        return self.shuffled.delta(epsilon, self._far(distance))
+
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """Linear: at every distance of two points, the nearest first; none is told apart closer than they are."""
+        if shape == "flat":
+            return self.covers_at(epsilon, delta, distance)
+        rate = lowered(epsilon / distance * SAFE_SHARE, 8)
+        near = [apart for apart in self.apart if apart <= self._far(distance)]
+        return all(self.covers_at(lowered(rate * apart, 4), delta, apart) for apart in near)
+
+    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """At the nearest points and at the distance itself, which decide in practice."""
+        if shape == "flat":
+            return self.covers_at(epsilon, delta, distance)
+        nearest = self.apart[0]
+        ends = ((nearest, lowered(epsilon * nearest / distance, 8)), (distance, epsilon))
+        return all(self.covers_at(at, delta, apart) for apart, at in ends if apart <= self._far(distance))
 
 
 def rate_of(target: Target) -> float:
@@ -74,16 +148,24 @@ class ItemAccounts:
         if self.drawn:
             return SampledProfile(any_randomizer, self.items, reach_of(people))
         if knows_distances(people) and self._measures(people):
-            moves = moves_of(self.randomizer, shuffle.diameter)
+            moves = moves_of(ScaledPairs(self.randomizer, unscaled(people.items_in.metric)[1]), shuffle.diameter)
             own = max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * 2.0**-53)
             any_randomizer = ItemWiseProfile(own, shuffle)
             if not target.kept_by(any_randomizer):
                 return ItemWiseProfile(own, shuffle, moves, "blanket flow")
+        elif counted_by_all_laws(self.items, self.randomizer) and self._same_distances(people) and not target.kept_by(any_randomizer):
+            return OneItemProfile.of(self.randomizer, users if self.together else 1)
         return any_randomizer
 
+    def _same_distances(self, people: Users) -> bool:
+        """Whether no two points are farther apart for the randomizer than they are."""
+        points = range(self.randomizer.inputs)
+        own = np.array([[self.randomizer.distance(a, b) for b in points] for a in points])
+        return own.shape == people.distances.shape and bool((own <= people.distances).all())
+
     def _measures(self, people: Users) -> bool:
-        """Whether the randomizer's own distances are those of the points: its laws are accounted for by them."""
-        metric, randomizer = people.items_in.metric, self.randomizer
+        """Whether the randomizer's own distances are those of the points, but for a factor: its laws are accounted for by them."""
+        metric, randomizer = unscaled(people.items_in.metric)[0], self.randomizer
         if isinstance(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
             return (randomizer.clusters, randomizer.size, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
         alike = isinstance(metric, Discrete) or (isinstance(metric, Clustered) and metric.inner == 1.0)
@@ -139,7 +221,13 @@ def _argument(profile: PrivacyProfile, target: Target) -> str:
         return profile.bound
     shuffle = profile.shuffle
     composed = PureProfile(raised(profile.item_rate * shuffle.items * shuffle.diameter, 8))
-    return "composition" if composed.delta(lowered(rate_of(target) * shuffle.diameter, 4), 1.0) <= target.delta else profile.bound
+    far = 1.0 if target.shape == "linear" else min(1.0, raised(target.distance / shuffle.diameter, 2))
+    return "composition" if composed.delta(lowered(rate_of(target) * shuffle.diameter * far, 4), far) <= target.delta else profile.bound
+
+
+def counted_by_all_laws(items: int, randomizer: Randomizer) -> bool:
+    """Whether single items are few enough points to look at all laws at once."""
+    return items == 1 and randomizer.inputs <= MOST_LAWS_COMPARED
 
 
 def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:

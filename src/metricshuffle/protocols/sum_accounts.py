@@ -30,15 +30,14 @@ class SumAccounts:
     def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
         """What a profile of one axis makes of the whole query, over all rounds.
 
-        Two axes are accounted jointly where the noise is known to be log-concave, and one at a time otherwise or over
-        several rounds.
+        Two axes are accounted jointly, and one at a time over several rounds.
         """
         if self.axes == 1:
             return self.over_rounds(axis)
-        if self.rounds == 1 and isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False):
-            # Farther than that it goes one axis at a time, and says so.
-            return PlanarNoise(axis) if self.target.distance <= JOINT_RADIUS else PlanarNoise(axis, PerAxis.bound)
-        return PerAxis(self.over_rounds(axis))
+        if self.rounds > 1:
+            return PerAxis(self.over_rounds(axis))
+        # Farther than that it goes one axis at a time, and says so.
+        return PlanarNoise(axis, f"{axis.bound}, joint" if self.target.distance <= JOINT_RADIUS else PerAxis.bound)
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
         """The whole query's profile for exact noise of that total law on each axis."""

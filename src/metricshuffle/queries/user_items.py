@@ -169,7 +169,7 @@ class UserHistogram(UserQuery):
     @cached_property
     def tree(self) -> TreeEmbedding | None:
         """The tree that items move along, if there is one: then the masses below its edges carry the earth mover's distance."""
-        return TreeEmbedding.of(self.people.items_in)
+        return self.people.tree
 
     def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
         return shares_answer(places_of(self.values_in), estimate, level, simultaneous=simultaneous, method=method)

@@ -101,3 +101,28 @@ def largest_ratios(weights):  # type: ignore[no-untyped-def]
         for b in range(a):
             out[a, b] = out[b, a] = largest_ratio(weights[a], weights[b])
     return out
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan"})
+def _largest_product(first, first_inverse, second, second_inverse):  # type: ignore[no-untyped-def]
+    """max over outputs of first/second and second/first: no branch and no division, so that the compiler does several at a time."""
+    worst = 1.0
+    for index in range(first.size):
+        worst = max(worst, max(first[index] * second_inverse[index], second[index] * first_inverse[index]))
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def ratios_within(weights, limits):  # type: ignore[no-untyped-def]
+    """Whether largest_ratio of every pair of rows is at most its limit; ends at the first that is not, and weights must be positive.
+
+    An inverse and a product are rounded once each, for which a ratio is enlarged; where that decides, the ratios themselves do.
+    """
+    floats = weights.astype(np.float64)
+    inverses = 1.0 / floats
+    for a in range(weights.shape[0]):
+        for b in range(a):
+            worst = _largest_product(floats[a], inverses[a], floats[b], inverses[b])
+            if worst * (1.0 + 4.0 * ULP) > limits[a, b] and largest_ratio(weights[a], weights[b]) > limits[a, b]:
+                return False
+    return True

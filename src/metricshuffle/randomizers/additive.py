@@ -15,6 +15,7 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
 from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.rounding_error import rounded_half_width
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.noise.table import Table
 from metricshuffle.numerics.types import Floats, Integers64
@@ -189,24 +190,22 @@ class AdditiveRandomizer(Declared):
         return (variance + rounding) * self.granularity**2
 
     def half_width(self, count: int, level: float, people: int | None = None) -> float:
-        """The error of a total, in steps, stays within this with probability >= level.
+        """The error of a total, in steps, stays within this with probability >= level, whatever the data.
 
-        Exact for the noise (Chernoff's bound where the law is too wide to be tabulated); the random rounding, if any, gets
-        half of the miss and Hoeffding's bound.
+        Exact for the noise, together with the random rounding at its worst, if there is any (`rounded_half_width`); where the law is too
+        wide to be tabulated, by Chernoff's bound, and rounding gets half of the miss and Hoeffding's bound.
         """
-        miss = (1.0 - level) * (1.0 if self.granularity == 1 else 0.5)
-        left = miss - self.clamp_probability(count)
+        left = 1.0 - level - self.clamp_probability(count)
         if not left > 0.0:
-            raise InputError(f"no interval of level {level} exists: with probability {miss - left:.2g} some report is clamped.")
-        noise = self.error_noise(count)
+            raise InputError(f"no interval of level {level} exists: with probability {1.0 - level - left:.2g} some report is clamped.")
+        noise, rounds = self.error_noise(count), self.granularity > 1
+        reports = count if people is None else people
         if isinstance(noise, Polya) and noise.tail_radius(UTILITY_LOG_TAIL) > WIDEST_UTILITY_LAW:
-            cells = math.ceil(noise.tail_radius(math.log(left)))
-        else:
-            cells = noise.law(UTILITY_LOG_TAIL).quantile(1.0 - left)
-        if self.granularity == 1:
-            return float(cells)
-        rounding = math.sqrt(0.5 * (count if people is None else people) * math.log(2.0 / miss))
-        return (cells + rounding) * self.granularity
+            part = 0.5 * left if rounds else left
+            rounding = math.sqrt(0.5 * reports * math.log(2.0 / part)) if rounds else 0.0
+            return (math.ceil(noise.tail_radius(math.log(part))) + rounding) * self.granularity
+        law = noise.law(UTILITY_LOG_TAIL)
+        return rounded_half_width(law, reports, left) * self.granularity if rounds else float(law.quantile(1.0 - left))
 
 
 def _folded_normal_mean(centres: Floats, spread: float) -> Floats:

@@ -14,7 +14,7 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.types import Floats, Integers32
-from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log
+from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log, rounded_logs
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, coded_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
@@ -161,7 +161,7 @@ class Channel(Randomizer):
         """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
-        return np.asarray(np.vectorize(rounded_log, otypes=[np.float64])(kernels.largest_ratios(self.weights)))
+        return rounded_logs(kernels.largest_ratios(self.weights))
 
     def blanket(self, a: int, b: int) -> BlanketLaw:
         self._checked_pair(a, b)
@@ -231,7 +231,21 @@ class Channel(Randomizer):
         """
         common = matrix.mean(axis=0)
         for share in (0.0, *(2.0**-power for power in range(48, 20, -3))):
-            channel = cls((1.0 - share) * matrix + share * common, **fields)
-            if np.all(channel.pairwise_epsilon() <= allowed):
-                return channel
-        raise NotCertified("no rounding of this matrix keeps the guarantee it was made for; please report this as a bug.")
+            mixed = (1.0 - share) * matrix + share * common
+            if _keeps(dyadic(mixed), allowed):
+                return cls(mixed, **fields)
+        raise NotCertified(
+            "no rounding of this matrix to multiples of 2^-63 keeps the guarantee it was made for; merge points that are nearly at distance 0."
+        )
+
+
+def _keeps(weights: Weights, allowed: Floats) -> bool:
+    """Whether every pair of rows has at most the epsilon allowed."""
+    from metricshuffle.randomizers import _channel_kernels as kernels
+
+    held = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
+    if not held.min() > 0:
+        return bool(np.all(rounded_logs(kernels.largest_ratios(held)) <= allowed))
+    # the largest ratios whose `rounded_log` is allowed, rounded down
+    limits = np.exp(np.clip((allowed - 7e-16) / (1.0 + 4e-16), 0.0, 700.0)) * (1.0 - 2.0**-51)
+    return bool(kernels.ratios_within(held, np.where(allowed > 1e-15, limits, 1.0)))

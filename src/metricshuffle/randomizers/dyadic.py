@@ -69,6 +69,12 @@ def rounded_log(ratio: float) -> float:
     return 0.0 if ratio == 1.0 else math.log(ratio) * (1.0 + 4e-16) + 7e-16
 
 
+def rounded_logs(ratios: Floats) -> Floats:
+    """The same for many ratios."""
+    logs: Floats = np.where(ratios == 1.0, 0.0, np.log(ratios) * (1.0 + 4e-16) + 7e-16)
+    return logs
+
+
 def happens(threshold: int, count: int, randomness: Randomness) -> Mask:
     """`count` independent events of probability threshold / 2^63, exactly."""
     if threshold >= TOTAL:

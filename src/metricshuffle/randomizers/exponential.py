@@ -18,6 +18,7 @@ from metricshuffle.spaces.matrix import Matrix
 
 
 def _metric(values: Any) -> Floats:
+    """A table that was checked, as that of a Matrix is, is not checked again: triangles take long."""
     distances: Floats = values.distances if isinstance(values, Matrix) else Matrix(values).distances
     if len(distances) < 2:
         raise ValueError("must have at least two points")

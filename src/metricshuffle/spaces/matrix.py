@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -9,9 +10,11 @@ from pydantic import PlainSerializer, PlainValidator
 
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.types import Floats
+from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.spaces.metrics import Metric
 from metricshuffle.spaces.rows import as_floats, indices
+from metricshuffle.spaces.table_tree import tree_below
+from metricshuffle.spaces.tree import Tree
 
 # A triangle may be open by this fraction of its longest side: room for rounding, not for a wrong entry.
 TRIANGLE_TOLERANCE = 1e-12
@@ -99,6 +102,11 @@ class Matrix(Metric):
     @property
     def size(self) -> int | None:
         return len(self.distances)
+
+    @cached_property
+    def tree(self) -> tuple[Tree, Integers64] | None:
+        """The line or tree whose distances these are, and the node of each point, if there is one; see `tree_below`."""
+        return tree_below(self.distances)
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
         size = len(self.distances)

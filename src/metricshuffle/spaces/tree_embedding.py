@@ -16,6 +16,7 @@ from metricshuffle.spaces.clustered import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.earth_mover import LINES, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
+from metricshuffle.spaces.matrix import Matrix
 from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
 from metricshuffle.spaces.space import Space
@@ -31,7 +32,7 @@ class TreeEmbedding:
 
     Statement: with f(x)_e = length_e if x lies below link e and 0 otherwise, |f(x) - f(y)|_1 is the distance of x and y, and
     |mean f under P - mean f under Q|_1 is the earth mover's distance of histograms P and Q. Coordinates are the links, in the
-    order of the nodes they lead up from (`links`).
+    order of the nodes they lead up from (`links`). Of a table of distances (Matrix), |f(x) - f(y)|_1 may fall short by 1e-5 of itself.
     """
 
     tree: Tree
@@ -114,7 +115,7 @@ def embedding(space: Any) -> TreeEmbedding:
 
     A line is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1; clusters are
     `Clustered.tree`, D = clusters * places + clusters; cells of nested squares are `NestedSquares.tree_of`, D = cells and squares but
-    the largest; labels are a star with links of 1/2, D = points.
+    the largest; labels are a star with links of 1/2, D = points; a table is what `tree_below` finds in it.
     """
     found = TreeEmbedding.of(space)
     if found is None:
@@ -128,6 +129,8 @@ def embedding(space: Any) -> TreeEmbedding:
 
 def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
     points = np.arange(space.domain.size or 0)
+    if isinstance(metric, Matrix) and type(metric).pairwise is Matrix.pairwise:
+        return None if metric.tree is None else TreeEmbedding(*metric.tree)
     if not has_formula(metric):
         return None
     if isinstance(metric, Scaled):

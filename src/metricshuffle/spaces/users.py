@@ -22,6 +22,7 @@ from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.rows import indices, width_of
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED, Space
 from metricshuffle.spaces.tree import Tree
+from metricshuffle.spaces.tree_embedding import TreeEmbedding
 
 # 2 GiB of doubles.
 MOST_ENTRIES = 2**28
@@ -89,6 +90,11 @@ class Users(Declared):
         table = self.items_in.metric.pairwise(points, points)
         table.setflags(write=False)
         return table
+
+    @cached_property
+    def tree(self) -> TreeEmbedding | None:
+        """The tree that items move along, if there is one."""
+        return TreeEmbedding.of(self.items_in)
 
     @cached_property
     def nearest(self) -> float:

@@ -74,7 +74,7 @@ def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tup
         axis = composed(axis, setting.rounds)
     if setting.axes == 1:
         return axis, extra
-    return PlanarNoise(axis) if isinstance(axis, AdditiveNoise) and offer.padding != "bounded" else PerAxis(axis), extra
+    return PlanarNoise(axis) if setting.rounds == 1 else PerAxis(axis), extra
 
 
 def kept(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> bool:

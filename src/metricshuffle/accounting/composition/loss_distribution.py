@@ -7,9 +7,9 @@ P, Q of one round; a loss l = ln dP/dQ; K rounds; theta a tilt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -20,8 +20,14 @@ from metricshuffle.numerics.types import Floats
 
 # Outward rounding of every mass; a dozen roundings of 1.1e-16 each are what it has to cover.
 SLACK = 1e-13
+# A curve that becomes convex by raising it by no more than this, relatively, is not convex by rounding only.
+ROUGHNESS = 1e-12
 # Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
 DROPPED = 1e-13
+# e^-FAINT times the whole (tilted) law is added where weights smaller than that are left out.
+FAINT = 60.0
+# Up to this many losses their law is convolved whole; beyond, far tails are dropped.
+WHOLE = 2**17
 # Added to every delta: a product that underflows is positive all the same (0 would say that the rounds are pure).
 UNDERFLOW = 1e-320
 
@@ -40,20 +46,27 @@ class LossDistribution:
 
     @property
     def total(self) -> float:
-        return math.fsum(self.masses) + self.infinite
+        """To a dozen roundings (numpy sums in pairs)."""
+        return float(np.sum(self.masses)) + self.infinite
 
-    def _exponents(self, theta: float) -> Floats:
+    @cached_property
+    def _logs(self) -> tuple[Floats, Floats]:
+        """The logarithms of the masses, and their losses."""
         half = len(self.masses) // 2
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.masses) + theta * (np.arange(-half, half + 1) * self.step))
+            return np.log(self.masses), np.arange(-half, half + 1) * self.step
+
+    def _exponents(self, theta: float) -> Floats:
+        logs, losses = self._logs
+        return np.asarray(logs + theta * losses)
 
     def log_moment(self, theta: float) -> tuple[float, float]:
         """(ln sum of mass * e^(theta * loss) over finite losses, its derivative in theta)."""
         exponents = self._exponents(theta)
         top = float(exponents.max())
         weights = np.exp(exponents - top)
-        half, total = len(weights) // 2, float(weights.sum())
-        return top + math.log(total), float(weights @ np.arange(-half, half + 1)) / total * self.step
+        total = float(weights.sum())
+        return top + math.log(total), float(np.sum(weights * self._logs[1])) / total
 
     def tilted(self, theta: float, log_moment: float) -> Floats:
         """mass * e^(theta * loss - log_moment): a probability vector.
@@ -67,11 +80,11 @@ class LossDistribution:
 
 
 @theorem("metricshuffle", "dominating pair of a sampled profile (Connect the Dots, Algorithm 1, in one-sided form)")
-def dominating(curve: Callable[[float], float], step: float, points: int) -> LossDistribution:
-    """A loss distribution that dominates every pair whose curves lie below `curve`.
+def dominating(sampled: Floats, step: float) -> LossDistribution:
+    """A loss distribution that dominates every pair whose curves lie below `sampled`, at the epsilons 0, step, 2 step, ...
 
-    Statement: let H_{e^epsilon}(P||Q) and H_{e^epsilon}(Q||P) be <= curve(epsilon) for
-    epsilon >= 0. With g(x) = (infinite mass) + sum of mass * (1 - x e^-loss)_+ for the
+    Statement: let H_{e^epsilon}(P||Q) and H_{e^epsilon}(Q||P) be <= sampled[i] for
+    epsilon = i * step. With g(x) = (infinite mass) + sum of mass * (1 - x e^-loss)_+ for the
     measure returned, h(x) <= g(x) for every x > 0 and both directions.
 
     Proof: docs/proofs/loss-distribution.md. In short: the curve returned is, for x >= 1, the lower convex hull of (-1, 1) and the
@@ -82,7 +95,7 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     own routine loses 1e-16/step of absolute accuracy, and accepts curves that are not convex. Hence the check below.)
     Reference: Doroshenko et al. 2022, Algorithm 1 (`create_pmf_pessimistic_connect_dots` there).
     """
-    sampled = np.array([curve(i * step) for i in range(points + 1)], dtype=np.float64)
+    points = len(sampled) - 1
     if not bool(np.all((sampled >= 0.0) & (sampled <= 1.0))):
         raise NotCertified("a round's profile returned a delta outside [0, 1], so it cannot be composed; please report this as a bug.")
     u = np.minimum.accumulate(sampled).tolist()
@@ -93,8 +106,13 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
             return float((1.0 - u[b]) * math.exp((points - b) * step) / (1.0 + math.exp(-b * step)))
         return float((u[a] - u[b]) * math.exp((points - a) * step) / math.expm1((b - a) * step))
 
-    vertices, falls = [-1], [math.inf]
-    for b in range(points + 1):
+    # Convex up to roundings, as curves of exact laws are: then every point is a vertex, and raising the slopes below does the rest.
+    widths = np.exp((np.arange(points) - points) * step) * math.expm1(step)
+    along = np.append(fall(-1, 0), -np.diff(u) / widths)
+    lifted = (np.maximum.accumulate(along[::-1])[::-1] - along)[1:] * widths
+    convex = bool(np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * np.array(u[:-1]) + 1e-270) and along[0] >= np.max(along[1:], initial=0.0))
+    vertices, falls = ([-1, *range(points + 1)], [math.inf, *along]) if convex else ([-1], [math.inf])
+    for b in () if convex else range(points + 1):
         slope = fall(vertices[-1], b)
         while len(vertices) > 1 and slope >= falls[-1]:
             vertices.pop()
@@ -110,7 +128,7 @@ def dominating(curve: Callable[[float], float], step: float, points: int) -> Los
     masses[points + at] = lower * np.exp((at - points) * step)
     masses[points] = 0.0
     infinite = u[-1]
-    masses[points] = max(0.0, 1.0 - math.fsum(masses) - infinite) + 4.0 * ULP
+    masses[points] = max(0.0, 1.0 - float(np.sum(masses)) - infinite) + 16.0 * ULP
     law = LossDistribution(step, masses, infinite)
     if not 1.0 <= law.total <= 1.0 + 1e-9:
         raise NotCertified(f"the loss distribution of a round has total mass {law.total!r} instead of 1; please report this as a bug.")
@@ -136,6 +154,20 @@ class _Tilted:
     relative: float
 
 
+def _repeated(vector: Floats, rounds: int) -> tuple[int, Floats, float]:
+    """The law of the sum of `rounds` draws: where it starts, its masses, and how much of it may be missing."""
+    if rounds == 1:
+        return 0, vector, 0.0
+    length = rounds * (len(vector) - 1) + 1
+    if length <= WHOLE:
+        from scipy import fft
+
+        size = fft.next_fast_len(length, real=True)
+        return 0, np.asarray(fft.irfft(fft.rfft(vector, size) ** rounds, size)[:length]), 0.0
+    lower, power = require("dp_accounting.pld.common", "compose").self_convolve(vector, rounds, DROPPED)
+    return lower, np.asarray(power), 2.0 * DROPPED
+
+
 class TotalLoss:
     """The delta of rounds with the given loss distributions (all of one step), each repeated."""
 
@@ -147,7 +179,7 @@ class TotalLoss:
         certain = any(law.infinite >= 1.0 for law, _ in parts)
         none = -math.inf if certain else math.fsum(rounds * math.log1p(-law.infinite) for law, rounds in parts)
         # With total masses M_k >= 1: prod M_k - prod (M_k - infinite_k) <= prod M_k (1 - prod (1 - infinite_k)).
-        excess = math.fsum(rounds * (law.total - 1.0 + ULP) for law, rounds in parts)
+        excess = math.fsum(rounds * (law.total - 1.0 + 16.0 * ULP) for law, rounds in parts)
         self.infinite = -math.expm1(none) * math.exp(excess) * (1.0 + 1e-12)
         self._tilts: list[_Tilted] = []
 
@@ -168,23 +200,23 @@ class TotalLoss:
         return low
 
     def _tilt(self, theta: float) -> _Tilted:
-        convolution = require("dp_accounting.pld.common", "compose")
         from scipy.signal import fftconvolve
 
         powers: list[Floats] = []
-        first, norms, log_scale, relative = 0, 0.0, 0.0, 1e-11
+        first, norms, log_scale, relative, dropped = 0, 0.0, 0.0, 1e-11, 0.0
         for law, rounds in self.parts:
             moment, _ = law.log_moment(theta)
             vector = law.tilted(theta, moment)
-            lower, power = (0, vector) if rounds == 1 else convolution.self_convolve(vector, rounds, DROPPED)
-            powers.append(np.asarray(power))
+            lower, power, left_out = _repeated(vector, rounds)
+            powers.append(power)
+            dropped += left_out
             first += lower - rounds * (len(law.masses) // 2)
             norms += (rounds + 3) * float(np.linalg.norm(vector))
             log_scale += rounds * moment
             relative += 8.0 * ULP * rounds * (theta * law.reach + abs(moment) + 20.0)
         total = reduce(fftconvolve, powers)
         noise = 64.0 * ULP * math.log2(len(total) + 2) * norms
-        return _Tilted(theta, first, total, noise, 2.0 * DROPPED * len(self.parts), log_scale, relative)
+        return _Tilted(theta, first, total, noise, dropped, log_scale, relative)
 
     def _chosen_tilt(self, epsilon: float) -> _Tilted:
         wanted = self._best_tilt(epsilon)
@@ -217,7 +249,7 @@ class TotalLoss:
         transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
         that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
         and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
-        part of it lands inside, which only adds). Losses are rounded up. The last sum, of N terms, is
+        part of it lands inside, which only adds). Losses are rounded up; those whose weight is below e^-60 count with that. The last sum, of N terms, is
         off by at most N ulp, relatively.
         Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
         """
@@ -225,10 +257,13 @@ class TotalLoss:
             return min(1.0, self.infinite)
         tilt = self._chosen_tilt(epsilon)
         start = max(0, math.floor(epsilon / self.step) - 1 - tilt.first)
-        losses = np.arange(start + tilt.first, len(tilt.law) + tilt.first) * raised(self.step, 4)
+        # Farther out than that weights are below e^-FAINT, and so is all they add.
+        stop = min(len(tilt.law), start + 2 + math.ceil(FAINT / (tilt.theta * self.step))) if tilt.theta > 0.0 else len(tilt.law)
+        losses = np.arange(start + tilt.first, stop + tilt.first) * raised(self.step, 4)
         gaps = np.maximum(losses - epsilon, 0.0)
         weights = -np.expm1(-gaps) * np.exp(-tilt.theta * gaps)
-        inside = float(weights @ tilt.law[start:]) + float(np.linalg.norm(weights)) * tilt.noise + tilt.dropped
+        left_out = tilt.dropped + (math.exp(-FAINT) if stop < len(tilt.law) else 0.0)
+        inside = float(np.sum(weights * tilt.law[start:stop])) + math.sqrt(float(np.sum(weights * weights))) * tilt.noise + left_out
         relative = tilt.relative + ULP * len(weights) + 8.0 * ULP * (abs(tilt.log_scale) + tilt.theta * epsilon)
         finite = math.exp(min(tilt.log_scale - tilt.theta * epsilon, 700.0)) * max(inside, 0.0) * (1.0 + relative)
         return min(1.0, self.infinite + finite + UNDERFLOW)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from metricshuffle.accounting.composition.loss_distribution import TotalLoss, dominating, grid_step
 from metricshuffle.accounting.sums.additive import Clamped
 from metricshuffle.accounting.sums.padded import RarelyClamped
@@ -19,7 +21,7 @@ from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, ch
 SMALLEST_DELTA = 1e-18
 # Losses beyond this are not put on a grid.
 FARTHEST = 600.0
-POINTS, MOST_POINTS, MOST_CELLS = 1000, 8000, 2**21
+POINTS, FEW_POINTS, MOST_POINTS, MOST_CELLS = 1000, 250, 8000, 2**21
 MOST_ROUNDS = 100_000
 _KEPT_DISTANCES = 16
 
@@ -42,7 +44,7 @@ class ComposedProfile(PrivacyProfile):
 
     parts: tuple[tuple[PrivacyProfile, int], ...]
     bound: str = "composed"
-    _totals: dict[float, TotalLoss | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _totals: dict[tuple[float, bool], TotalLoss | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for profile, rounds in self.parts:
@@ -134,31 +136,40 @@ class ComposedProfile(PrivacyProfile):
             splits.append([pure / whole for pure in pures])
         return splits
 
-    def _total(self, distance: float) -> TotalLoss | None:
+    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        return self.surely_covers_at(epsilon, delta, distance) or super().covers_at(epsilon, delta, distance)
+
+    def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
+        """By a coarse grid of losses."""
+        epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
+        if delta == 0.0 or epsilon >= self.pure(distance):
+            return super().covers_at(epsilon, delta, distance)
+        total = self._total(distance, quick=True)
+        return total is not None and total.delta(epsilon) <= delta
+
+    def _total(self, distance: float, *, quick: bool = False) -> TotalLoss | None:
         """The composed loss distribution at that distance; None where no grid can hold it."""
-        if distance not in self._totals:
+        key = (distance, quick)
+        if key not in self._totals:
             while len(self._totals) >= _KEPT_DISTANCES:
                 self._totals.pop(next(iter(self._totals)))
-            self._totals[distance] = self._built(distance)
-        return self._totals[distance]
+            self._totals[key] = self._built(distance, quick)
+        return self._totals[key]
 
-    def _built(self, distance: float) -> TotalLoss | None:
-        reaches = [_reach(profile, SMALLEST_DELTA / self.rounds, distance) for profile, _ in self.parts]
+    def _built(self, distance: float, quick: bool) -> TotalLoss | None:
+        parts = [(profile.quick() if quick else profile, rounds) for profile, rounds in self.parts]
+        reaches = [_reach(profile, SMALLEST_DELTA / self.rounds, distance) for profile, _ in parts]
         widest = max(reaches)
         if widest == 0.0:
             return None
-        cells = 2.0 * sum(rounds * reach for reach, (_, rounds) in zip(reaches, self.parts, strict=True))
-        finest = min(reach for reach in reaches if reach > 0.0) / POINTS
+        cells = 2.0 * sum(rounds * reach for reach, (_, rounds) in zip(reaches, parts, strict=True))
+        finest = min(reach for reach in reaches if reach > 0.0) / (FEW_POINTS if quick else POINTS)
         step = grid_step(max(finest, widest / MOST_POINTS, cells / MOST_CELLS))
         laws = []
-        for reach, (profile, rounds) in zip(reaches, self.parts, strict=True):
+        for reach, (profile, rounds) in zip(reaches, parts, strict=True):
             points = max(1, math.ceil(reach / step))
             points += points * step < reach
-
-            def curve(epsilon: float, profile: PrivacyProfile = profile) -> float:
-                return profile.delta(epsilon, distance)
-
-            laws.append((dominating(curve, step, points), rounds))
+            laws.append((dominating(profile.curve(step * np.arange(points + 1.0), distance), step), rounds))
         return TotalLoss(laws)
 
 
@@ -170,7 +181,18 @@ def _reach(profile: PrivacyProfile, negligible: float, distance: float) -> float
     target = max(negligible, 1.001 * profile.delta(far, distance)) if far < pure else negligible
     if profile.delta(0.0, distance) <= target:
         return 0.0
-    reach = last_certified(lambda epsilon: profile.delta(epsilon, distance) <= target, 0.0, far, relative=0.02)
+    # Bisected on what a few curves tell: where delta falls to the target, to a thirty thousandth of `far`.
+    failing, passing = 0.0, far
+    for _ in range(3):
+        grid = np.linspace(failing, passing, 33)[1:-1]
+        small = np.append(profile.curve(grid, distance) <= target, True)
+        first = int(np.argmax(small))
+        failing, passing = (failing if first == 0 else float(grid[first - 1])), (passing if first == len(grid) else float(grid[first]))
+
+    def negligible_at(epsilon: float) -> bool:
+        return epsilon >= passing or (epsilon > failing and profile.delta(epsilon, distance) <= target)
+
+    reach = last_certified(negligible_at, 0.0, far, relative=0.02)
     return pure if pure <= min(4.0 * reach, FARTHEST) else reach
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from metricshuffle.accounting.blanket.bound import delta_bracket
 from metricshuffle.accounting.clones.bound import MOST_USERS
-from metricshuffle.accounting.items.flow import LARGEST_EXPONENT, Certificate, certificate
+from metricshuffle.accounting.items.flow import LARGEST_EXPONENT, Certificate, Clock, certificate
 from metricshuffle.accounting.items.moves import LARGEST_TOTAL, SMALLEST_DELTA, BlanketLines, CloneLines, Lines, Move, Pairs, moves_of
+from metricshuffle.accounting.items.one_item import Check, every_distance, one_move
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.numerics.rounding import lowered, raised
@@ -98,6 +100,11 @@ class ItemWiseProfile(PrivacyProfile):
         if not 0.0 < total <= LARGEST_TOTAL:
             raise ConditionError("The item-wise accountant", f"0 < item rate * diameter <= {LARGEST_TOTAL:g}", f"{total!r}")
 
+    @property
+    def total(self) -> float:
+        """What one report gives away at most, rounded up."""
+        return raised(self.item_rate * self.shuffle.diameter, 4)
+
     def lines(self, epsilon: float, delta: float = TYPICAL_DELTA) -> Lines:
         """Lines for deltas of about that size; kept for the next call."""
         if self.moves is not None:
@@ -107,8 +114,7 @@ class ItemWiseProfile(PrivacyProfile):
         needed = max(SMALLEST_DELTA, 1e-8 * delta * math.exp(-min(epsilon, LARGEST_EXPONENT)))
         fitting = [smallest for smallest in self._lines if smallest <= needed]
         if not fitting:
-            total = raised(self.item_rate * self.shuffle.diameter, 4)
-            self._lines[needed] = CloneLines(total, self.shuffle.shuffled, self.shuffle.items, needed)
+            self._lines[needed] = CloneLines(self.total, self.shuffle.shuffled, self.shuffle.items, needed)
             fitting = [needed]
         return self._lines[max(fitting)]
 
@@ -123,39 +129,85 @@ class ItemWiseProfile(PrivacyProfile):
     def delta(self, epsilon: float, distance: float) -> float:
         """Statement: at most sup_a phi_T(a) - e^epsilon a, the flow of the lines for one move, T = the clock at `distance`; and at most
         the delta of a pair whose log likelihood ratio is at most item_rate * items * distance.
+        A single item needs no flow: one move is the pair of clones of its distance, or the blankets of the pairs up to it.
         Conditions: as many items before and after; item reports independent; the others' items hold anything.
         Numerics: lines are added where the flow passes; see LineFlow.delta. Reference: flow.py, item_moves.py.
         """
+        return self._delta(epsilon, distance)
+
+    def _delta(self, epsilon: float, distance: float, enough: float = 0.0) -> float:
+        """`delta`, or anything above `enough`."""
         epsilon, pure = checked_epsilon(epsilon), self.pure(distance)
         if epsilon >= pure:
             return 0.0
-        lines = self.lines(epsilon)
-        found = lines.delta(lines.clock.time(self._scaled(distance)), epsilon)
-        return min(1.0, found, PureProfile(1.0).delta(epsilon, pure))
+        alone = PureProfile(1.0).delta(epsilon, pure)
+        if alone <= enough:
+            return alone
+        if self.shuffle.items == 1:
+            return min(1.0, self._one_move(epsilon, self._scaled(distance)), alone)
+        lines = self.lines(epsilon, enough or TYPICAL_DELTA)
+        return min(1.0, lines.delta(lines.clock.time(self._scaled(distance)), epsilon, enough), alone)
+
+    def _one_move(self, epsilon: float, scaled: float) -> float:
+        """Of one item, up to that distance in diameters."""
+        if self.moves is None:
+            return one_move(self.total, self.shuffle.shuffled, epsilon, scaled)
+        return max((self._law_delta(move, epsilon) for move in self.moves if move.distance <= scaled), default=0.0)
 
     def epsilon(self, delta: float, distance: float) -> float:
         delta, ceiling = checked_delta(delta), self.pure(distance)
-        if delta > 0.0 and ceiling > 0.0:
+        if delta > 0.0 and ceiling > 0.0 and self.shuffle.items > 1:
             self.lines(min(ceiling, LARGEST_EXPONENT), delta)  # one set of lines for the whole search
         return super().epsilon(delta, distance)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """Linear: at every real distance up to `distance` (see `certificate`)."""
         epsilon, delta = checked_epsilon(epsilon), checked_delta(delta)
-        if shape == "flat" or 0.0 in (distance, delta, epsilon) or self.pure(distance) <= epsilon:
+        if 0.0 in (distance, delta, epsilon) or self.pure(distance) <= epsilon:
             return self.covers_at(epsilon, delta, distance)
+        if shape == "flat":
+            return self._delta(epsilon, distance, delta) <= delta
         return self.certificate(epsilon / checked_distance(distance), delta, distance).kept
 
-    def certificate(self, rate: float, delta: float, distance: float | None = None) -> Certificate:
-        """Whether epsilon = rate * w with `delta` is certified for every real distance w up to `distance` (default: the diameter)."""
+    def certificate(self, rate: float, delta: float, distance: float | None = None, shape: Shape = "linear") -> Certificate:
+        """Whether epsilon = rate * w with `delta` is certified for every real distance w up to `distance` (default: the diameter).
+
+        Flat: whether epsilon = rate * distance is, at all of them.
+        """
         rate, delta = lowered(_checked_rate("rate", rate) * self.shuffle.diameter, 4), checked_delta(delta)
         reach = 1.0 if distance is None else self._scaled(distance)
         # all moves composed: hardest to keep at the largest distance, see PureProfile.covers
         composed = PureProfile(raised(self.item_rate * self.shuffle.items * self.shuffle.diameter, 8)).delta(rate * reach, reach)
         if composed <= delta or delta == 0.0:
             return Certificate(composed <= delta, reach, delta, ((reach, 0.0, rate * reach, composed),), "composition")
+        if shape == "flat":
+            far = self.shuffle.diameter if distance is None else distance
+            at = lowered(rate * reach, 4)
+            return self._checked([(reach, at, self._delta(at, far, delta))], delta, reach)
+        if self.shuffle.items == 1:
+            return self._one_item(rate, delta, reach)
         lines = self.lines(rate * reach, delta)
         return certificate(lambda time, at: lines.delta(time, at, delta), lines.clock, rate, delta, reach, self.bound)
+
+    def _one_item(self, rate: float, delta: float, reach: float) -> Certificate:
+        """One item: at the distances of the pairs if they are known, else at every real one; distances in diameters."""
+        if self.moves is None:
+            kept, checks = every_distance(self.total, self.shuffle.shuffled, rate, delta, reach)
+            return replace(self._checked(checks, delta, reach), kept=kept)
+        checks = []
+        for at in sorted({move.distance for move in self.moves if move.distance <= reach}):
+            law_epsilon = lowered(rate * at, 4)
+            checks.append((at, law_epsilon, max(self._law_delta(move, law_epsilon) for move in self.moves if move.distance == at)))
+        return self._checked(checks, delta, reach)
+
+    def _law_delta(self, move: Move, epsilon: float) -> float:
+        found = delta_bracket(move.law, self.shuffle.shuffled, epsilon, relative=2e-3).upper
+        return found if found >= 0.0 else 1.0
+
+    def _checked(self, checks: list[Check], delta: float, reach: float) -> Certificate:
+        clock = Clock(self.shuffle.items, rate=self.total)
+        ends = tuple((at, clock.time(at), epsilon, found) for at, epsilon, found in sorted(checks))
+        return Certificate(all(found <= delta for *_, found in ends), reach, delta, ends, self.bound)
 
 
 @dataclass(frozen=True)
@@ -169,26 +221,34 @@ class ItemCalibration:
 
 
 @theorem("metricshuffle", "calibration of an item randomizer")
-def calibrated(shuffle: ItemShuffle, rate: float, delta: float, relative: float = RELATIVE) -> ItemCalibration:
+def calibrated(
+    shuffle: ItemShuffle, rate: float, delta: float, relative: float = RELATIVE, *, flat_up_to: float | None = None
+) -> ItemCalibration:
     """The item rate for (rate, delta) per unit of earth mover's distance, whatever the item randomizer.
 
     Statement: item reports that are item_rate * d private, shuffled, make a user's items (rate * w, delta)-indistinguishable from
-    any others at earth mover's distance w, for every w. The rate returned was itself certified; rate/items, which needs
-    no shuffling, is the smallest candidate. Conditions: as for ItemWiseProfile.delta.
+    any others at earth mover's distance w, for every w. With `flat_up_to`: (rate * flat_up_to, delta)-indistinguishable at all w up to
+    that, which asks for nothing at the shorter ones. The rate returned was itself certified; rate/items, which needs no shuffling, is the
+    smallest candidate. Conditions: as for ItemWiseProfile.delta.
     Numerics: secants and bisection in the logarithm to `relative`; no monotonicity is assumed of what is returned.
     Reference: ItemWiseProfile.certificate.
     """
     rate, delta = _checked_rate("rate", rate), checked_delta(delta)
 
     def check(item_rate: float) -> Certificate:
-        return ItemWiseProfile(item_rate, shuffle).certificate(rate, delta)
+        return _certified(ItemWiseProfile(item_rate, shuffle), rate, delta, flat_up_to)
 
     return _search(check, shuffle, rate, delta, _normal_guess(shuffle, rate, delta), relative)
 
 
+def _certified(profile: ItemWiseProfile, rate: float, delta: float, flat_up_to: float | None) -> Certificate:
+    return profile.certificate(rate, delta) if flat_up_to is None else profile.certificate(rate, delta, flat_up_to, "flat")
+
+
 def calibrated_family(
-    family: Callable[[float], Pairs], shuffle: ItemShuffle, rate: float, delta: float, relative: float = ROUGH
-) -> ItemCalibration:
+    family: Callable[[float], Pairs], shuffle: ItemShuffle, rate: float, delta: float, relative: float = ROUGH, *,
+    flat_up_to: float | None = None,
+) -> ItemCalibration:  # fmt: skip
     """Like `calibrated`, for one kind of randomizer: family(item_rate) is the randomizer, at distances up to the diameter.
 
     Each is certified by composition, by the bound for any randomizer or by its own blankets, whichever is first, from its laws alone:
@@ -204,17 +264,17 @@ def calibrated_family(
         own = _own_rate(moves, shuffle)
         if not own * shuffle.diameter <= LARGEST_TOTAL:
             return Certificate(False, 1.0, delta, (), "blanket flow")
-        any_randomizer = ItemWiseProfile(own, shuffle).certificate(rate, delta)
+        any_randomizer = _certified(ItemWiseProfile(own, shuffle), rate, delta, flat_up_to)
         if any_randomizer.kept:
             return any_randomizer
-        return ItemWiseProfile(own, shuffle, moves, "blanket flow").certificate(rate, delta)
+        return _certified(ItemWiseProfile(own, shuffle, moves, "blanket flow"), rate, delta, flat_up_to)
 
     least = min(rate / shuffle.items, LARGEST_TOTAL / shuffle.diameter) * (1.0 - 1e-9)
     smallest = check(least)
     if not smallest.kept:
         needed = "a family whose member for an item rate x exists and is x * d private"
         raise ConditionError("The calibration of a family", needed, f"one that is not, or has none, at x = {least!r}")
-    start = calibrated(shuffle, rate, delta, ROUGH).item_rate
+    start = calibrated(shuffle, rate, delta, ROUGH, flat_up_to=flat_up_to).item_rate
     found = _search(check, shuffle, rate, delta, 1.05 * start, relative)
     return found if found.item_rate > found.composition_rate else replace(found, item_rate=least, certified=smallest, bound=smallest.bound)
 

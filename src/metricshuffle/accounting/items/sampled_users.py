@@ -2,7 +2,9 @@
 
 Two users at earth mover's distance w draw s coupled pairs of items, so their samples are at distance D, the mean of s
 independent distances in [0, diameter] with mean w. Nothing is known about D but that, and it is enough: M(sample) is a mixture
-over the pairs of samples, and the hockey-stick divergence of mixtures is at most the mean of the divergences.
+over the pairs of samples, and the hockey-stick divergence of mixtures is at most the mean of the divergences (bounds a and b).
+Where every drawn item is reported by itself, the reports are independent draws from the mean law of her items, and the laws of two
+users are close at every report, not only on average (bound c).
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metricshuffle.accounting.clones.bound import ClonePair
+from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
+from metricshuffle.accounting.items.item_wise import ItemWiseProfile
 from metricshuffle.accounting.items.user_level import DiscreteUserPrivacy
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
@@ -24,6 +29,7 @@ MOST_SAMPLES = 10_000_000
 SMALL_FACTORIALS = 16
 FINEST = 1e-6  # of the distance: below, a linear promise is given up
 MOST_INTERVALS = 2000
+ROOM = 1e-12  # relative: by far more than what a comparison of two sums of a few positive terms is rounded by
 SPLIT = 1e-4  # relative: any level is valid, and near the crossing all are about as good
 
 
@@ -152,9 +158,43 @@ def expected_delta(epsilon: float, samples: int, mean: float, cost: float) -> fl
     return min(1.0, float(np.sum(terms)) / (1.0 + math.exp(-epsilon)) * (1.0 + 1e-12) + 1e-300)
 
 
+@theorem("metricshuffle", "reports about sampled items")
+def report_loss(total: float, mean: float) -> float:
+    """log R: how much more likely a report about a drawn item is for one user than for another, at most, `mean` apart (diameter 1).
+
+    Statement: let f(x) > 0 with f(x) <= e^(T d(x,x')) f(x') for all points, T = `total`, and P, Q be at earth mover's distance <= w. Then
+    E_P f <= R E_Q f for every R >= e^(Tw) with e^T + (R-1) <= (R-1) (1/T + d)/w, d = 1 - log((R-1)/(w T R))/T, or with T d <= log R; where
+    that d exceeds 1, for every R >= 1 + w (e^T - 1). In particular for R = 1 + T w e^T, and for R = e^T.
+    Proof: docs/proofs/item-moves.md. In short: a coupling of P and Q moves f by a factor e^(T d), but not out of [min f, e^T min f]; the
+    largest gain of a move of length d lies below a line through what standing still gains, and lengths are w on average.
+    Conditions: 0 < T, 0 <= w. f = the probability of one report, as a function of the item. Attained on a line of three points.
+    Numerics: the two sides are sums of positive terms, compared with 1e-12 of them to spare; the last value that passed.
+    Reference: docs/proofs/item-moves.md.
+    """
+    w = _checked_mean(mean)
+    if not 0.0 < total < math.inf:
+        raise InputError(f"total, the rate of a report times the diameter, must be a finite number > 0, got {total!r}.")
+    if w == 0.0:
+        return 0.0
+
+    def certified(loss: float) -> bool:
+        gain = math.expm1(loss)
+        spread = math.log(gain) - math.log(w * total) - loss
+        moved = 1.0 - spread / total
+        if moved * total <= loss:  # the longest gain is that of a move by log(R)/T, which is none
+            return True
+        if moved >= 1.0:
+            return gain * (1.0 - ROOM) >= w * math.expm1(total)
+        # e^-T times both sides
+        return (1.0 + gain * math.exp(-total)) * (1.0 + ROOM) <= gain * math.exp(-total) * ((1.0 / total + moved) / w)
+
+    least = raised(total * w, 4)
+    return raised(min(total, last_certified(certified, least, total, relative=1e-9)), 4) if least < total else total
+
+
 @dataclass(frozen=True)
 class SampledProfile(PrivacyProfile):
-    """A mechanism on `samples` items, run on that many draws from each user: the better of bounds (a) and (b), at every distance.
+    """A mechanism on `samples` items, run on that many draws from each user: the best of bounds (a), (b) and (c), at every distance.
 
     Beyond any radius it is evaluated at the distance itself; no group privacy is involved.
     """
@@ -169,20 +209,52 @@ class SampledProfile(PrivacyProfile):
         if not isinstance(self.mechanism, PrivacyProfile):
             raise NotCertified(f"a sampled profile needs a PrivacyProfile (an upper bound), got {type(self.mechanism).__name__}.")
 
-    def pure(self, distance: float) -> float:
-        return 0.0 if checked_distance(distance) == 0.0 else self.mechanism.pure(self.diameter)
+    @property
+    def _item_wise(self) -> ItemWiseProfile | None:
+        """The mechanism, if it reports every drawn item by itself."""
+        one = self.mechanism
+        alike = isinstance(one, ItemWiseProfile) and one.shuffle.items == self.samples and one.shuffle.diameter >= self.diameter
+        return one if isinstance(one, ItemWiseProfile) and alike else None
 
-    def delta(self, epsilon: float, distance: float) -> float:
-        """min of (b), for a PureProfile, and of (a): mechanism.delta(epsilon, q diameter) + exp(-s KL(q || r)) at the best q found."""
-        epsilon = checked_epsilon(epsilon)
+    def pure(self, distance: float) -> float:
         if checked_distance(distance) == 0.0:
             return 0.0
-        mean = min(1.0, raised(distance / self.diameter, 2))
+        whole, one = self.mechanism.pure(self.diameter), self._item_wise
+        return whole if one is None else min(whole, raised(self.samples * report_loss(one.total, self._mean(distance)), 4))
+
+    def _mean(self, distance: float) -> float:
+        return min(1.0, raised(checked_distance(distance) / self.diameter, 2))
+
+    def delta(self, epsilon: float, distance: float) -> float:
+        """min of (b), for a PureProfile, of (c), for reports of every item, and of (a): mechanism.delta(epsilon, q diameter) +
+        exp(-s KL(q || r)) at the best q found."""
+        epsilon = checked_epsilon(epsilon)
+        if epsilon >= self.pure(distance):
+            return 0.0
+        mean = self._mean(distance)
         whole = self.mechanism.delta(epsilon, self.diameter)
+        found = [1.0, whole, self._split(epsilon, mean, whole)]
         if isinstance(self.mechanism, PureProfile):
-            cost = self.mechanism.pure(self.diameter)
-            return min(1.0, whole, expected_delta(epsilon, self.samples, mean, cost), self._split(epsilon, mean, whole))
-        return min(1.0, whole, self._split(epsilon, mean, whole))
+            found.append(expected_delta(epsilon, self.samples, mean, self.mechanism.pure(self.diameter)))
+        if self._item_wise is not None:
+            found.append(self._independent(self._item_wise, epsilon, mean))
+        return min(found)
+
+    @theorem("metricshuffle", "sampled items, report by report")
+    def _independent(self, one: ItemWiseProfile, epsilon: float, mean: float) -> float:
+        """Bound (c): the flow of `CloneLines` for the time s tanh(log R/2), log R = `report_loss`; and s reports of log R each, composed.
+
+        Statement: a user's s reports are independent draws from A_P = E_P A, two users' laws have ratios up to R both ways, and any other
+        report's law contains e^-T (A_P + A_Q)/2, T = item rate * diameter, so each of the s draws is one move of `CloneLines` with
+        h = tanh(log R/2). With s = 1 it is one move among clones, for which no flow is needed.
+        Conditions: each drawn item is reported by itself, `samples` of them. Numerics: as for the flow and for clones, rounded up.
+        Reference: docs/proofs/item-moves.md.
+        """
+        loss = report_loss(one.total, mean)
+        composed = PureProfile(1.0).delta(epsilon, raised(self.samples * loss, 4))
+        if self.samples == 1:
+            return min(composed, clones_delta(ClonePair(loss, one.total, one.total), one.shuffle.shuffled, epsilon))
+        return min(composed, one.lines(epsilon).delta(raised(self.samples * math.tanh(0.5 * loss), 32), epsilon))
 
     def _split(self, epsilon: float, mean: float, whole: float) -> float:
         """(a) where the two parts are about equal, which is at most twice the best: one rises in q and the other falls. Any q is valid.

@@ -12,10 +12,14 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw
+from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.search import first_certified
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 # The tail that is cut off (and added to delta) lies this far, in log, below the delta that is asked for.
@@ -45,11 +49,46 @@ def shift_delta(law: SymmetricLaw, epsilon: float, steps: int) -> float:
     from metricshuffle.noise import _kernels
 
     if law.log_concave:
-        inside = _kernels.half_line_delta(law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilon, steps)
+        one = np.array([epsilon])
+        inside = float(_kernels.half_line_deltas(law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, one, steps)[0])
     else:
         inside = _kernels.positive_part_delta(law.log_mass, law.log_error, law.mass, epsilon, steps)
     total = inside + law.outside
     return min(1.0, total) if total == total else 1.0
+
+
+def shift_curve(law: SymmetricLaw, epsilons: Floats, steps: int) -> Floats:
+    """`shift_delta` at many epsilons.
+
+    Numerics: without log-concavity the terms f(z) - e^epsilon f(z-d), enlarged by their errors as there, are ordered by the epsilon at
+    which they vanish, and those that are positive summed as a difference of two sums, whose rounding is added.
+    """
+    from metricshuffle.noise import _kernels
+
+    if law.log_concave:
+        inside = _kernels.half_line_deltas(law.log_mass, law.log_error, law.mass, law.tail, law.cumulative_errors, epsilons, steps)
+    else:
+        inside = _sorted_terms(law, epsilons, steps)
+    total = inside + law.outside
+    return np.where(np.isnan(total), 1.0, np.minimum(total, 1.0))
+
+
+def _sorted_terms(law: SymmetricLaw, epsilons: Floats, steps: int) -> Floats:
+    here, there = np.abs(np.arange(-law.radius, law.radius + 1)), np.abs(np.arange(-law.radius, law.radius + 1) - steps)
+    known = there <= law.radius
+    there = np.where(known, there, 0)
+    gained = law.mass[here] * np.exp(law.log_error[here]) * (1.0 + 16.0 * ROUNDOFF)
+    paid = np.where(known, law.mass[there] * np.exp(-law.log_error[there]) * (1.0 - 16.0 * ROUNDOFF), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        vanishes = np.where(gained > 0.0, np.log(gained) - np.log(paid), -math.inf)
+    order = np.argsort(vanishes)[::-1]
+    more = np.concatenate([[0.0], np.cumsum(gained[order])])
+    less = np.concatenate([[0.0], np.cumsum(paid[order])])
+    count = np.searchsorted(-vanishes[order], -np.asarray(epsilons), side="left")
+    # A smaller factor than e^epsilon, where that would overflow, gives a larger bound.
+    factor = np.exp(np.minimum(epsilons, 700.0)) * (1.0 - 8.0 * ROUNDOFF)
+    slack = (2.0 * len(more) + 64.0) * ROUNDOFF
+    return np.asarray(np.maximum(more[count] - factor * less[count], 0.0) + slack * more[count])
 
 
 @dataclass(frozen=True)
@@ -70,6 +109,17 @@ class AdditiveNoise(PrivacyProfile):
         reach = max(64, 1 << max(steps - 1, 1).bit_length())
         return self.noise.law(log_tail, reach if reach < LARGEST_RADIUS // 4 else steps)
 
+    def curve(self, epsilons: Floats, distance: float) -> Floats:
+        steps, found = math.floor(checked_distance(distance)), np.zeros(len(epsilons))
+        pending = np.flatnonzero(epsilons < self.pure(steps)) if steps else np.zeros(0, dtype=np.int64)
+        asked = 1e-12
+        while len(pending):
+            found[pending] = shift_curve(self.law_for(asked, steps), epsilons[pending], steps)
+            if asked == 0.0 or math.log(asked) - TAIL_MARGIN <= DEEPEST_LOG_TAIL:
+                break
+            pending, asked = pending[found[pending] < asked], asked**3
+        return found
+
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
         asked = 1e-12
@@ -79,10 +129,8 @@ class AdditiveNoise(PrivacyProfile):
                 return value
             asked = asked**3
 
-    def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
-        if delta == 0.0:
-            return super().covers_at(epsilon, delta, distance)
-        return self._delta_for(delta, checked_epsilon(epsilon), math.floor(checked_distance(distance))) <= delta
+    def delta_near(self, asked: float, epsilon: float, distance: float) -> float:
+        return self._delta_for(asked, checked_epsilon(epsilon), math.floor(checked_distance(distance)))
 
     def epsilon(self, delta: float, distance: float) -> float:
         delta = checked_delta(delta)

@@ -125,7 +125,7 @@ def one_item(name: str, randomizer: Randomizer, epsilon: float) -> Method:
 
 def item_wise(name: str, people: Users, model: Model, hides: Hides, randomizer: Randomizer, strength: float) -> Method:
     """Every item of every user goes through the randomizer; the reports are shuffled (local: only each user's own)."""
-    inversion, tree = Inversion.of(randomizer), TreeEmbedding.of(people.items_in)
+    inversion, tree = Inversion.of(randomizer), people.tree
     return Method(
         name, model, hides,
         lambda crowd, generator: possible_shares(tree, simulated_shares(inversion, crowd.sampled, generator)), strength,

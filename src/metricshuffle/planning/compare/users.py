@@ -35,7 +35,7 @@ from metricshuffle.protocols.item_accounts import rate_of
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.spaces import Clustered, NestedSquares, TreeEmbedding, Users
+from metricshuffle.spaces import Clustered, NestedSquares, Users
 
 RUNS = 40
 Floats = NDArray[np.float64]
@@ -191,7 +191,7 @@ def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
 
 
 def _earth_mover(target: Target, users: int, people: Users, model: Model, with_items: bool, missing: list[tuple[str, str]]) -> list[Method]:
-    found = [tree_laplace(people, model, users, rate_of(target))] if TreeEmbedding.of(people.items_in) is not None else []
+    found = [tree_laplace(people, model, users, rate_of(target))] if people.tree is not None else []
     if found and not with_items:
         return found
     try:

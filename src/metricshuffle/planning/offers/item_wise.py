@@ -12,6 +12,7 @@ from metricshuffle.accounting.items.moves import LARGEST_TOTAL
 from metricshuffle.accounting.items.sampled_users import SampledProfile
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.numerics.rounding import lowered
 from metricshuffle.numerics.search import farthest_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
@@ -21,18 +22,28 @@ from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account
 from metricshuffle.protocols.frequencies import Frequencies
-from metricshuffle.protocols.item_accounts import SAFE_SHARE, knows_distances, rate_of, reach_of
+from metricshuffle.protocols.item_accounts import (
+    SAFE_SHARE,
+    OneItemProfile,
+    ScaledPairs,
+    counted_by_all_laws,
+    knows_distances,
+    rate_of,
+    reach_of,
+    unscaled,
+)
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
-from metricshuffle.randomizers.exponential import ExponentialMechanism
+from metricshuffle.randomizers.exponential import PaddedExponential
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.spaces import Clustered, Users
+from metricshuffle.spaces import Clustered, Matrix, Users
 
 NAME = "item-wise"
 # Item-wise reports carry the law of every point; more points make a table too large to invert.
 MOST_ITEM_POINTS = 1024
 TRUSTED: tuple[Who, ...] = ("nobody", "shuffler")
+SINGLE_ITEMS = 1e-2  # relative bracket where every look takes all laws of the randomizer
 
 
 @family
@@ -68,11 +79,41 @@ def item_calibration(people: Users, target: Target, honest: int, items: int, *, 
     shuffle, make = _shuffle(people, honest, items, together), item_randomizers(people)
     if people.items is None:
         return _sampled_calibration(people, target, shuffle, make)
+    flat_up_to = target.distance if target.shape == "flat" else None
     if knows_distances(people):
-        own = calibrated_family(make, shuffle, rate_of(target), target.delta)
+        factor = unscaled(people.items_in.metric)[1]
+        own = calibrated_family(
+            lambda rate: ScaledPairs(make(rate), factor), shuffle, rate_of(target), target.delta, flat_up_to=flat_up_to
+        )  # fmt: skip
         return own.item_rate, own.bound, make(own.item_rate)
-    any_randomizer = calibrated(shuffle, rate_of(target), target.delta)
-    return any_randomizer.item_rate, any_randomizer.bound, make(any_randomizer.item_rate * SAFE_SHARE)
+    any_randomizer = calibrated(shuffle, rate_of(target), target.delta, flat_up_to=flat_up_to)
+    found = make(any_randomizer.item_rate * SAFE_SHARE)
+    if together and counted_by_all_laws(items, found):
+        return _single_calibration(target, honest, any_randomizer.item_rate, any_randomizer.bound, make)
+    return any_randomizer.item_rate, any_randomizer.bound, found
+
+
+def _single_calibration(
+    target: Target, honest: int, start: float, bound: str, make: Callable[[float], Randomizer]
+) -> tuple[float, str, Randomizer]:
+    """One item each: from the rate that any randomizer may have on, as long as the randomizer's own laws keep the target."""
+
+    def quieter(item_rate: float) -> Randomizer:
+        return make(item_rate * SAFE_SHARE)
+
+    def likely(item_rate: float) -> bool:
+        return target.nearly_kept_by(OneItemProfile.of(quieter(item_rate), honest))
+
+    largest = min(4.0 * start, LARGEST_TOTAL / target.distance)
+    if not largest > start or not likely(start * (1.0 + SINGLE_ITEMS)):
+        return start, bound, quieter(start)
+    rate = last_certified(likely, *farthest_certified(likely, start * (1.0 + SINGLE_ITEMS), largest, step=0.15), relative=SINGLE_ITEMS)
+    while rate > start:
+        profile = OneItemProfile.of(quieter(rate), honest)
+        if target.kept_by(profile):
+            return rate, profile.bound, quieter(rate)
+        rate *= 1.0 - SINGLE_ITEMS
+    return start, bound, quieter(start)
 
 
 def _sampled_calibration(
@@ -98,10 +139,15 @@ def _shuffle(people: Users, honest: int, items: int, together: bool) -> ItemShuf
 
 def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
     """From an item rate to the randomizer of one item."""
-    metric = people.items_in.metric
+    metric, factor = unscaled(people.items_in.metric)
+
+    def in_own_unit(rate: float) -> float:
+        return rate if factor == 1.0 else lowered(rate * factor, 8)
+
     if isinstance(metric, Clustered) and metric.inner < 1.0:
-        return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, rate)
+        return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, in_own_unit(rate))
     if knows_distances(people):
-        return lambda rate: KaryRandomizedResponse(people.size, rate)
+        return lambda rate: KaryRandomizedResponse(people.size, in_own_unit(rate))
     # Sums along a tree may differ by their last bit in the two directions.
-    return lambda rate: ExponentialMechanism(np.minimum(people.distances, people.distances.T), rate)
+    distances = Matrix(np.minimum(people.distances, people.distances.T))
+    return lambda rate: PaddedExponential(distances, rate)

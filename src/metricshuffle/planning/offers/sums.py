@@ -9,16 +9,14 @@ from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import Any
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
-from metricshuffle.accounting.sums.planar import PerAxis
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, messages_needed
 from metricshuffle.encodings import modulus_for
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import LARGEST_RATE, rational_rate
 from metricshuffle.noise.table import LARGEST_RADIUS
-from metricshuffle.numerics.search import last_certified, last_whole
+from metricshuffle.numerics.search import Remembered, last_certified, last_whole
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting, step_sentence
@@ -88,6 +86,13 @@ class SumSetting:
         """Raise unless there are steps, and the distance has at least one."""
         if self.grain and self.target.distance < 1.0:
             raise InputError(step_sentence(self.query, self.setting.target.distance, self.step))
+
+    @cached_property
+    def normal_deviation(self) -> float:
+        """About the standard deviation, in cells, of normal noise that keeps the target: where a search may start (delta > 0)."""
+        depth = math.sqrt(-2.0 * math.log(self.target.delta))
+        shift = math.sqrt(depth * depth + 2.0 * self.target.epsilon) - depth
+        return self.target.distance / self.grain * math.sqrt(self.rounds) / shift
 
     def randomizers(self, shape: object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
         """The same noise on every axis."""
@@ -185,7 +190,7 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
     bounded, certain = padding == "bounded", total_shape == 1 and at.rounds == 1
     budget = target.delta if certain else target.delta * (1.0 - PADDING_PART)
-    rate = _noise_rate(at, total_shape, budget, joint=at.axes == 1 or not bounded)
+    rate = _noise_rate(at, total_shape, budget)
     noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
     # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
     reports = at.honest * at.axes * at.rounds
@@ -253,15 +258,17 @@ def randomized_response(at: SumSetting) -> Candidate:
     def account(flip: float) -> Account:
         return _account(at, protocol(flip))
 
-    def near(flip: float) -> bool:
-        # A necessary check at the two distances that decide in practice; the rest is verified below.
-        ends = {target.distance: target.epsilon, 1.0: target.slope if target.shape == "linear" else target.epsilon}
-        profile = account(_flip(flip)).profile
-        return all(profile.covers_at(epsilon, target.delta, distance) for distance, epsilon in ends.items())
-
+    # A necessary check at the distances that decide in practice; the rest is verified below. Fewer flips are less noise.
     noisiest = 0.5 - 2.0**-10
-    if not near(noisiest):
+    less = Remembered(lambda fewer: target.shortfall(account(_flip(1.0 / fewer)).profile), 1.0 / noisiest, 2.0**31)
+
+    def near(flip: float) -> bool:
+        return less(1.0 / flip)
+
+    if target.shortfall(account(_flip(noisiest)).profile) > 0.0:
         raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
+    variance = at.normal_deviation**2 / (at.honest * min(at.spans))  # of a bit's estimate: flip (1 - flip) / (1 - 2 flip)^2
+    less.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-5)
     passing = noisiest
     while passing > 2.0**-30 and near(0.25 * passing):
         passing *= 0.25
@@ -325,8 +332,8 @@ def share_of(at: SumSetting, total_shape: int) -> tuple[str, Fraction]:
     return "polya-shuffle", Fraction(total_shape, at.honest)
 
 
-def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float = CALIBRATION, *, joint: bool = True) -> float:
-    """Largest sampled rate whose exact noise keeps the target with that much of delta (both axes jointly, or one at a time)."""
+def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float = CALIBRATION) -> float:
+    """Largest sampled rate whose exact noise keeps the target with that much of delta."""
     accounts = at.accounts
     pure = accounts.pure_rate()
     if delta == 0.0 or (total_shape == 1 and at.rounds == 1):
@@ -334,10 +341,10 @@ def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float 
     precise = relative if at.rounds == 1 and at.axes == 1 else max(relative, 1e-5)
 
     def profile(rate: float) -> PrivacyProfile:
-        noise = Polya(Fraction(total_shape), rate)
-        return accounts.noise_profile(noise) if joint else PerAxis(accounts.over_rounds(AdditiveNoise(noise)))
+        return accounts.noise_profile(Polya(Fraction(total_shape), rate))
 
-    return sampled(largest_rate(profile, at.target.with_delta(delta), start=pure, relative=precise))
+    guess = 2.0 * math.asinh(math.sqrt(0.5 * total_shape) / at.normal_deviation)
+    return sampled(largest_rate(profile, at.target.with_delta(delta), start=pure, relative=precise, guess=max(guess, 1.001 * pure)))
 
 
 def sampled(rate: float) -> float:

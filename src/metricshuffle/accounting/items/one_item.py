@@ -1,0 +1,74 @@
+"""Users with a single item each: one move among shuffled items, which needs no flow. Distances are in diameters."""
+
+from __future__ import annotations
+
+import math
+
+from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
+from metricshuffle.citations import theorem
+from metricshuffle.numerics.rounding import lowered, raised
+
+FINEST = 1e-9  # of the distance: below, a linear promise is given up
+MOST_INTERVALS = 400
+
+Check = tuple[float, float, float]
+"""(distance, epsilon, delta) of one evaluation."""
+
+
+def one_move(total: float, shuffled: int, epsilon: float, distance: float) -> float:
+    """delta of one move of any item randomizer with A_x <= e^(total d(x,x')) A_x', up to that distance: the pair of clones."""
+    return delta_upper(ClonePair(raised(total * distance, 4), total, total), shuffled, epsilon)
+
+
+@theorem("metricshuffle", "one item at every distance")
+def every_distance(total: float, shuffled: int, rate: float, delta: float, reach: float) -> tuple[bool, list[Check]]:
+    """Whether one move of length w has at most `delta` at epsilon = rate * w, for every real w in (0, reach]; and the checks that tell.
+
+    Statement: let h(w) = tanh(total w/2), D the divergence of the clone pair of p = e^(total v) with the mass of clones (1 + h(u)) e^-total,
+    and s(w) >= h(w), e(w) <= e^(rate w) - 1 be linear on [u, v]. Then delta(w) <= max over w in {u, v} of
+    (s(w)/h(v)) D(1 + e(w) h(v)/s(w)), for every w in [u, v].
+    Proof: delta(w) is at most the divergence of R_h and R_-h (docs/proofs/item-moves.md) with the mass (1 + h(w)) e^-total, and with fewer
+    clones it is larger. There h(w) <= h(v), so that every a has F(a) <= a + h(w) G(a), G(a) = inf over t of (D(t) + (t-1) a)/h(v), and
+    delta(w) <= sup_a s(w) G(a) - e(w) a, which for each a is linear in w: the supremum is convex, and largest at an end, where it is
+    the expression above. QED
+    Conditions: 0 < total <= 600, as for CloneLines. On the first piece, from 0, s = total w/2 and e = rate w, whose ratio does not
+    change; on the others both are tangents at v.
+    Numerics: a piece that fails at u is halved, one that fails at v, where nothing was estimated, is the answer; rounded up.
+    Reference: this docstring.
+    """
+    pending: list[tuple[float, float]] = [(0.0, reach)]
+    checks: list[Check] = []
+    for _ in range(MOST_INTERVALS):
+        if not pending:
+            return True, checks
+        low, high = pending.pop()
+        exact = one_move(total, shuffled, lowered(rate * high, 4), high)
+        if not exact <= delta:
+            return False, [*checks, (high, rate * high, exact)]
+        worst = max(exact, _at_start(total, shuffled, rate, low, high))
+        if worst <= delta:
+            checks.append((high, rate * high, worst))
+        elif high - low < FINEST * reach:
+            return False, [*checks, (high, rate * high, worst)]
+        else:
+            middle = 0.5 * high if low == 0.0 else 0.5 * (low + high)
+            pending += [(low, middle), (middle, high)]
+    return False, checks
+
+
+def _at_start(total: float, shuffled: int, rate: float, low: float, high: float) -> float:
+    """The check at `low`, or for low = 0, where it is 0, that of the lines from 0 at `high`."""
+    top, bottom = math.tanh(0.5 * total * high), lowered(math.tanh(0.5 * total * low), 4)
+    fewer = raised(total + math.log1p(raised(top, 4)) - math.log1p(bottom), 8)
+    pair = ClonePair(raised(total * high, 4), fewer, fewer)
+    if low == 0.0:
+        share, moved = 0.5 * total * high / top, rate * high
+    else:
+        step = high - low
+        share = (top - 0.5 * total * (1.0 - top) * (1.0 + top) * step) / top
+        moved = math.expm1(rate * high) - rate * math.exp(rate * high) * step
+    # rounding of a few units of each, and of what they are differences of
+    share, moved = raised(share + 1e-14, 8), lowered(moved - 1e-14 * math.expm1(rate * high), 8)
+    if not moved > 0.0:
+        return math.inf
+    return raised(share * delta_upper(pair, shuffled, lowered(math.log1p(moved / share), 8)), 8)
