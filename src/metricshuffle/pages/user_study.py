@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.pages.synthetic import CITY
 from metricshuffle.planning.compare.users import UserComparison, compare_users
@@ -45,7 +44,7 @@ class PlannedRelease:
     @property
     def full_replacement(self) -> str:
         """What replacing a whole month costs, in a sentence."""
-        return full_replacement_sentence(self.release.guarantee, self.plan.query.diameter)
+        return self.release.task.full_replacement
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 from metricshuffle.declared import Declared, OrInfinite
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.simulate import simulated_error
+from metricshuffle.planning.simulate import other_errors, simulated_error
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.protocols.base import Account, AnyProtocol, Protocol
 
@@ -22,7 +22,8 @@ WARNED_CONDITION = 1e3
 class Candidate(Declared):
     """A protocol that keeps the target, with the numbers that decide between protocols.
 
-    `expected_error` is E|estimate - truth| as the query measures it; `local_epsilon` what one report gives away at the target's
+    `expected_error` is E|estimate - truth| as the query measures it, for users' items that are spread evenly over the points where it
+    depends on them (`other_errors` tells it for items that are not); `local_epsilon` what one report gives away at the target's
     distance. Sums: `rate` is the noise's own epsilon per step (per coarse cell if values are rounded first, per grid cell for a
     centroid), `shape` the total shape of the honest people's noise. Users' items: `item_rate` is that of one report, `condition`
     how many items one report can count for in the estimate.
@@ -39,6 +40,8 @@ class Candidate(Declared):
     condition: float | None = None
     expected_error: OrInfinite
     standard_error: float | None = None
+    other_errors: dict[str, float] = Field(default_factory=dict)
+    """Expected errors for people whose items lie otherwise, by how they lie."""
     local_epsilon: OrInfinite
     local_epsilon_per_unit: OrInfinite = math.inf
     bits_per_user: int
@@ -84,6 +87,7 @@ def candidate(setting: Setting, protocol: Protocol, account: Account | None = No
         encoding=protocol.encoding,
         expected_error=simulated_error(query, protocol, users, setting.samples) if expected is None else expected,
         standard_error=protocol.standard_error(query, users),
+        other_errors=other_errors(query, protocol, users, setting.samples),
         local_epsilon=fallback.epsilon,
         bits_per_user=protocol.bits_per_user,
         messages_per_user=protocol.messages_per_user,

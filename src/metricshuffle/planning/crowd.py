@@ -36,11 +36,12 @@ class Crowd:
         return cls(users, items, truth, taken, totals if items == 1 else generator.multinomial(users, truth))
 
     @classmethod
-    def of(cls, people: Users, held: Any, items: int, generator: np.random.Generator) -> Crowd:
-        """Real users, of any sizes: each draws `items` of her own, with replacement (takes hers as they are if she has just so many)."""
+    def of(cls, people: Users, held: Any, items: int, generator: np.random.Generator, *, draws: bool = True) -> Crowd:
+        """Real users, of any sizes: each draws `items` of her own, with replacement; not `draws`: takes hers, just so many, as they are."""
         histograms, sizes = people.histograms(held), people.sizes(held)
-        exact = np.rint(histograms * sizes[:, None]).astype(np.int64)
-        drawn = np.where((sizes == items)[:, None], exact, generator.multinomial(items, histograms))
+        if not draws and bool((sizes != items).any()):
+            raise InputError(f"users take their items as they are only if all of them hold {items:,}.")
+        drawn = generator.multinomial(items, histograms) if draws else np.rint(histograms * items).astype(np.int64)
         one = generator.multinomial(1, histograms)
         return cls(len(histograms), items, histograms.mean(axis=0), drawn.sum(axis=0), one.sum(axis=0))
 

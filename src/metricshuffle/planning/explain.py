@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.numerics.rounding import plain, promised, promised_delta, reached
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
-from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.spaces import Categories
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def name_of(offer: Candidate) -> str:
 
 
 def why_chosen(plan: Plan) -> str:
-    """One sentence on the choice."""
+    """One sentence on the choice; and one on whose errors were compared, where they depend on what people hold."""
     choice = plan.choice
     least = min(offer.expected_error for offer in plan.candidates if not offer.baseline)
     near = "the least expected error" if choice.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
@@ -82,7 +81,16 @@ def why_chosen(plan: Plan) -> str:
         near = "the least expected error within the limits on bits and local epsilon"
     trust = "trust nobody" if plan.trusted == "nobody" else f"trust no more than the {plan.trusted}"
     encoding = f" ({choice.encoding})" if choice.encoding else ""
-    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that {trust}."
+    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that {trust}.{_whose_errors(plan)}"
+
+
+def _whose_errors(plan: Plan) -> str:
+    """For which people expected errors were computed."""
+    if not isinstance(plan.query, UserHistogram):
+        return ""
+    others = [f"{error_text(plan.query, error)} for items {spread}" for spread, error in plan.choice.other_errors.items()]
+    also = f"; {name_of(plan.choice)} is off by {' and by '.join(others)}" if others else ""
+    return f" Expected errors are those of users whose items are spread evenly over all points{also}."
 
 
 def guarantee_lines(plan: Plan) -> list[str]:
@@ -117,7 +125,7 @@ def explanation(plan: Plan) -> list[str]:
     target, unit, choice = plan.target, unit_of(plan), plan.choice
     lines = [_hidden(plan)]
     if isinstance(plan.query, UserQuery):
-        lines.append(full_replacement_sentence(plan.guarantee, plan.query.diameter))
+        lines.append(plan.task.full_replacement)
     elif plan.query.diameter > target.distance * 1.001:
         lines.append(
             f"A change of {plain(plan.query.diameter)}{unit}, from one end of the range to the other, is NOT promised to be hidden."
@@ -178,5 +186,5 @@ def plan_text(plan: Plan) -> str:
     lines.insert(0, f"{heading(plan)}, {target_text(plan)}")
     lines += ["", why_chosen(plan), *guarantee_lines(plan)]
     if isinstance(plan.query, UserQuery):
-        lines.append(full_replacement_sentence(plan.guarantee, plan.query.diameter))
+        lines.append(plan.task.full_replacement)
     return "\n".join([*lines, *not_offered(plan), *warnings(plan)])

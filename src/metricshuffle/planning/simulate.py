@@ -2,6 +2,7 @@
 
 The error of an additive protocol is its summed noise, whatever the data; so a run for a billion
 users costs the same as one for ten. Shares depend on who holds what: evenly spread people, unless others are given.
+How far a histogram of users' items is off depends on them a lot, so that plans tell it for three kinds of people.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.tree_projection import possible_shares
 from metricshuffle.numerics.types import Floats
-from metricshuffle.planning.crowd import Crowd, checked_shares
+from metricshuffle.planning.crowd import Crowd, checked_shares, zipf_shares
 from metricshuffle.planning.drawing import distance_of, randomized_counts, simulated_noise, simulated_shares, total_errors
 from metricshuffle.privacy.target import checked_users
 from metricshuffle.protocols.base import Protocol
@@ -34,7 +35,10 @@ from metricshuffle.wire.task import Task
 if TYPE_CHECKING:
     from metricshuffle.planning.plan import Plan
 
-PLANNING_RUNS, MANY_POINTS = (24, 96), 256
+PLANNING_RUNS, OTHER_RUNS, MANY_POINTS = (8, 96), (4, 12), 256
+Spread = Literal["evenly", "spread by Zipf's law", "all on one point"]
+"""How everybody's items lie: all points alike; 1, 1/2, 1/3, ... of them in random order; all at one point, drawn at random."""
+OTHERS: tuple[Spread, ...] = ("spread by Zipf's law", "all on one point")
 # How many items a user holds, if any number will do.
 TYPICAL_ITEMS = 100
 # Values of a range at which the variance of a WitchHat report is looked at, for people spread evenly.
@@ -101,13 +105,40 @@ def simulate(
     )
 
 
-def simulated_error(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> float:
-    """The expected error where no formula tells it: the mean of a few seeded runs for items spread evenly over the points."""
+def simulated_error(query: Query, protocol: Protocol, users: int, samples: int | None = None, spread: Spread = "evenly") -> float:
+    """The expected error where no formula tells it: the mean of a few seeded runs for items that lie so."""
     if not isinstance(query, UserQuery):
         raise InputError(f"the expected error of a {query.kind} has a formula.")
-    generator = np.random.default_rng(0)
-    draw = _drawing(query, protocol, users, None, None, generator, samples)
-    return float(np.mean([next(draw)[0] for _ in range(PLANNING_RUNS[query.people.size <= MANY_POINTS])]))
+    generator, size = np.random.default_rng(0), query.people.size
+    runs = (PLANNING_RUNS if spread == "evenly" else OTHER_RUNS)[size <= MANY_POINTS]
+
+    def shares() -> Floats | None:
+        if spread == "spread by Zipf's law":
+            return zipf_shares(size, generator)
+        return None if spread == "evenly" else np.eye(1, size, int(generator.integers(size)))[0]
+
+    one_run = _user_run(query, protocol, covered=False)
+    return float(np.mean([one_run(_invented(query, protocol, users, shares(), generator, samples), generator)[0] for _ in range(runs)]))
+
+
+def other_errors(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> dict[str, float]:
+    """`simulated_error` for people whose items do not lie evenly, by how they lie; empty where it does not matter."""
+    if not isinstance(query, UserHistogram) or protocol.expected_error(query, users) is not None:
+        return {}
+    return {spread: simulated_error(query, protocol, users, samples, spread) for spread in OTHERS}
+
+
+def _reported(query: UserQuery, protocol: Protocol, samples: int | None) -> int | None:
+    """How many items of a user are reported one by one."""
+    return query.people.items or (protocol.items if isinstance(protocol, Frequencies) else samples)
+
+
+def _invented(
+    query: UserQuery, protocol: Protocol, users: int, shares: Any, generator: np.random.Generator, samples: int | None = None
+) -> Crowd:  # fmt: skip
+    """Users who hold what is drawn from the same shares, as many items as the query says."""
+    own = _reported(query, protocol, samples) if query.people.items is None else None
+    return Crowd.drawn(checked_shares(shares, query.people.size), users, query.people.items or TYPICAL_ITEMS, generator, own)
 
 
 def _width(draws: int) -> float:
@@ -130,15 +161,13 @@ def _drawing(
 ) -> Iterator[Run]:
     """Simulated releases, one after the other."""
     if isinstance(query, UserQuery):
-        items = query.people.items or (protocol.items if isinstance(protocol, Frequencies) else samples)
-        one_run = _user_run(query, protocol)
+        one_run = _user_run(query, protocol, covered=True)
         while True:
-            if people is not None:
-                crowd = Crowd.of(query.people, people, items or 1, generator)
+            if people is None:
+                crowd = _invented(query, protocol, users, shares, generator, samples)
             else:
-                spread = checked_shares(shares, query.people.size)
-                own = items if query.people.items is None else None
-                crowd = Crowd.drawn(spread, users, query.people.items or TYPICAL_ITEMS, generator, own)
+                items = _reported(query, protocol, samples) or 1
+                crowd = Crowd.of(query.people, people, items, generator, draws=query.people.items is None)
             yield one_run(crowd, generator)
     elif isinstance(protocol, Frequencies) and isinstance(query, Histogram):
         yield from _histogram_runs(query, protocol, users, checked_shares(shares, query.cells), generator)
@@ -148,17 +177,21 @@ def _drawing(
         raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
 
 
-def _user_run(query: UserQuery, protocol: Protocol) -> Callable[[Crowd, np.random.Generator], Run]:
-    """One simulated release about users' items, from a crowd."""
+def _user_run(query: UserQuery, protocol: Protocol, covered: bool) -> Callable[[Crowd, np.random.Generator], Run]:
+    """One simulated release about users' items, from a crowd; not `covered`: without a look at the intervals, which takes longer."""
     if isinstance(protocol, Frequencies):
         inversion, items, tree = Inversion.of(protocol.randomizer), protocol.items, query.tree if isinstance(query, UserHistogram) else None
+        largest = inversion.largest_variances if covered else np.zeros(query.people.size)
 
         def from_items(crowd: Crowd, generator: np.random.Generator) -> Run:
             shares = simulated_shares(inversion, crowd.sampled, generator)
+            error = distance_of(query.people, possible_shares(tree, shares), crowd.truth)
+            if not covered:
+                return error, math.nan
             spread = inversion.variances(crowd.truth) + (crowd.truth * (1.0 - crowd.truth) if protocol.drawn else 0.0)
             reports = crowd.users * items
-            inside = np.abs(shares - crowd.truth) <= _width(crowd.users) * np.sqrt(reports * spread + inversion.largest_variances) / reports
-            return distance_of(query.people, possible_shares(tree, shares), crowd.truth), float(inside.mean())
+            inside = np.abs(shares - crowd.truth) <= _width(crowd.users) * np.sqrt(reports * spread + largest) / reports
+            return error, float(inside.mean())
 
         return from_items
     if not isinstance(protocol, NoisyVectors):
@@ -172,12 +205,14 @@ def _user_run(query: UserQuery, protocol: Protocol) -> Callable[[Crowd, np.rando
         width = _width(1 if protocol.trusted == "curator" else crowd.users)
         if not isinstance(query, UserHistogram):
             return float(np.abs(drawn).mean()), float((np.abs(drawn) <= width * error).mean())
-        measured, errors = features.totals(query, crowd.truth @ table + drawn, error)
         released = features.possible(query, crowd.truth @ table + drawn)
         if released is None:
             raise InputError(f"{protocol.name} releases no shares.")
-        inside = np.abs(measured - crowd.truth) <= width * errors
-        return distance_of(query.people, released, crowd.truth), float(inside.mean())
+        off = distance_of(query.people, released, crowd.truth)
+        if not covered:
+            return off, math.nan
+        measured, errors = features.totals(query, crowd.truth @ table + drawn, error)
+        return off, float((np.abs(measured - crowd.truth) <= width * errors).mean())
 
     return from_vectors
 

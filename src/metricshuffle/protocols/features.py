@@ -55,8 +55,10 @@ class TreeEdges(Features):
     kind: Literal["tree-edges"] = "tree-edges"
 
     def coordinates(self, query: Query) -> Coordinates:
-        """Lengths rounded down, so that no two points come out farther apart than they are."""
-        return Coordinates.below(_tree(query).coordinates)
+        found = _histogram(query).below_edges
+        if found is None:
+            raise PlanError(NO_TREE)
+        return found
 
     def constant(self, query: Query, norm: NormName) -> float:
         if norm != "l1":

@@ -164,12 +164,17 @@ class UserHistogram(UserQuery):
 
     @property
     def measure(self) -> str:
-        return "expected earth mover's distance to the truth"
+        return "expected earth mover's distance to the truth, for items spread evenly"
 
     @cached_property
     def tree(self) -> TreeEmbedding | None:
         """The tree that items move along, if there is one: then the masses below its edges carry the earth mover's distance."""
         return self.people.tree
+
+    @cached_property
+    def below_edges(self) -> Coordinates | None:
+        """The coordinates of that tree in whole numbers, lengths rounded down: no two points come out farther apart than they are."""
+        return None if self.tree is None else Coordinates.below(self.tree.coordinates)
 
     def answer(self, estimate: Estimate, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Answer:
         return shares_answer(places_of(self.values_in), estimate, level, simultaneous=simultaneous, method=method)

@@ -16,13 +16,19 @@ from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.tabulated import Tabulated
 from metricshuffle.spaces.matrix import Matrix
 
+NO_PADDING = 1e-8  # of the smallest cost
+
 
 def _metric(values: Any) -> Floats:
-    """A table that was checked, as that of a Matrix is, is not checked again: triangles take long."""
     distances: Floats = values.distances if isinstance(values, Matrix) else Matrix(values).distances
     if len(distances) < 2:
         raise ValueError("must have at least two points")
     return distances
+
+
+def _known(distances: Floats) -> Matrix:
+    """A table that was checked already, which is not done again."""
+    return Matrix.model_construct(distances=distances)
 
 
 FiniteMetric = Annotated[np.ndarray, PlainValidator(_metric), PlainSerializer(lambda table: table.tolist())]
@@ -45,7 +51,7 @@ class ExponentialMechanism(Tabulated):
     @cached_property
     def channel(self) -> Channel:
         weights = np.exp(-0.5 * self.rate * self.distances)
-        return Channel.within(weights / weights.sum(axis=1, keepdims=True), self.rate * self.distances, distances=self.distances)
+        return Channel.within(weights / weights.sum(axis=1, keepdims=True), self.rate * self.distances, distances=_known(self.distances))
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         return self.channel.local_epsilon(a, b)
@@ -99,5 +105,9 @@ class PaddedExponential(Tabulated):
         weights = np.exp(-self.rate * self.distances[:, list(self.kept)]) / self.normaliser
         rest = 1.0 - self.sums / self.normaliser
         rest[rest < 1e-14] = 0.0  # an equilateral space needs no padding
+        costs = self.rate * self.distances
+        # Where all points have the same sums, what is left is rounding: dropped, it moves ratios by less than `within` makes room for.
+        if rest.max() <= NO_PADDING * float(np.min(costs, where=costs > 0.0, initial=1.0)):
+            rest[:] = 0.0
         matrix = np.column_stack([weights, rest])
-        return Channel.within(matrix / matrix.sum(axis=1, keepdims=True), self.rate * self.distances, distances=self.distances)
+        return Channel.within(matrix / matrix.sum(axis=1, keepdims=True), self.rate * self.distances, distances=_known(self.distances))

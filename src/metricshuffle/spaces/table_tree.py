@@ -26,8 +26,8 @@ def tree_below(distances: Floats) -> tuple[Tree, Integers64] | None:
     Why never larger: noise that hides moves in d' hides them in every d >= d' at least as well, since d' <= d makes earth mover's
     distances smaller, too. The other direction would promise what is not kept.
     Conditions: a metric with different points at distances above 0, up to 5,000 of them.
-    Numerics: all links are shortened by the largest excess over the table and what the sums are rounded by, then every pair is checked again,
-    rounded up. The root is an end of a longest way, so that a line becomes a path.
+    Numerics: all links are shortened by the largest excess over the table and what the sums are rounded by, then every pair is checked
+    again, rounded up. The root is an end of a longest way, so that a line becomes a path.
     """
     points = len(distances)
     apart = distances[~np.eye(points, dtype=bool)]
@@ -53,7 +53,7 @@ def tree_below(distances: Floats) -> tuple[Tree, Integers64] | None:
 
 
 def _hung_up(distances: Floats, root: int, same: float) -> tuple[list[int], list[float]]:
-    """Parents and depths of the nodes, points first: each point in the order of its depth, below the node where it parts from the others."""
+    """Parents and depths of the nodes, points first: in the order of its depth, each below the node where it parts from the others."""
     points = len(distances)
     parents, depths = [-1] * points, [float(depth) for depth in distances[root]]
     order = np.argsort(distances[root], kind="stable")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.declared import Stored, content_digest, parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
@@ -230,7 +229,7 @@ class Release:
             self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
         )
         if self.query.items is not None:
-            lines.append(full_replacement_sentence(self.guarantee, self.query.diameter))
+            lines.append(self.task.full_replacement)
         return "\n".join([*lines, *([f"Warning: {self.warning}"] if self.warning else [])])
 
     def _value_lines(self) -> list[str]:

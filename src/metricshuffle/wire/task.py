@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
+from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.declared import Stored, Whole, content_digest
 from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotCertified, PlanError
 from metricshuffle.files import read_text, write_text
-from metricshuffle.numerics.rounding import promised, promised_delta
+from metricshuffle.numerics.rounding import promised, promised_delta, raised
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.protocols.base import AnyProtocol, Protocol, Reports
@@ -135,6 +137,20 @@ class Task(Stored):
             1.0 - SAME
         )
         self._check_words(self.if_shuffler_colludes, alone, less)
+
+    @cached_property
+    def full_replacement(self) -> str:
+        """What it costs to replace all of one user's items, in a sentence: at the same rate, if that is certified so far."""
+        claimed, across = self.guarantee, self.query.diameter
+        if claimed.shape == "linear" and claimed.distance < across:
+            epsilon = raised(claimed.epsilon * (across / claimed.distance), 4)
+            try:
+                wide = Target(epsilon, claimed.delta, across)
+                if self.protocol.account(self.query, wide, self.honest, self.rounds).kept:
+                    claimed = claimed.model_copy(update={"epsilon": epsilon, "distance": across})
+            except (ConditionError, NotCertified, InputError):
+                pass  # nothing is certified there: what follows from the promise by chaining remains
+        return full_replacement_sentence(claimed, across)
 
     def _check_words(self, claimed: Guarantee, true: Guarantee, more: bool) -> None:
         """Raise if the claim is stronger, or about something else, than what was computed."""

@@ -24,7 +24,7 @@ def one_move(total: float, shuffled: int, epsilon: float, distance: float) -> fl
 def every_distance(total: float, shuffled: int, rate: float, delta: float, reach: float) -> tuple[bool, list[Check]]:
     """Whether one move of length w has at most `delta` at epsilon = rate * w, for every real w in (0, reach]; and the checks that tell.
 
-    Statement: let h(w) = tanh(total w/2), D the divergence of the clone pair of p = e^(total v) with the mass of clones (1 + h(u)) e^-total,
+    Statement: let h(w) = tanh(total w/2), D the divergence of the clone pair of p = e^(total v) with clones of mass (1 + h(u)) e^-total,
     and s(w) >= h(w), e(w) <= e^(rate w) - 1 be linear on [u, v]. Then delta(w) <= max over w in {u, v} of
     (s(w)/h(v)) D(1 + e(w) h(v)/s(w)), for every w in [u, v].
     Proof: delta(w) is at most the divergence of R_h and R_-h (docs/proofs/item-moves.md) with the mass (1 + h(w)) e^-total, and with fewer

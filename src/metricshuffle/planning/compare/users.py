@@ -146,13 +146,14 @@ def compare_users(
     generator = np.random.default_rng(seed)
     errors: list[list[float]] = [[] for _ in ways]
     open_users = Users(people.items_in, None)
+    draws = held is not None and bool((open_users.sizes(held) != people.items).any())
     for run in range(runs):
         tell(f"run {run + 1} of {runs}")
         if held is None:
             spread = zipf_shares(people.size, generator) if shares is None else shares
             crowd = Crowd.drawn(spread, users, people.items, generator)
         else:
-            crowd = Crowd.of(open_users, held, people.items, generator)
+            crowd = Crowd.of(open_users, held, people.items, generator, draws=draws)
         for way, found in zip(ways, errors, strict=True):
             found.append(distance_of(people, way.estimate(crowd, generator), crowd.truth))
     rows = tuple(
@@ -161,7 +162,6 @@ def compare_users(
         )
         for way, found in zip(ways, errors, strict=True)
     )  # fmt: skip
-    draws = held is not None and bool((open_users.sizes(held) != people.items).any())
     return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws, tuple(missing))
 
 
