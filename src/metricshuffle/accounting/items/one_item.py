@@ -33,7 +33,8 @@ def every_distance(total: float, shuffled: int, rate: float, delta: float, reach
     the expression above. QED
     Conditions: 0 < total <= 600, as for CloneLines. On the first piece, from 0, s = total w/2 and e = rate w, whose ratio does not
     change; on the others both are tangents at v.
-    Numerics: a piece that fails at u is halved, one that fails at v, where nothing was estimated, is the answer; rounded up.
+    Numerics: if v itself fails, with its own clones, that is the answer; a piece that fails at an end, with the clones of u, is halved.
+    Rounded up.
     Reference: this docstring.
     """
     pending: list[tuple[float, float]] = [(0.0, reach)]
@@ -45,7 +46,7 @@ def every_distance(total: float, shuffled: int, rate: float, delta: float, reach
         exact = one_move(total, shuffled, lowered(rate * high, 4), high)
         if not exact <= delta:
             return False, [*checks, (high, rate * high, exact)]
-        worst = max(exact, _at_start(total, shuffled, rate, low, high))
+        worst = max(exact, _at_ends(total, shuffled, rate, low, high))
         if worst <= delta:
             checks.append((high, rate * high, worst))
         elif high - low < FINEST * reach:
@@ -56,19 +57,22 @@ def every_distance(total: float, shuffled: int, rate: float, delta: float, reach
     return False, checks
 
 
-def _at_start(total: float, shuffled: int, rate: float, low: float, high: float) -> float:
-    """The check at `low`, or for low = 0, where it is 0, that of the lines from 0 at `high`."""
+def _at_ends(total: float, shuffled: int, rate: float, low: float, high: float) -> float:
+    """The larger of the checks at `low`, where it is 0 for low = 0, and at `high`, both with the clones that `low` has."""
     top, bottom = math.tanh(0.5 * total * high), lowered(math.tanh(0.5 * total * low), 4)
     fewer = raised(total + math.log1p(raised(top, 4)) - math.log1p(bottom), 8)
     pair = ClonePair(raised(total * high, 4), fewer, fewer)
     if low == 0.0:
-        share, moved = 0.5 * total * high / top, rate * high
-    else:
-        step = high - low
-        share = (top - 0.5 * total * (1.0 - top) * (1.0 + top) * step) / top
-        moved = math.expm1(rate * high) - rate * math.exp(rate * high) * step
-    # rounding of a few units of each, and of what they are differences of
-    share, moved = raised(share + 1e-14, 8), lowered(moved - 1e-14 * math.expm1(rate * high), 8)
+        return _scaled(pair, shuffled, 0.5 * total * high / top, rate * high, rate * high)
+    step, most = high - low, math.expm1(rate * high)
+    share = (top - 0.5 * total * (1.0 - top) * (1.0 + top) * step) / top
+    moved = most - rate * math.exp(rate * high) * step
+    return max(delta_upper(pair, shuffled, lowered(rate * high, 4)), _scaled(pair, shuffled, share, moved, most))
+
+
+def _scaled(pair: ClonePair, shuffled: int, share: float, moved: float, most: float) -> float:
+    """share * D(1 + moved/share); they may be off by a few units of 1 and of `most`, which they are differences of."""
+    share, moved = raised(share + 1e-14, 8), lowered(moved - 1e-14 * most, 8)
     if not moved > 0.0:
         return math.inf
     return raised(share * delta_upper(pair, shuffled, lowered(math.log1p(moved / share), 8)), 8)
