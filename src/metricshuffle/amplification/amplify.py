@@ -13,6 +13,7 @@ from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, Held, Witness, krr_data_sets
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
+from metricshuffle.amplification.sampled import SampledProfile
 from metricshuffle.amplification.shuffled import ShuffledProfile, Winner
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import at_least, plain, promised, promised_delta
@@ -68,7 +69,8 @@ class Amplification:
     def bound(self) -> str:
         return self.upper.bound
 
-    def _distance(self, distance: float | None) -> float:
+    def far(self, distance: float | None = None) -> float:
+        """How far apart the inputs may be that are asked about: the largest distance if nothing is said, or a sentence."""
         if distance is None:
             return self.distance
         if not 0.0 < checked_distance(distance) <= self.distance * (1.0 + 1e-12):
@@ -77,7 +79,7 @@ class Amplification:
 
     def epsilon(self, delta: float, distance: float | None = None) -> AmplifiedBand:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
-        delta, far = checked_delta(delta), self._distance(distance)
+        delta, far = checked_delta(delta), self.far(distance)
         found = self._winner("epsilon", delta, far)
         less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
         lower, witness = self.lower.epsilon(delta, far), self.lower.witness("epsilon", delta, far)
@@ -85,7 +87,7 @@ class Amplification:
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
-        epsilon, far = checked_epsilon(epsilon), self._distance(distance)
+        epsilon, far = checked_epsilon(epsilon), self.far(distance)
         found = self._winner("delta", epsilon, far)
         lower, witness = self.lower.delta(epsilon, far), self.lower.witness("delta", epsilon, far)
         return self._band(found, lower, witness, (found.bound != "local" and self.users > 1) or found.value == 0.0)
@@ -106,7 +108,7 @@ class Amplification:
 
     def pairs_at(self, distance: float | None = None) -> str:
         """The pairs of inputs that an answer is about, in words."""
-        return self.alike or f"two inputs at distance {plain(self._distance(distance))}"
+        return self.alike or f"two inputs at distance {plain(self.far(distance))}"
 
     def _reports(self) -> str:
         over = "" if self.rounds == 1 else f" over {self.rounds} rounds together"
@@ -126,7 +128,7 @@ class Amplification:
         """epsilon at that delta (or delta at that epsilon) in a sentence or two."""
         if (delta is None) == (epsilon is None):
             raise InputError("explain needs either delta (to tell epsilon) or epsilon (to tell delta), and not both.")
-        far, hidden = self._distance(distance), self.pairs_at(distance)
+        far, hidden = self.far(distance), self.pairs_at(distance)
         if epsilon is not None:
             band = self.delta(epsilon, distance)
             at, asked = f"at epsilon {promised(epsilon)} up to delta {promised_delta(band.upper)}", "delta"
@@ -179,7 +181,7 @@ def amplify(
         return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)
     if not isinstance(randomizer, Randomizer | Parallel):
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
-    # A composition asks a thousand times, so roughly, and not pair by pair.
+    # A composition asks many times, so roughly, and not pair by pair.
     closely = relative if rounds == 1 else 1e-3
     widest = randomizer.diameter
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
@@ -189,7 +191,8 @@ def amplify(
     sets = DataSets(randomizer, counted)
     found = DataSetLower(sets, counted, relative=relative, named=sets.named)
     lower = found if exact is None else ExactLower(exact)
-    return Amplification(composed(upper, rounds), lower, counted, widest, randomizer.local_profile(), rounds, _alike(randomizer))
+    whole = upper if rounds == 1 else composed(SampledProfile(upper), rounds)
+    return Amplification(whole, lower, counted, widest, randomizer.local_profile(), rounds, _alike(randomizer))
 
 
 def amplify_generic(epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1) -> Amplification:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+import numpy as np
+
 from metricshuffle.amplification.amplify import Amplification, GenericLDP, amplify
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.rounding import plain, promised, promised_delta
+from metricshuffle.numerics.rounding import promised, promised_delta
 from metricshuffle.numerics.search import first_certified, last_whole
 from metricshuffle.privacy.profile import Band, checked_delta, checked_epsilon
+from metricshuffle.privacy.target import checked_users
 from metricshuffle.randomizers.randomizer import Randomizer
 
 Member = Randomizer | Parallel | GenericLDP
@@ -23,17 +27,19 @@ Answers = Callable[[float, float | None], Amplification]
 SMALLEST, LARGEST = 1e-9, 1e6
 """Strengths beyond these are not looked at."""
 MOST_USERS = 10**13
+MANY_USERS, CLOSELY = 10**9, 1e-4  # with more users an answer to all digits may take seconds
 DIGITS = 5
 """A strength that is returned is a decimal of so many digits, and it is this decimal that was certified."""
 ROUGHLY = 3e-3  # how closely a search is steered before it is near
 NEAR, CLOSE = 5e-3, 2e-5  # how wide a bracket is left, before and after
 WHOLE = 1e-6  # whole numbers up to a million are told from their neighbours, others this closely
 STARTS = tuple(10.0**power for power in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6))
-LONGEST, TRIES = 16.0, 60  # a step of a search, as a factor
+LONGEST, TRIES = 16.0, 60  # a step of a search, as a factor; how many there are
+UNSURE = "a number of people that looked enough could not be certified; ask for a larger epsilon."
 
 
 @dataclass(frozen=True)
-class Inverse(Band):
+class Inverse(Band, ABC):
     """What keeps (`epsilon`, `delta`) for inputs up to `distance` apart: one end is certified to, the other is where it is known not to.
 
     `at` is the band at the certified end: its `upper` is at most `epsilon`.
@@ -46,6 +52,10 @@ class Inverse(Band):
     """Both bounds at the certified end."""
     refuted: Amplification | None = field(default=None, kw_only=True)
     """Both bounds where a data set is known to give away more; None if there is no such place."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The answer in two sentences."""
 
     @property
     def _wanted(self) -> str:
@@ -79,7 +89,7 @@ class LargestStrength(Inverse):
         return self.lower
 
     def explain(self) -> str:
-        people = f"{self.answer.users:,} shuffled reports of honest people"
+        people = f"the {self.answer.users:,} shuffled reports of honest people"
         over = "" if self.answer.rounds == 1 else f" over {self.answer.rounds} rounds together"
         told = f"At {self.name} {self.lower:.{DIGITS}g} {people}{over} certainly {self._wanted} ({self._certificate})."
         if math.isinf(self.upper):
@@ -126,31 +136,26 @@ def largest_local_epsilon(
     def answers(strength: float, relative: float | None) -> Amplification:
         return amplify(family(strength), users, honest, rounds=rounds, relative=relative)
 
-    return largest_strength(answers, epsilon, delta, distance)
+    return largest_strength(answers, epsilon, delta, distance, users=users)
 
 
-def fewest_users(
-    randomizer: Member, epsilon: float, delta: float, *, distance: float | None = None, rounds: int = 1
-) -> FewestUsers:
+def fewest_users(randomizer: Member, epsilon: float, delta: float, *, distance: float | None = None, rounds: int = 1) -> FewestUsers:
     """The fewest honest people whose shuffled reports certainly keep (epsilon, delta) for inputs up to `distance` apart."""
     return fewest(lambda users, relative: amplify(randomizer, int(users), rounds=rounds, relative=relative), epsilon, delta, distance)
 
 
 def largest_strength(
-    answers: Answers, epsilon: float, delta: float, distance: float | None, name: str = "local epsilon"
+    answers: Answers, epsilon: float, delta: float, distance: float | None, name: str = "local epsilon", *, users: int
 ) -> LargestStrength:
     """The same for anything that has both bounds at every strength; what cannot be made or certified counts as too strong."""
-    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance)
+    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance, users=checked_users(users))
     near = search.near(search.start(), rising=True)
-    if near is None:
+    passing = None if near is None else search.strongest_from(near)
+    if passing is None:
         raise InputError(
             f"no {name} down to {search.weakest:.2g} is certified to hide these inputs at epsilon {promised(epsilon)}, "
             f"delta {promised_delta(delta)}; allow a larger epsilon or delta, or count on more people."
         )
-    passing = first_certified(
-        search.certified, _decimal(near, ROUND_FLOOR), SMALLEST, step=-(10.0 ** (1 - DIGITS)), growth=2.0, failing=math.inf
-    ).passing
-    passing = search.closest(_decimal(passing, ROUND_FLOOR))
     failing = search.refuted_above(passing)
     return LargestStrength(
         passing, failing, epsilon, delta, distance, name,
@@ -160,19 +165,25 @@ def largest_strength(
 
 def fewest(answers: Answers, epsilon: float, delta: float, distance: float | None) -> FewestUsers:
     """The same for anything that has both bounds for every number of honest people."""
-    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance, whole=True)
+    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance)
+    search.at(1.0).far(distance)  # or a sentence
     near = 1.0 if search.certified(1.0) else search.near(1000.0, rising=False)
     if near is None:
         most = search.at(float(MOST_USERS))
-        sure = most.lower.delta(epsilon, search.far(most)) > delta
+        sure = most.lower.delta(epsilon, most.far(distance)) > delta
+        enough = "enough" if sure else "certified to be enough"
         raise InputError(
-            f"no number of honest people up to {MOST_USERS:.0e} is {'enough' if sure else 'certified to be enough'} to hide these inputs at "
-            f"epsilon {promised(epsilon)}, delta {promised_delta(delta)}; allow a larger epsilon or delta, or a smaller local epsilon."
+            f"no number of honest people up to {MOST_USERS:.0e} is {enough} to hide these inputs at epsilon {promised(epsilon)}, "
+            f"delta {promised_delta(delta)}; allow a larger epsilon or delta, or a smaller local epsilon."
         )
-    enough = search.fewest_from(int(near))
-    needed = search.needed_below(enough)
+    count, step = search.fewest_from(int(near)), 1
+    while not search.confirmed(count):
+        if count == MOST_USERS:
+            raise NotCertified(UNSURE)
+        count, step = min(count + step, MOST_USERS), 4 * step
+    needed = search.needed_below(count)
     return FewestUsers(
-        needed, enough, epsilon, delta, distance, answer=search.at(enough), refuted=search.at(needed - 1) if needed > 1 else None
+        needed, count, epsilon, delta, distance, answer=search.at(count), refuted=search.at(needed - 1) if needed > 1 else None
     )
 
 
@@ -185,47 +196,54 @@ def _decimal(value: float, towards: str) -> float:
 class _Search:
     """Where the certified epsilon crosses the one that is wanted. A bound is smooth in the logarithms, so that secants find it."""
 
-    def __init__(self, answers: Answers, epsilon: float, delta: float, distance: float | None, *, whole: bool = False) -> None:
+    def __init__(self, answers: Answers, epsilon: float, delta: float, distance: float | None, *, users: int = 0) -> None:
+        """`users`: how many report; 0 if that is what is looked for, in whole numbers."""
         if not epsilon > 0.0 or math.isinf(epsilon):
             raise InputError(f"the epsilon that is wanted must be a finite number > 0, got {epsilon!r}.")
-        self.answers, self.epsilon, self.delta, self.distance, self.whole = answers, epsilon, delta, distance, whole
+        self.answers, self.epsilon, self.delta, self.distance, self.users = answers, epsilon, delta, distance, users
         self.weakest = LARGEST
         self._known: dict[float, Amplification] = {}
 
     def at(self, value: float) -> Amplification:
-        """As closely as `amplify` answers if nothing else is said."""
+        """As closely as `amplify` answers if nothing else is said, or nearly so where that takes seconds."""
         if value not in self._known:
-            self._known[value] = self.answers(value, None)
+            self._known[value] = self.answers(value, None if (self.users or value) <= MANY_USERS else CLOSELY)
         return self._known[value]
 
-    def far(self, answer: Amplification) -> float:
-        return answer.distance if self.distance is None else min(self.distance, answer.distance)
-
     def start(self) -> float:
-        """A strength that can be made at all."""
+        """A strength that can be made at all; what is wrong with the distance, or with every member, is told."""
         first: Exception | None = None
         for strength in STARTS:
             try:
-                self.answers(strength, ROUGHLY).epsilon(0.5, self.distance)
+                answer = self.answers(strength, ROUGHLY)
             except (InputError, NotCertified) as wrong:
                 first = first or wrong
             else:
+                answer.far(self.distance)
                 return strength
         assert first is not None  # noqa: S101 - there are starts
         raise first
 
     def certified(self, value: float) -> bool:
         try:
-            answer = self.at(value)
-            return answer.upper.epsilon(self.delta, self.far(answer)) <= self.epsilon
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.at(value)
+                return answer.upper.epsilon(self.delta, answer.far(self.distance)) <= self.epsilon
         except (InputError, NotCertified):
             return False
+
+    def confirmed(self, value: float) -> bool:
+        """Whether `amplify` itself, asked for nothing but this, says so: what is returned can be asked again."""
+        if (self.users or value) > MANY_USERS:
+            self._known[value] = self.answers(value, None)
+        return self.certified(value)
 
     def refuted(self, value: float) -> bool:
         """Whether a data set certainly gives away more; a strength that cannot be made gives away nothing."""
         try:
-            answer = self.at(value)
-            return answer.lower.delta(self.epsilon, self.far(answer)) > self.delta
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.at(value)
+                return answer.lower.delta(self.epsilon, answer.far(self.distance)) > self.delta
         except (InputError, NotCertified):
             return False
 
@@ -249,9 +267,7 @@ class _Search:
             value = min(max(value, low), high)
         return passing if passing == passing else None
 
-    def _next(
-        self, value: float, excess: float, before: tuple[float, float], passing: float, failing: float, rising: bool
-    ) -> float:
+    def _next(self, value: float, excess: float, before: tuple[float, float], passing: float, failing: float, rising: bool) -> float:
         """By the secant of the last two values, not farther than LONGEST, and inside the bracket if there is one."""
         sign = 1.0 if rising else -1.0
         slope = sign * (1.0 if rising else 0.5)
@@ -266,16 +282,26 @@ class _Search:
             least, most = sorted((passing, failing))
             if not least < wanted < most:
                 wanted = math.sqrt(least * most)
-        return float(round(wanted)) if self.whole else wanted
+        return float(round(wanted)) if not self.users else wanted
 
     def _excess(self, value: float) -> float:
         """log(epsilon there / the one that is wanted), roughly; infinite if there is none."""
         try:
-            answer = self.answers(value, ROUGHLY)
-            found = answer.upper.epsilon(self.delta, self.far(answer))
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.answers(value, ROUGHLY)
+                found = answer.upper.epsilon(self.delta, answer.far(self.distance))
         except (InputError, NotCertified):
             return math.inf
         return math.log(found / self.epsilon) if 0.0 < found < math.inf else math.inf if found else -math.inf
+
+    def strongest_from(self, near: float) -> float | None:
+        """The largest decimal that was certified, next to a guess; None if none is."""
+        start, step = _decimal(near, ROUND_FLOOR), 10.0 ** (1 - DIGITS)
+        passing = first_certified(self.certified, start, SMALLEST, step=-step, growth=2.0, failing=math.inf).passing
+        passing = self.closest(_decimal(passing, ROUND_FLOOR)) if passing > SMALLEST else SMALLEST
+        while passing >= SMALLEST and not self.confirmed(passing):
+            passing, step = _decimal(passing * (1.0 - step), ROUND_FLOOR), min(2.0 * step, 0.5)
+        return passing if passing >= SMALLEST else None
 
     def closest(self, passing: float) -> float:
         """From a decimal that passed upwards, in growing steps, and back: the last decimal that passed before one that did not."""
@@ -316,7 +342,7 @@ class _Search:
         while not self.certified(passing):
             failing, passing, step = passing, min(passing + step, MOST_USERS), 2 * step
             if failing == MOST_USERS:
-                raise NotCertified("a number of people that looked enough could not be certified; ask for a larger epsilon.")
+                raise NotCertified(UNSURE)
         while passing > 1 and not failing:
             tried = max(1, passing - step)
             passing, failing, step = (tried, 0, 2 * step) if self.certified(tried) else (passing, tried, step)
