@@ -11,6 +11,7 @@ import pytest
 import metricshuffle as ms
 from metricshuffle.amplification.amplify import GenericLDP, amplify, amplify_metric
 from metricshuffle.amplification.inverse import fewest, fewest_users, largest_local_epsilon, largest_strength
+from metricshuffle.amplification.sampled import SampledProfile
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
     BoundedGeometric,
@@ -172,3 +173,12 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="distance"):
         fewest_users(BoundedGeometric(4, 1.0), 1.0, 1e-6, distance=9.0)
     assert ms.fewest_users is fewest_users
+
+
+def test_a_sampled_profile_lies_above_and_close() -> None:
+    profile = amplify(KaryRandomizedResponse(10, 1.0), 10**6, relative=1e-5).upper
+    sampled = SampledProfile(profile)
+    for epsilon in (0.0, 1e-4, 1.7e-3, 3e-3, 2.0):
+        truth = profile.delta(epsilon, 1.0)
+        assert truth <= sampled.delta(epsilon, 1.0) <= truth * 1.01 + 1e-20
+    assert sampled.pure(1.0) == profile.pure(1.0)

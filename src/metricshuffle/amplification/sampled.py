@@ -13,7 +13,7 @@ SMALLEST_DELTA = 1e-24  # below what a composition of many rounds looks at
 
 @dataclass(frozen=True)
 class SampledProfile(PrivacyProfile):
-    """Another profile at about a hundred epsilons, and chords between them, which lie above it (`dominating_pair`).
+    """Another profile at about a hundred epsilons, and chords between them, which lie above the truth (`dominating_pair`).
 
     Of several rounds the epsilon comes out larger by less than a thousandth.
     """
