@@ -202,6 +202,17 @@ def test_without_the_extra_nothing_is_computed(terminal: Terminal, monkeypatch: 
         assert "install report" in told
 
 
+@pytest.mark.parametrize(
+    "words", ["krr --options 4 --local-epsilon 1 --users 1 --delta 0.7", "channel --matrix eye.csv --users 9 --delta 1e-6"]
+)
+def test_a_page_without_a_curve(terminal: Terminal, tmp_path: Path, words: str) -> None:
+    """epsilon 0, and none that is finite."""
+    (tmp_path / "eye.csv").write_text("1,0\n0,1\n")
+    result = terminal.typed(f"amplify --randomizer {words} --plot band.html")
+    assert result.exit_code == 0, result.output
+    assert (terminal.folder / "band.html").read_text().count("<section") == 1
+
+
 def test_inverse_questions(terminal: Terminal) -> None:
     told = terminal.typed("amplify --randomizer krr --options 10 --users 1e5 --honest 90% --delta 1e-6 --target-epsilon 0.01").stdout
     assert "the 90,000 shuffled reports" in told

@@ -120,6 +120,8 @@ class Amplification:
             return ""
         how = "" if band.attained is None else f": {band.attained.words}"
         least = f"{asked} {at_least(band.lower)}"
+        if self.users == 1:
+            return f" It gives away at least {least}{how}."
         if self.lower.bound == "data set":
             return f" On some data set they give away at least {least}{how}."
         return f" {self.lower.bound[0].upper()}{self.lower.bound[1:]} than {least}{how}."

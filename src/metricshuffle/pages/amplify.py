@@ -12,7 +12,7 @@ from metricshuffle.numerics.rounding import at_least, plain, promised, promised_
 from metricshuffle.pages.charts.marks import BLUE, GRID, MUTED, WATER, Spec, drawing, line, log_scale, panel, x, y
 from metricshuffle.pages.elements import Figure, Key, Table
 from metricshuffle.pages.rendering import rendered
-from metricshuffle.privacy.curves import TradeOff, trade_off
+from metricshuffle.privacy.curves import FARTHEST, TradeOff, trade_off
 
 SHORTEST = 1e-12
 ROUGHLY = 3e-3  # a hundredth of a pixel
@@ -123,9 +123,9 @@ def page(
 
 
 def _profile(answer: Amplification, rough: Amplification, far: float, middle: float) -> list[Point]:
-    """delta at epsilons from 0 to twice the one of the answer; none if that is infinite, or 0."""
+    """delta at epsilons from 0 to twice the one of the answer; none if that is 0, or too large to draw."""
     end = min(2.0 * middle, answer.local.pure(far) * answer.rounds)
-    if not 0.0 < end < math.inf:
+    if not 0.0 < end < FARTHEST:
         return []
     points = []
     for at in sorted({*(end * step / STEPS for step in range(STEPS + 1)), min(middle, end)}):
