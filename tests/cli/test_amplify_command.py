@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Terminal
 
-from metricshuffle.cli.amplify_names import NAMES, TAKES
+from metricshuffle.cli.amplify_names import NAMES, TAKES, Given
+from metricshuffle.errors import MissingExtra
 from metricshuffle.pages import amplify as amplify_plot
 
 KNOWN = {
@@ -40,7 +41,9 @@ def test_every_randomizer_answers(terminal: Terminal, name: str) -> None:
     result = terminal.typed(f"amplify --randomizer {name} {KNOWN[name]} --users 1e5 --delta 1e-6 --json")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
-    assert set(answer) == {"upper", "lower", "bound", "evaluator"}
+    assert set(answer) == {"upper", "lower", "bound", "evaluator", "attained"}
+    assert {"first", "second", "others"} <= set(answer["attained"])
+    assert sum(part["count"] for part in answer["attained"]["others"]) == 10**5 - 1
     assert 0.0 < answer["lower"]["epsilon"] <= answer["upper"]["epsilon"] < 0.2
     assert answer["upper"]["delta"] == answer["lower"]["delta"] == 1e-6
     assert answer["bound"] in {"beyond-blanket", "blanket", "clones"}
@@ -73,6 +76,11 @@ def test_sentences(terminal: Terminal) -> None:
     assert "buys nothing" in terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --delta 1e-6").stdout
     nothing = terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --epsilon 0.1")
     assert "buys nothing" in nothing.stdout
+    assert "distance" not in told
+    assert "inputs 0 and 1 when all others hold 2" in told
+    covered = terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --delta 0.7").stdout
+    assert "One report alone hides any two inputs at epsilon 0, delta 0.7: delta alone covers" in covered
+    assert "distance 2" in terminal.typed("amplify --randomizer metric --distance 2 --reach 3 --users 1e4 --delta 1e-6").stdout
     assert "up to delta" in terminal.typed("amplify --randomizer generic --local-epsilon 1 --users 1e6 --epsilon 0.001").stdout
     alone = json.loads(terminal.typed("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1 --delta 1e-6 --json").stdout)
     assert alone["bound"] == "local"
@@ -116,6 +124,26 @@ REFUSED = {
     "no file": (f"{BASE} channel --matrix nowhere.csv", ("nowhere.csv",)),
     "far": (f"{BASE} laplace --low 0 --high 1 --rate 1 --steps 4 --distance 2", ("distance", "(0, 1]")),
     "upside down": (f"{BASE} laplace --low 1 --high 0 --rate 1", ("low < high",)),
+    "no users and nothing to find": ("amplify --delta 0.1 --randomizer generic --local-epsilon 1", ("--users is missing",)),
+    "nothing left to find": (f"{BASE} generic --local-epsilon 1 --target-epsilon 0.1", ("nothing is left", "--local-epsilon or --users")),
+    "target and epsilon": ("amplify --users 9 --epsilon 1 --target-epsilon 1 --randomizer generic", ("leave --epsilon out",)),
+    "target without delta": ("amplify --users 9 --target-epsilon 1 --randomizer generic", ("both --target-epsilon and --delta",)),
+    "find without target": (f"{BASE} generic --find local-epsilon", ("both --target-epsilon and --delta",)),
+    "target 0": (f"{BASE} generic --target-epsilon 0", ("--target-epsilon", "greater than 0")),
+    "find something else": (f"{BASE} generic --target-epsilon 1 --find delta", ("--find", "local-epsilon, rate, users")),
+    "find what it has not": (f"{BASE} krr --options 3 --target-epsilon 1 --find rate", ("does not fit", "local-epsilon")),
+    "find what was given": (f"{BASE} generic --local-epsilon 1 --target-epsilon 1 --find local-epsilon", ("leave it out",)),
+    "users to find were given": (f"{BASE} generic --local-epsilon 1 --target-epsilon 1 --find users", ("--users", "leave it out")),
+    "honest among those to find": (
+        "amplify --delta 1e-6 --randomizer generic --local-epsilon 1 --target-epsilon 1 --find users --honest 90%",
+        ("leave --honest out",),
+    ),
+    "a matrix has no parameter": (f"{BASE} channel --matrix m.csv --target-epsilon 1 --find rate", ("does not fit", "matrix")),
+    "two parameters are missing": (f"{BASE} witch-hat --half-width 1 --target-epsilon 1", ("needs --rate",)),
+    "out of reach": (
+        "amplify --delta 1e-9 --randomizer generic --local-epsilon 30 --target-epsilon 1e-6",
+        ("no number of honest people", "1e+13"),
+    ),
     "no folder": (f"{BASE} generic --local-epsilon 1 --plot none/p.html", ("--plot", "does not exist")),
 }
 
@@ -137,7 +165,7 @@ def test_bad_input(terminal: Terminal, tmp_path: Path, line: str, told: tuple[st
 
 @pytest.mark.parametrize(
     ("words", "sections"),
-    [("metric --distance 1 --reach 2 --delta 1e-6", 2), ("krr --options 10 --local-epsilon 1 --epsilon 0.0001", 1)],
+    [("metric --distance 1 --reach 2 --delta 1e-6", 4), ("krr --options 10 --local-epsilon 1 --epsilon 0.0001", 3)],
 )
 def test_the_page_stands_alone(terminal: Terminal, words: str, sections: int) -> None:
     result = terminal.typed(f"amplify --users 1e9 --plot band.html --json --randomizer {words}")
@@ -150,6 +178,62 @@ def test_the_page_stands_alone(terminal: Terminal, words: str, sections: int) ->
     for link in ("https://", "<script", "<link", " src="):
         assert link not in page
     assert "1,000,000,000" in page
+
+
+def test_the_page_has_the_digits_of_the_terminal(terminal: Terminal) -> None:
+    words = "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e4 --honest 9000 --delta 1e-6"
+    told = terminal.typed(f"{words} --plot band.html").stdout.strip()
+    page = (terminal.folder / "band.html").read_text()
+    assert told in page
+    epsilon = told.split("at epsilon ")[1].split(",")[0]
+    assert page.count(f">{epsilon}<") >= 2  # in the table over users, and where delta is shown against epsilon
+    assert "Distance 1" not in page
+    assert "Any two inputs, delta 1e-06." in page
+
+
+def test_without_the_extra_nothing_is_computed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: str, extra: str) -> None:
+        raise MissingExtra(f"This needs {module}; install {extra}.")
+
+    monkeypatch.setattr("metricshuffle.pages.rendering.require", missing)
+    monkeypatch.setattr(Given, "amplification", lambda *_: pytest.fail("computed before it was refused"))
+    for more in ("--local-epsilon 1 --users 100", "--target-epsilon 0.1 --users 100"):
+        told = terminal.refused(*f"amplify --randomizer generic {more} --delta 1e-6 --plot p.html".split())
+        assert "install report" in told
+
+
+@pytest.mark.parametrize(
+    "words", ["krr --options 4 --local-epsilon 1 --users 1 --delta 0.7", "channel --matrix eye.csv --users 9 --delta 1e-6"]
+)
+def test_a_page_without_a_curve(terminal: Terminal, tmp_path: Path, words: str) -> None:
+    """epsilon 0, and none that is finite."""
+    (tmp_path / "eye.csv").write_text("1,0\n0,1\n")
+    result = terminal.typed(f"amplify --randomizer {words} --plot band.html")
+    assert result.exit_code == 0, result.output
+    assert (terminal.folder / "band.html").read_text().count("<section") == 1
+
+
+def test_inverse_questions(terminal: Terminal) -> None:
+    told = terminal.typed("amplify --randomizer krr --options 10 --users 1e5 --honest 90% --delta 1e-6 --target-epsilon 0.01").stdout
+    assert "the 90,000 shuffled reports" in told
+    assert "any two inputs at epsilon 0.01, delta 1e-06" in told
+    found = json.loads(terminal.typed("amplify --randomizer krr --options 10 --users 1e5 --delta 1e-6 --target-epsilon 0.01 --json").stdout)
+    assert found["find"] == "local-epsilon"
+    assert found["certified"] == found["lower"] < found["upper"] < 1.001 * found["lower"]
+    assert found["epsilon"] <= 0.01
+    back = json.loads(
+        terminal.typed(f"amplify --randomizer krr --options 10 --local-epsilon {found['lower']!r} --users 1e5 --delta 1e-6 --json").stdout
+    )
+    assert back["upper"]["epsilon"] == found["epsilon"]
+    users = json.loads(
+        terminal.typed("amplify --randomizer laplace --low 0 --high 1 --rate 1 --steps 4 --delta 1e-6 --target-epsilon 0.1 --json").stdout
+    )
+    assert users["find"] == "users"
+    assert users["certified"] == users["upper"] >= users["lower"] > 1
+    assert users["refuted_by"]["others"][0]["count"] == users["lower"] - 2
+    result = terminal.typed("amplify --randomizer generic --users 1e4 --delta 1e-6 --target-epsilon 0.1 --plot i.html")
+    assert "At local epsilon" in result.stdout
+    assert "10,000" in (terminal.folder / "i.html").read_text()
 
 
 def test_distances_and_users_of_the_charts() -> None:

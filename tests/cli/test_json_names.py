@@ -170,7 +170,9 @@ def test_what_the_other_roles_print(terminal: Any, values: Path, sum_plan: Any) 
 
 OTHERS = {
     "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": {"epsilon", "delta", "distance", "bound"},
-    "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": {"upper", "lower", "bound", "evaluator"},
+    "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": {
+        "upper", "lower", "bound", "evaluator", "attained",
+    },
     "solve --low 0 --high 1 --step 0.25 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 2": {
         "low", "high", "solutions", "recommended", "algorithm", "algorithms", "amplifies", "metric", "certified", "randomizer",
         "share_error", "report_error",

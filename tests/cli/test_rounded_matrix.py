@@ -31,7 +31,7 @@ def test_json_has_two_more_fields(terminal: Terminal, tmp_path: Path) -> None:
     answer = json.loads(terminal.typed(ONE_USER + " --json").stdout)
     assert answer["rounded"] is True
     assert answer["largest_relative_change"] == pytest.approx(SMALLEST / 1e-30)
-    assert set(answer) == {"upper", "lower", "bound", "evaluator", "rounded", "largest_relative_change"}
+    assert set(answer) == {"upper", "lower", "bound", "evaluator", "attained", "rounded", "largest_relative_change"}
 
 
 @pytest.mark.parametrize(

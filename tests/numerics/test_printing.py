@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
 
-from metricshuffle.numerics.rounding import FORGIVEN, promised, promised_delta, reached
+from metricshuffle.numerics.rounding import FORGIVEN, at_least, promised, promised_delta, reached
 
 Printed = Callable[[float], str]
 
@@ -53,3 +54,13 @@ def test_distances_are_rounded_down() -> None:
 )
 def test_words(printed: Printed, number: float, text: str) -> None:
     assert printed(number) == text
+
+
+def test_lower_ends_are_rounded_down() -> None:
+    """What was certainly given away is at least what is printed, and nearly that much."""
+    for number in values(10_000):
+        shown, exact = Decimal(at_least(number).replace(",", "")), Decimal(repr(number))
+        assert exact * (1 - Decimal("0.001")) <= shown <= exact, number
+    assert at_least(0.0) == "0"
+    assert at_least(0.99999) == "0.9999"
+    assert at_least(math.inf) == "more than any number"

@@ -68,7 +68,7 @@ class HostileRandomizer:
 
 
 def amplify_page() -> str:
-    return amplify.page(HostileRandomizer(), 10_000, None, 1, 1e-6, None)
+    return amplify.page(HostileRandomizer(), 10_000, None, 1, 1e-6, None, amplify_generic(1.0, 10_000))
 
 
 def users_compare_page() -> str:

@@ -61,7 +61,9 @@ def _middle(view: View) -> View:
     if view.first.size <= WIDEST_PLANE:
         return view
     start = max(0, min(int(np.argmax(view.first + view.second)) - WIDEST_PLANE // 2, view.first.size - WIDEST_PLANE))
-    return View(view.distance, view.first[start : start + WIDEST_PLANE], view.second[start : start + WIDEST_PLANE], view.what, view.exact_above)
+    return View(
+        view.distance, view.first[start : start + WIDEST_PLANE], view.second[start : start + WIDEST_PLANE], view.what, view.exact_above
+    )
 
 
 def _moves(span: int, grain: int, steps: int, numbers: Numbers) -> list[tuple[int, int]]:
@@ -95,9 +97,7 @@ def _axis(randomizer: Any, honest: int, x: int, y: int, apart: float, numbers: N
         bits = (honest - 1) * randomizer.span
         for ones in sorted({0, bits // 2, bits, int(numbers.integers(0, bits + 1))} if every else {bits // 2}):
             laws = [
-                np.convolve(
-                    binomial(ones + value, 1.0 - randomizer.flip), binomial(bits - ones + randomizer.span - value, randomizer.flip)
-                )
+                np.convolve(binomial(ones + value, 1.0 - randomizer.flip), binomial(bits - ones + randomizer.span - value, randomizer.flip))
                 for value in (x, y)
             ]
             yield View(apart, laws[0], laws[1], f"{what}, {ones} other ones", 1e-200)

@@ -51,7 +51,9 @@ def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
         for guarantee, seen, honest in promises:
             found = False
             for attack in attacks(plan.query, seen, honest, guarantee.distance, numbers):
-                where = f"seed {seed}: {plan.query}, {offer.protocol} ({protocol.encoding}), {guarantee}; {attack.what}, {attack.distance!r}"
+                where = (
+                    f"seed {seed}: {plan.query}, {offer.protocol} ({protocol.encoding}), {guarantee}; {attack.what}, {attack.distance!r}"
+                )
                 assert not refuted(attack, guarantee, plan.rounds), where
                 found = found or (plan.rounds == 1 and shown(attack, guarantee, 1))
                 tally["attacks"] += 1

@@ -61,7 +61,9 @@ def _over_rounds(p: Law, q: Law, epsilon: float, rounds: int) -> float:
     beyond = values > epsilon
     spread = float(np.sum(np.maximum(total[beyond], 0.0) * -np.expm1(epsilon - values[beyond])))
     # the transform is off by some 1e-16 of its largest entry in every cell
-    return -math.expm1(rounds * math.log1p(-min(certain, 1.0 - 1e-16))) + max(0.0, spread - 1e-15 * total.size * float(total.max(initial=0.0)))
+    return -math.expm1(rounds * math.log1p(-min(certain, 1.0 - 1e-16))) + max(
+        0.0, spread - 1e-15 * total.size * float(total.max(initial=0.0))
+    )
 
 
 def _summed(one: Law, other: Law) -> Law:
@@ -114,7 +116,13 @@ def shifted(law: Law, zero: int, first: dict[int, float], second: dict[int, floa
 
 def product(one: View, other: View, distance: float, what: str) -> View:
     """Two independent views side by side."""
-    return View(distance, np.outer(one.first, other.first).ravel(), np.outer(one.second, other.second).ravel(), what, max(one.exact_above, other.exact_above))
+    return View(
+        distance,
+        np.outer(one.first, other.first).ravel(),
+        np.outer(one.second, other.second).ravel(),
+        what,
+        max(one.exact_above, other.exact_above),
+    )
 
 
 def binomial(count: int, chance: float) -> Law:
@@ -143,7 +151,9 @@ def counted(first: list[Law], second: list[Law], others: list[Law], distance: fl
     return View(distance, np.array([one.get(key, 0.0) for key in keys]), np.array([other.get(key, 0.0) for key in keys]), what)
 
 
-def likely(first: list[Law], second: list[Law], others: list[Law], copies: int, seen: NDArray[np.bool_], distance: float, what: str) -> View:
+def likely(
+    first: list[Law], second: list[Law], others: list[Law], copies: int, seen: NDArray[np.bool_], distance: float, what: str
+) -> View:
     """How many reports are among those `seen`: less than all the counts tell, and known for any number of people.
 
     Everybody else is `copies` times the same.

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass
 
-import numpy as np
-
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd
-from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.two_reports.bound import DataSet
-from metricshuffle.amplification.every_pair import SOME_LAWS
+from metricshuffle.amplification.channel_pair import ChannelPair
+from metricshuffle.amplification.data_sets import DataSets
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
-from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, krr_data_sets, most_telling, own_data_sets
-from metricshuffle.amplification.other_laws import others_of
+from metricshuffle.amplification.lower import DataSetLower, Held, Witness, krr_data_sets
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
-from metricshuffle.amplification.real_line import RealLine, real_pairs
+from metricshuffle.amplification.sampled import SampledProfile
 from metricshuffle.amplification.shuffled import ShuffledProfile, Winner
-from metricshuffle.amplification.worst_pair import Pair, PairScan
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain, promised
-from metricshuffle.numerics.types import Floats
+from metricshuffle.numerics.rounding import at_least, plain, promised, promised_delta
 from metricshuffle.privacy.profile import Band, PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.privacy.target import checked_users, honest_count
-from metricshuffle.randomizers.dyadic import TOTAL, exp_below
-from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.dyadic import exp_below
 from metricshuffle.randomizers.randomizer import Randomizer
 
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
-SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
-MOST_PAIRS, MOST_OTHERS = 2, 3
-MANY_REPORTS = 512  # from here on laws are taken from closed forms, if there are any
-FEW_USERS, FEW_PAIRS, SOME_PAIRS = 30, 30, 5000
-SOME_WORK = 2**22  # pairs times reports
 
 
 @dataclass(frozen=True)
@@ -57,89 +44,16 @@ class AmplifiedBand(Band):
     bound: str = "blanket"
     evaluator: str = "local"
     amplified: bool = True
-    attained: DataSet | None = None
-    """The data set that has the lower end, where it is known (two reports)."""
-
-
-@dataclass(frozen=True)
-class DataSets:
-    """distance -> laws of data sets of a randomizer: the pairs that look worst, the others at a, at b, and at what hides least."""
-
-    randomizer: Randomizer | Parallel
-    users: int
-    _known: dict[float, list[BlanketLaw]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __call__(self, distance: float) -> list[BlanketLaw]:
-        if distance not in self._known:
-            self._known[distance] = self._laws(distance)
-        return self._known[distance]
-
-    def _laws(self, distance: float) -> list[BlanketLaw]:
-        source = self.randomizer
-        if isinstance(source, Parallel):
-            return [law for one in source.blankets(distance)[: 2 * MOST_PAIRS] for law in own_data_sets(one)]
-        if isinstance(source, RealLine) and source.inputs * source.outputs <= SMALL_MATRIX:
-            return self._listed(*real_pairs(source, distance), source.inputs)
-        # An upper bound looks at pairs up to the next whole step; a lower one must not.
-        pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
-        if not pairs:
-            return []
-        if isinstance(source, KaryRandomizedResponse):  # exact fractions
-            return krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
-        many = source.outputs > MANY_REPORTS or source.inputs * source.outputs > SMALL_MATRIX
-        if many and (closed := self._closed(source, pairs[:SOME_LAWS])):
-            return closed
-        if source.inputs * source.outputs > SMALL_MATRIX:
-            pairs.sort(key=lambda pair: -source.distance(*pair))
-            return [law for pair in pairs[:MOST_PAIRS] for law in own_data_sets(source.blanket(*pair))]
-        return self._listed(source.rows(), pairs, source.inputs)
-
-    def _listed(self, rows: Floats, pairs: list[Pair], inputs: int) -> list[BlanketLaw]:
-        """Pairs of rows; what the others hold is one of the first `inputs` of them."""
-        laws = []
-        for a, b in _worst(rows, pairs, self.users, inputs):
-            held = dict.fromkeys([*most_telling(rows[a], rows[b], rows[:inputs], MOST_OTHERS), a, b])
-            laws += homogeneous_laws(rows[a], rows[b], [rows[c] for c in held])
-        return laws
-
-    @staticmethod
-    def _closed(source: Randomizer, pairs: list[Pair]) -> list[BlanketLaw]:
-        """From closed forms: the pairs with the largest spread, the others at what hides least; none if they are not known."""
-        known = [law for law in (others_of(source, *pair) for pair in pairs) if law is not None]
-        spreads = [(float(square), law, x) for law in known for x, square in enumerate(law.at(0.0).square)]
-        spreads.sort(key=lambda one: -one[0])
-        return [BlanketLaw(*law.types[x][:4]) for _, law, x in spreads[: MOST_OTHERS * MOST_PAIRS]]
-
-
-def _widest(rows: Floats, pairs: list[Pair], inputs: int) -> list[Pair]:
-    """The pairs with the largest spread, over what hides least (or, if there are too many of them, over what all have in common)."""
-    if len(pairs) * rows.shape[1] <= SOME_WORK and (crowd := Crowd(rows[:inputs], rows)).covered:
-        order = np.argsort(-crowd.spreads(np.array(pairs, dtype=np.int64), 1.0)[0], kind="stable")
-        return [pairs[place] for place in order[:MOST_PAIRS]]
-    scan = PairScan(rows, pairs)
-    return [(int(a), int(b)) for a, b in scan.ranked(1.0)[:MOST_PAIRS]] if scan.covered else []
-
-
-def _worst(rows: Floats, pairs: list[Pair], users: int, inputs: int) -> list[Pair]:
-    """The pairs with the largest spread, which decides for many users; the largest variation and ratio, which decide for few."""
-    if len(pairs) <= (FEW_PAIRS if users <= FEW_USERS else MOST_PAIRS):
-        return pairs
-    spread = _widest(rows, pairs, inputs)
-    if len(pairs) > SOME_PAIRS:
-        return spread or pairs[:MOST_PAIRS]
-    ratio, variation = [], []
-    for a, b in pairs:
-        variation.append(float(np.maximum(rows[a] - rows[b], 0.0).sum()))
-        held = rows[a] > 0.0
-        ratio.append(float(np.max(rows[a][held] / np.maximum(rows[b][held], 1e-300))))
-    return list(dict.fromkeys([*spread, pairs[int(np.argmax(variation))], pairs[int(np.argmax(ratio))]]))
+    attained: Witness | None = None
+    """A data set, and a pair of inputs, that give away what the lower end says; None if that is nothing."""
 
 
 @dataclass(frozen=True)
 class Amplification:
     """What `users` honest shuffled reports promise (`upper`) and certainly give away (`lower`), for pairs up to `distance` apart.
 
-    With several rounds, `lower` is that of one of them.
+    With several rounds, `lower` is that of one of them. `upper` is a `PrivacyProfile`, with its Renyi divergences, its trade-off curve
+    and its loss distribution; these ask for hundreds of deltas, which `amplify(..., relative=1e-3)` makes quicker, and as safe.
     """
 
     upper: PrivacyProfile
@@ -148,12 +62,15 @@ class Amplification:
     distance: float
     local: PrivacyProfile
     rounds: int = 1
+    alike: str = ""
+    """What the pairs are called if a distance would say nothing, because all have the same; empty if there is a metric."""
 
     @property
     def bound(self) -> str:
         return self.upper.bound
 
-    def _distance(self, distance: float | None) -> float:
+    def far(self, distance: float | None = None) -> float:
+        """How far apart the inputs may be that are asked about: the largest distance if nothing is said, or a sentence."""
         if distance is None:
             return self.distance
         if not 0.0 < checked_distance(distance) <= self.distance * (1.0 + 1e-12):
@@ -162,22 +79,22 @@ class Amplification:
 
     def epsilon(self, delta: float, distance: float | None = None) -> AmplifiedBand:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
-        delta, far = checked_delta(delta), self._distance(distance)
+        delta, far = checked_delta(delta), self.far(distance)
         found = self._winner("epsilon", delta, far)
         less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
-        band = self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
-        return replace(band, attained=self.lower.pairs.epsilon(delta, far).attained) if isinstance(self.lower, ExactLower) else band
+        lower, witness = self.lower.epsilon(delta, far), self.lower.witness("epsilon", delta, far)
+        return self._band(found, lower, witness, less and found.bound != "local" and self.users > 1)
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
-        epsilon, far = checked_epsilon(epsilon), self._distance(distance)
+        epsilon, far = checked_epsilon(epsilon), self.far(distance)
         found = self._winner("delta", epsilon, far)
-        band = self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
-        return replace(band, attained=self.lower.pairs.delta(epsilon, far).attained) if isinstance(self.lower, ExactLower) else band
+        lower, witness = self.lower.delta(epsilon, far), self.lower.witness("delta", epsilon, far)
+        return self._band(found, lower, witness, (found.bound != "local" and self.users > 1) or found.value == 0.0)
 
     @staticmethod
-    def _band(found: Winner, lower: float, amplified: bool) -> AmplifiedBand:
-        return AmplifiedBand(lower, found.value, found.bound if amplified else "local", found.evaluator, amplified)
+    def _band(found: Winner, lower: float, witness: Witness | None, amplified: bool) -> AmplifiedBand:
+        return AmplifiedBand(lower, found.value, found.bound if amplified else "local", found.evaluator, amplified, witness)
 
     def _winner(self, wanted: str, given: float, distance: float) -> Winner:
         profile = self.upper
@@ -189,28 +106,63 @@ class Amplification:
         alone = self.local.pure(distance) if wanted == "epsilon" else self.local.delta(given, distance)
         return Winner(value, profile.bound, "counts") if value < alone else Winner(alone, "local", "local")
 
-    @property
-    def _least(self) -> str:
-        if self.lower.bound == "data set":
-            return "On some data set they give away at least epsilon"
-        return f"{self.lower.bound[0].upper()}{self.lower.bound[1:]} than epsilon"
+    def pairs_at(self, distance: float | None = None) -> str:
+        """The pairs of inputs that an answer is about, in words."""
+        return self.alike or f"two inputs at distance {plain(self.far(distance))}"
 
-    def explain(self, delta: float, distance: float | None = None) -> str:
-        """The answer in a sentence or two."""
-        band, far = self.epsilon(delta, distance), self._distance(distance)
+    def _reports(self) -> str:
         over = "" if self.rounds == 1 else f" over {self.rounds} rounds together"
-        people = f"{self.users:,} shuffled reports of honest people{over} hide two inputs at distance {plain(far)}"
-        alone = self.local.pure(far)
+        return f"{self.users:,} shuffled reports of honest people{over}"
+
+    def _given_away(self, asked: str, band: AmplifiedBand) -> str:
+        """The lower end and who attains it."""
+        if not band.lower > 0.0:
+            return ""
+        how = "" if band.attained is None else f": {band.attained.words}"
+        least = f"{asked} {at_least(band.lower)}"
+        if self.users == 1:
+            return f" It gives away at least {least}{how}."
+        if self.lower.bound == "data set":
+            return f" On some data set they give away at least {least}{how}."
+        return f" {self.lower.bound[0].upper()}{self.lower.bound[1:]} than {least}{how}."
+
+    def explain(self, delta: float | None = None, distance: float | None = None, *, epsilon: float | None = None) -> str:
+        """epsilon at that delta (or delta at that epsilon) in a sentence or two."""
+        if (delta is None) == (epsilon is None):
+            raise InputError("explain needs either delta (to tell epsilon) or epsilon (to tell delta), and not both.")
+        far, hidden = self.far(distance), self.pairs_at(distance)
+        if epsilon is not None:
+            band = self.delta(epsilon, distance)
+            at, asked = f"at epsilon {promised(epsilon)} up to delta {promised_delta(band.upper)}", "delta"
+        else:
+            band = self.epsilon(delta or 0.0, distance)
+            at, asked = f"at epsilon {promised(band.upper)}, delta {promised_delta(delta or 0.0)}", "epsilon"
+        least = self._given_away(asked, band)
+        if asked == "epsilon" and band.upper == 0.0:
+            people = f"{self._reports()} hide" if self.users > 1 else "One report alone hides"
+            return f"{people} {hidden} {at}: delta alone covers all that is told."
+        if self.users == 1:
+            over = "" if self.rounds == 1 else f", {self.rounds} times,"
+            return (
+                f"One report alone{over} hides {hidden} {at}: shuffling buys nothing where there is no other report to hide among.{least}"
+            )
         if not band.amplified:
             return (
-                f"Shuffling buys nothing here: {people} no better than the reports alone do, at epsilon {promised(band.upper)}, "
-                f"delta {delta:g}; more people or a smaller local epsilon would help."
+                f"Shuffling buys nothing here: {self._reports()} hide {hidden} no better than one report alone does, {at}; "
+                f"more people or a smaller local epsilon would help.{least}"
             )
+        alone = self.local.pure(far)
         named = "no finite epsilon" if not math.isfinite(alone) else f"epsilon {promised(alone)}"
-        return (
-            f"{people} at epsilon {promised(band.upper)}, delta {delta:g} ({band.bound} bound); one report alone has {named}. "
-            f"{self._least} {band.lower:.4g}."
-        )
+        return f"{self._reports()} hide {hidden} {at} ({band.bound} bound); one report alone has {named}.{least}"
+
+
+def _alike(source: Randomizer | Parallel) -> str:
+    """What the pairs of inputs are called if they are all at one distance; empty if there is a metric."""
+    if isinstance(source, ChannelPair):
+        return f"the inputs {source.first} and {source.second}"
+    if isinstance(source, Channel):
+        return "any two inputs" if source.distances is None else ""
+    return "any two inputs" if isinstance(source, Parallel) or type(source).distance is Randomizer.distance else ""
 
 
 def amplify(
@@ -231,21 +183,18 @@ def amplify(
         return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)
     if not isinstance(randomizer, Randomizer | Parallel):
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
-    # A composition asks a thousand times, so roughly, and not pair by pair.
+    # A composition asks many times, so roughly, and not pair by pair.
     closely = relative if rounds == 1 else 1e-3
     widest = randomizer.diameter
     upper = ShuffledProfile(randomizer, counted, widest, relative=closely)
     exact = upper.exact if rounds == 1 else ExactPairs.of(randomizer, counted, relative or 0.0)
     if rounds > 1 and upper.many_pairs:
         upper = ShuffledProfile(randomizer, counted, widest, "clones")
-    lower = DataSetLower(DataSets(randomizer, counted), counted, relative=relative) if exact is None else ExactLower(exact)
-    return _amplification(upper, lower, counted, widest, randomizer.local_profile(), rounds)
-
-
-def _amplification(
-    upper: PrivacyProfile, lower: DataSetLower | ExactLower, users: int, distance: float, local: PrivacyProfile, rounds: int
-) -> Amplification:
-    return Amplification(composed(upper, rounds), lower, users, distance, local, rounds)
+    sets = DataSets(randomizer, counted)
+    found = DataSetLower(sets, counted, relative=relative, named=sets.named)
+    lower = found if exact is None else ExactLower(exact)
+    whole = upper if rounds == 1 else composed(SampledProfile(upper), rounds)
+    return Amplification(whole, lower, counted, widest, randomizer.local_profile(), rounds, _alike(randomizer))
 
 
 def amplify_generic(epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1) -> Amplification:
@@ -253,9 +202,11 @@ def amplify_generic(epsilon: float, users: int, honest: int | float | str | None
     counted, total = honest_count(honest, checked_users(users)), GenericLDP(epsilon).epsilon
     ratio = exp_below(total)
     laws = [law for k in (2, 3) for law in krr_data_sets(k, ratio / (ratio + k - 1), 1 / (ratio + k - 1))]
+    names = [Held(0, 1, others, f"{k}-ary randomized response") for k, others in ((2, 0), (3, 2), (3, 0))]
     upper = ClonesProfile(float(total), counted, 1.0)
     local = ClonesProfile(float(total), 1, 1.0)
-    return _amplification(upper, DataSetLower(lambda _: laws, counted, GENERIC_LABEL), counted, 1.0, local, rounds)
+    lower = DataSetLower(lambda _: laws, counted, GENERIC_LABEL, named=lambda _, place: names[place])
+    return Amplification(composed(upper, rounds), lower, counted, 1.0, local, rounds, "any two inputs")
 
 
 def amplify_metric(
@@ -291,4 +242,4 @@ def amplify_metric(
     upper = ClonesProfile(float(rate), counted, max(float(reach), float(other)), lambda _: (float(reach), float(other)))
     local = ClonesProfile(float(rate), 1, max(float(reach), float(other)))
     lower = pem_lower(float(rate), float(reach), float(other), counted)
-    return _amplification(upper, lower, counted, float(distance), local, rounds)
+    return Amplification(composed(upper, rounds), lower, counted, float(distance), local, rounds)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,11 +24,62 @@ from metricshuffle.privacy.profile import LowerProfile, checked_delta, checked_d
 
 MERGED_EXACTLY = 512  # reports up to here are merged by exact comparison of their ratios
 TINY = 2.0**-60
+MOST_SHOWN = 8  # numbers of an input that is a list
 
 
 def relative_for(users: int) -> float:
     """How closely an epsilon is searched for: the evaluation costs more for few users, and fewer digits matter for many."""
     return 1e-7 if users <= 10**5 else 1e-5
+
+
+class Held(NamedTuple):
+    """Two inputs of one person, and the one that everybody else holds, as the sampler takes them."""
+
+    first: Any
+    second: Any
+    others: Any
+    mechanism: str = ""
+    """Whose inputs they are, where the bound is about more than one randomizer."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A data set that gives away what the lower end says: reports of `first` are told from those of `second` that well.
+
+    `others` are the values of everybody else, each with how many hold it.
+    """
+
+    first: Any
+    second: Any
+    others: tuple[tuple[Any, int], ...]
+    mechanism: str = ""
+
+    @property
+    def words(self) -> str:
+        """Which inputs, and what the others hold, as the end of a sentence."""
+        inputs = f"inputs {shown(self.first)} and {shown(self.second)}"
+        counts = [
+            "all others" if len(self.others) == 1 else f"{many:,}{'' if place else ' others'}"
+            for place, (_, many) in enumerate(self.others)
+        ]
+        others = " and ".join(f"{count} hold {shown(value)}" for count, (value, _) in zip(counts, self.others, strict=True))
+        return f"{inputs}{' when ' if others else ''}{others}{f', of {self.mechanism}' if self.mechanism else ''}"
+
+    def document(self) -> dict[str, Any]:
+        """The same for JSON."""
+        others = [{"value": value, "count": many} for value, many in self.others]
+        return {"first": self.first, "second": self.second, "others": others, **({"mechanism": self.mechanism} if self.mechanism else {})}
+
+
+def shown(value: Any) -> str:
+    """An input in a sentence; of a long list the first few."""
+    if isinstance(value, list):
+        few = ", ".join(shown(one) for one in value[:MOST_SHOWN])
+        return f"[{few}{', ...' if len(value) > MOST_SHOWN else ''}]"
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+Question = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
@@ -39,30 +91,61 @@ class DataSetLower(LowerProfile):
     bound: str = "data set"
     relative: float | None = None
     """How closely an epsilon is searched for; the default depends on the number of users."""
+    named: Callable[[float, int], Held | None] | None = None
+    """named(distance, place): which data set the law in that place of laws(distance) is the law of, if that is known."""
+    _known: dict[Question, tuple[float, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_users(self.users)
 
     def delta(self, epsilon: float, distance: float) -> float:
         """Certified from below; what cannot be computed is 0."""
-        epsilon = checked_epsilon(epsilon)
-        if checked_distance(distance) == 0.0:
-            return 0.0
-        found = [delta_lower(law, self.users, epsilon) for law in self.laws(distance)]
-        return max((value for value in found if 0.0 <= value <= 1.0), default=0.0)
+        return self._largest("delta", checked_epsilon(epsilon), checked_distance(distance))[0]
 
     def epsilon(self, delta: float, distance: float) -> float:
         """The largest epsilon found whose delta is certified to exceed the given one; 0 if there is none."""
-        delta = checked_delta(delta)
-        if checked_distance(distance) == 0.0:
-            return 0.0
-        best, relative = 0.0, relative_for(self.users) if self.relative is None else self.relative
-        for law in self.laws(distance):
+        return self._largest("epsilon", checked_delta(delta), checked_distance(distance))[0]
+
+    def _largest(self, asked: str, given: float, distance: float) -> tuple[float, int]:
+        """The value, and which law has it (-1: none)."""
+        if distance == 0.0:
+            return 0.0, -1
+        if (asked, given, distance) not in self._known:
+            search = self._largest_delta if asked == "delta" else self._largest_epsilon
+            self._known[asked, given, distance] = search(given, distance)
+        return self._known[asked, given, distance]
+
+    def _largest_delta(self, epsilon: float, distance: float) -> tuple[float, int]:
+        best, place = 0.0, -1
+        for index, law in enumerate(self.laws(distance)):
+            found = delta_lower(law, self.users, epsilon)
+            if best < found <= 1.0:
+                best, place = found, index
+        return best, place
+
+    def _largest_epsilon(self, delta: float, distance: float) -> tuple[float, int]:
+        best, place = 0.0, -1
+        relative = relative_for(self.users) if self.relative is None else self.relative
+        for index, law in enumerate(self.laws(distance)):
             if best > 0.0 and not delta_lower(law, self.users, best) > delta:
                 continue  # it shows no more
             found = epsilon_lower(law, self.users, delta, relative=relative)
-            best = found if best < found < math.inf else best
-        return best
+            if best < found < math.inf:
+                best, place = found, index
+        return best, place
+
+    def witness(self, asked: Literal["epsilon", "delta"], given: float, distance: float) -> Witness | None:
+        """The data set behind the answer to `epsilon(given, distance)` or `delta(given, distance)`; None if nothing is given away."""
+        value, place = self._largest(asked, given, distance)
+        held = None if place < 0 or self.named is None else self.named(distance, place)
+        if held is None:
+            return None
+        epsilon, law = (given if asked == "delta" else value), self.laws(distance)[place]
+        first, second = held.first, held.second
+        if not law.symmetric:
+            forth, back = (delta_lower(way, self.users, epsilon, directions="forward") for way in (law, law.reversed))
+            first, second = (second, first) if back > forth else (first, second)
+        return Witness(first, second, ((held.others, self.users - 1),) if self.users > 1 else (), held.mechanism)
 
 
 def _with_mass(law: BlanketLaw, mass: Floats) -> BlanketLaw:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.amplification.lower import DataSetLower
+from metricshuffle.amplification.lower import DataSetLower, Held
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.types import Floats
@@ -77,11 +77,22 @@ class PemReaches:
     reach_other: float
 
     def __call__(self, distance: float) -> list[BlanketLaw]:
+        return pem_laws(*self._distances(distance))
+
+    def _distances(self, distance: float) -> tuple[float, float, float]:
+        """D(a, b), D(a, c) and D(b, c), as totals."""
         d = min(distance, self.reach, self.reach_other)
         ac, bc = min(self.reach, self.reach_other + d), min(self.reach_other, self.reach + d)
-        return pem_laws(self.rate * d, self.rate * ac, self.rate * bc)
+        return self.rate * d, self.rate * ac, self.rate * bc
+
+    def named(self, distance: float, place: int) -> Held:
+        """Which of the laws is which: the others at c, at a, or at b."""
+        ab, ac, bc = self._distances(distance)
+        mechanism = f"the padded exponential mechanism on points a, b, c with D(a,b) = {ab:.6g}, D(a,c) = {ac:.6g}, D(b,c) = {bc:.6g}"
+        return Held("a", "b", "cab"[place], mechanism)
 
 
 def pem_lower(rate: float, reach: float, reach_other: float, users: int) -> DataSetLower:
     """The lower bound over distances for a pair with these reaches; see `pem_laws` for what it means."""
-    return DataSetLower(PemReaches(rate, reach, reach_other), users, LABEL)
+    reaches = PemReaches(rate, reach, reach_other)
+    return DataSetLower(reaches, users, LABEL, named=reaches.named)

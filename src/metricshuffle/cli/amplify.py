@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from metricshuffle.cli import amplify_options as option
 from metricshuffle.cli.amplify_names import Given, check_name
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, writable
+from metricshuffle.cli.options import Honest, Json, Rounds, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 def amplify(
     randomizer: option.Randomizer,
-    users: Users,
+    users: option.Users = None,
     delta: option.Delta = None,
     epsilon: option.Epsilon = None,
+    target_epsilon: option.TargetEpsilon = None,
+    find: option.Find = None,
     local_epsilon: option.LocalEpsilon = None,
     options: option.Options = None,
     rate: option.Rate = None,
@@ -40,55 +42,66 @@ def amplify(
 ) -> None:
     """What shuffled reports of a local randomizer hide: a certified epsilon (or delta), and a lower bound beside it."""
     check_name(randomizer)
-    if (delta is None) == (epsilon is None):
-        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
-    if delta is not None and not 0.0 < delta < 1.0:
-        raise InputError(f"--delta must lie in (0, 1), got {delta:g}; shuffling changes nothing at delta 0.")
-    if epsilon is not None and not epsilon > 0.0:
-        raise InputError(f"--epsilon must be greater than 0, got {epsilon:g}.")
-    if users < 1:
-        raise InputError(f"--users must be a whole number >= 1, got {users}.")
-    if rounds < 1:
-        raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
-    writable(plot, option="--plot")
     given = Given(randomizer, {
         "local-epsilon": local_epsilon, "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
         "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets,
         "matrix": matrix, "pair": pair,
     })  # fmt: skip
+    check_numbers(users, delta, epsilon, rounds)
+    writable(plot, option="--plot")
+    if plot is not None:
+        from metricshuffle.pages.rendering import require_report_extra
+
+        require_report_extra()
+    if target_epsilon is not None or find is not None:
+        from metricshuffle.cli.amplify_inverse import found
+
+        if epsilon is not None:
+            raise InputError("--target-epsilon is the total epsilon that is wanted; leave --epsilon out.")
+        found(given, find, target_epsilon, delta, users, honest, rounds, plot, as_json=as_json)
+        return
+    if (delta is None) == (epsilon is None):
+        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
+    if users is None:
+        raise InputError("--users is missing: how many people report; or give --target-epsilon, to find how many are needed.")
     given.check()
 
     from metricshuffle.cli.screen import note, say, screen, working
-    from metricshuffle.numerics.rounding import promised
 
     with working("Accounting"):
         answer = given.amplification(users, honest, rounds)
         band = answer.epsilon(delta, given.distance) if delta is not None else answer.delta(epsilon or 0.0, given.distance)
+        words = answer.explain(delta, given.distance, epsilon=epsilon)
         if plot is not None:
             from metricshuffle.files import write_text
             from metricshuffle.pages.amplify import page
 
-            text = page(given, users, honest, rounds, delta, epsilon)
-            write_text(plot, text)
+            write_text(plot, page(given, users, honest, rounds, delta, epsilon, answer))
     if as_json:
         _print_json(band, delta, epsilon, given.rounded)
         return
     if plot is not None:
         note(f"Wrote {plot}.")
-    if delta is not None:
-        say(screen(), *filter(None, (answer.explain(delta, given.distance), given.remark)))
-        return
-    nothing = "" if band.amplified else " Shuffling buys nothing here: one report alone hides as much."
-    say(
-        screen(),
-        f"{answer.users:,} shuffled reports are indistinguishable at epsilon {promised(epsilon or 0.0)} up to delta {promised(band.upper)} "
-        f"({band.bound} bound), and no bound can be below delta {band.lower:.4g}.{nothing}",
-        *filter(None, (given.remark,)),
-    )
+    say(screen(), *filter(None, (words, given.remark)))
+
+
+def check_numbers(users: int | None, delta: float | None, epsilon: float | None, rounds: int) -> None:
+    """Refuse numbers that cannot be, whatever is asked."""
+    if delta is not None and not 0.0 < delta < 1.0:
+        raise InputError(f"--delta must lie in (0, 1), got {delta:g}; shuffling changes nothing at delta 0.")
+    if epsilon is not None and not epsilon > 0.0:
+        raise InputError(f"--epsilon must be greater than 0, got {epsilon:g}.")
+    if users is not None and users < 1:
+        raise InputError(f"--users must be a whole number >= 1, got {users}.")
+    if rounds < 1:
+        raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
 
 
 def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:
-    """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told."""
+    """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told.
+
+    `attained` is a data set that gives away the lower end (null if that is nothing).
+    """
     import json
     import math
 
@@ -100,4 +113,5 @@ def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None,
         for name, value in (("upper", band.upper), ("lower", band.lower))
     }
     changed = {} if rounded is None else {"rounded": True, "largest_relative_change": rounded.relative_change}
-    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator, **changed}))
+    attained = None if band.attained is None else band.attained.document()
+    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator, "attained": attained, **changed}))

@@ -28,6 +28,13 @@ TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 NAMES = tuple(TAKES)
 FILE = "file:"
 """Before the path of a randomizer that was saved."""
+# name -> what its privacy parameters are called: one of them may be left out, to be found
+STRENGTHS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("generic", "krr", "hadamard", "subset", "hash"), ("local-epsilon",)),
+    **dict.fromkeys(("metric", "laplace"), ("rate",)),
+    "witch-hat": ("local-epsilon", "rate"),
+    "channel": (),
+}
 POSITIVE = ("local-epsilon", "rate", "half-width")
 LINE_STEPS, HAT_STEPS = 64, 32
 UNNOTICED = 1e-9
@@ -70,11 +77,15 @@ class Given:
     name: str
     values: dict[str, Any]
 
-    def check(self) -> None:
-        """Refuse what is missing, what belongs to another randomizer, and numbers that cannot be."""
+    def having(self, option: str, value: float) -> Given:
+        """The same with another value of one option."""
+        return Given(self.name, {**self.values, option: value})
+
+    def check(self, found: str = "") -> None:
+        """Refuse what is missing (but for what is to be found), what belongs to another randomizer, and numbers that cannot be."""
         needed, allowed = ((), ("distance",)) if self.name.startswith(FILE) else TAKES[self.name]
         for option in needed:
-            if self.values[option] is None:
+            if self.values[option] is None and option != found:
                 raise InputError(f"--randomizer {self.name} needs --{option}, which is missing.")
         for option, value in self.values.items():
             if value is not None and option not in (*needed, *allowed):

@@ -20,6 +20,25 @@ Randomizer = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option("--delta", parser=number, metavar="X", help="Give epsilon at this delta.")]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", parser=number, metavar="E", help="Give delta at this total epsilon instead.")]
+Users = Annotated[
+    int | None, typer.Option("--users", parser=whole, metavar="N", help="How many people report; left out if that is to be found.")
+]
+TargetEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--target-epsilon",
+        parser=number,
+        metavar="E",
+        help="Find what keeps this total epsilon at --delta: the largest local epsilon or rate, or the fewest honest people; "
+        "leave out the one that is to be found.",
+    ),
+]
+Find = Annotated[
+    str | None,
+    typer.Option(
+        "--find", metavar="local-epsilon|rate|users", help="What to find for --target-epsilon; whichever is left out, if this is left out."
+    ),
+]
 LocalEpsilon = Annotated[
     float | None,
     typer.Option(
@@ -63,6 +82,4 @@ Pair = Annotated[
     tuple[int, int] | None,
     typer.Option("--pair", metavar="I J", help="Only these two rows, counting from 0 (channel); any two if left out."),
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Write the band against users and against distance as one HTML file.")
-]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write the bands and the trade-off curve as one HTML file.")]

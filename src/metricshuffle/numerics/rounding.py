@@ -52,6 +52,11 @@ def promised_delta(delta: float) -> str:
     return _written(delta, 3, ROUND_CEILING)
 
 
+def at_least(value: float) -> str:
+    """The lower end of a band, an epsilon or a delta: four digits, never more than the truth."""
+    return _written(value, 4, ROUND_FLOOR) if math.isfinite(value) else "more than any number"
+
+
 def reached(distance: float) -> str:
     """A distance up to which something is promised: six digits, never more than the truth."""
     return _written(distance, 6, ROUND_FLOOR)

@@ -1,4 +1,4 @@
-"""The page of `amplify --plot`: the band against the number of users, and against the distance."""
+"""The page of `amplify --plot`: the band against users and distance, delta against epsilon, and the trade-off between two errors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from metricshuffle.amplification.amplify import Amplification
-from metricshuffle.numerics.rounding import plain, promised
-from metricshuffle.pages.charts.marks import BLUE, MUTED, WATER, Spec, drawing, line, log_scale, panel, powers, x, y
+from metricshuffle.numerics.rounding import at_least, plain, promised, promised_delta
+from metricshuffle.pages.charts.marks import BLUE, GRID, MUTED, WATER, Spec, drawing, line, log_scale, panel, x, y
 from metricshuffle.pages.elements import Figure, Key, Table
 from metricshuffle.pages.rendering import rendered
+from metricshuffle.privacy.curves import FARTHEST, TradeOff, trade_off
 
 SHORTEST = 1e-12
 ROUGHLY = 3e-3  # a hundredth of a pixel
+STEPS = 16  # from 0 to the epsilon of the answer and twice that
+ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
+TRADE_OFF = (
+    Key("shuffled reports, at least", BLUE),
+    Key("one report alone", MUTED, "2 3"),
+    Key("two inputs that nothing tells apart", GRID),
+)
 LEGEND = (Key("upper bound, certified", BLUE), Key("lower bound", BLUE, "6 4"), Key("one report alone", MUTED, "2 3"))
 
 
@@ -62,7 +70,7 @@ class Question:
 
     @property
     def fixed(self) -> str:
-        return f"delta {self.delta:g}" if self.delta is not None else f"epsilon {self.epsilon:g}"
+        return f"delta {promised_delta(self.delta)}" if self.delta is not None else f"epsilon {promised(self.epsilon or 0.0)}"
 
     def point(self, at: float, answer: Amplification, distance: float) -> Point:
         if self.delta is not None:
@@ -72,24 +80,58 @@ class Question:
         return Point(at, band.lower, band.upper, answer.local.delta(self.epsilon or 0.0, distance))
 
 
-def page(randomizer: NamedRandomizer, users: int, honest: str | None, rounds: int, delta: float | None, epsilon: float | None) -> str:
-    """One HTML document without any link: both charts, and their numbers as tables."""
+def page(
+    randomizer: NamedRandomizer,
+    users: int,
+    honest: str | None,
+    rounds: int,
+    delta: float | None,
+    epsilon: float | None,
+    answer: Amplification,
+) -> str:
+    """One HTML document without any link: the charts, and their numbers as tables.
+
+    `answer` is what the terminal prints, and its digits stand here, too; the points around it are found more roughly, and as safely.
+    """
     question = Question(delta, epsilon)
-    answer = randomizer.amplification(users, honest, rounds, ROUGHLY)
-    far = answer.distance if randomizer.distance is None else randomizer.distance
-    over_users = [question.point(float(count), randomizer.amplification(count, honest, rounds, ROUGHLY), far) for count in _around(users)]
-    over_distance = [question.point(distance, answer, distance) for distance in _distances(randomizer, answer, far)]
-    sections = [_section("users", "Against the number of users", question, over_users, f"Distance {plain(far)}", logarithmic=True)]
+    rough = randomizer.amplification(users, honest, rounds, ROUGHLY)
+    far, count = answer.distance if randomizer.distance is None else randomizer.distance, answer.users
+    exact = question.point(float(count), answer, far)
+    over_users = [
+        exact if people == count else question.point(float(people), randomizer.amplification(people, None, rounds, ROUGHLY), far)
+        for people in _around(count)
+    ]
+    over_distance = [
+        question.point(distance, answer if distance == far else rough, distance) for distance in _distances(randomizer, answer, far)
+    ]
+    pairs = answer.pairs_at(far)
+    hidden = f"{pairs[0].upper()}{pairs[1:]}"
+    sections = [_section("users", "Against the number of honest users", question, over_users, hidden, logarithmic=True)]
     if len(over_distance) > 1:
-        sections.append(_section("distance", "Against the distance", question, over_distance, f"{users:,} users", logarithmic=False))
-    words = f"delta of {users:,} shuffled reports at {question.fixed}." if delta is None else answer.explain(delta, randomizer.distance)
+        sections.append(_section("distance", "Against the distance", question, over_distance, f"{count:,} honest users", logarithmic=False))
+    curve = _profile(answer, rough, far, exact.high if epsilon is None else epsilon)
+    if len(curve) > 1:
+        where = f"{hidden}, {count:,} honest users"
+        sections += [_profile_section(curve, where), _trade_off_section(answer, curve, far, where)]
     return rendered(
         "amplify.html.jinja",
         randomizer=randomizer.name,
-        words=f"{words} {randomizer.remark}".rstrip(),
+        words=f"{answer.explain(delta, randomizer.distance, epsilon=epsilon)} {randomizer.remark}".rstrip(),
         parameters=", ".join(f"{name} {value}" for name, value in randomizer.values.items() if value is not None),
         sections=sections,
     )
+
+
+def _profile(answer: Amplification, rough: Amplification, far: float, middle: float) -> list[Point]:
+    """delta at epsilons from 0 to twice the one of the answer; none if that is 0, or too large to draw."""
+    end = min(2.0 * middle, answer.local.pure(far) * answer.rounds)
+    if not 0.0 < end < FARTHEST:
+        return []
+    points = []
+    for at in sorted({*(end * step / STEPS for step in range(STEPS + 1)), min(middle, end)}):
+        band = (answer if at == middle else rough).delta(at, far)
+        points.append(Point(at, band.lower, band.upper, answer.local.delta(at, far)))
+    return points
 
 
 def _around(users: int) -> list[int]:
@@ -105,22 +147,59 @@ def _distances(randomizer: NamedRandomizer, answer: Amplification, far: float) -
         smallest = abs(reach - (other or reach))
         return [distance for step in range(1, 9) if (distance := far * step / 8.0) >= smallest]
     if randomizer.name in ("laplace", "witch-hat"):
-        return [answer.distance * step / 8.0 for step in range(1, 9)]
+        return sorted({*(answer.distance * step / 8.0 for step in range(1, 9)), far})
     return [far]
 
 
 def _section(name: str, title: str, question: Question, points: list[Point], where: str, *, logarithmic: bool) -> Section:
     asked, fixed = question.asked, f"{where}, {question.fixed}."
+    return _band_section(name, title, asked, points, fixed, along=name, logarithmic=logarithmic)
+
+
+def _profile_section(points: list[Point], where: str) -> Section:
+    """delta against epsilon."""
+    return _band_section("profile", "delta against epsilon", "delta", points, f"{where}.", along="epsilon", logarithmic=False)
+
+
+def _band_section(name: str, title: str, asked: str, points: list[Point], fixed: str, *, along: str, logarithmic: bool) -> Section:
     drawn = drawing(
-        _chart(points, name, asked, logarithmic=logarithmic),
+        _chart(points, along, asked, logarithmic=logarithmic),
         name,
-        f"{asked} {title.lower()}",
+        f"{asked} {title.lower()}" if name != "profile" else title,
         f"The band between the lower and the upper bound on {asked}. {fixed}",
     )
     caption = f"{fixed} The truth lies in the shaded band: nothing below it can be promised, and its upper end is certified."
-    rows = [(plain(point.at), f"{point.low:.4g}", promised(point.high), promised(point.alone)) for point in points]
-    head = (name, f"{asked} at least", f"{asked} at most", "one report alone")
+    written = promised if asked == "epsilon" else promised_delta
+    rows = [(plain(point.at), at_least(point.low), written(point.high), written(point.alone)) for point in points]
+    head = (along, f"{asked} at least", f"{asked} at most", "one report alone")
     return Section(name, title, Figure(drawn, caption, LEGEND), Table(head, rows, numeric=range(4)))
+
+
+def _trade_off_section(answer: Amplification, points: list[Point], far: float, where: str) -> Section:
+    """The least type II error of a test between two inputs, against its type I error, from the deltas that were drawn."""
+    shuffled = trade_off([point.at for point in points], [point.high for point in points])
+    alone = _alone(answer, far)
+    curves = [line(list(zip(*(axis.tolist() for axis in curve.points), strict=True)), colour, dash, width)
+              for curve, colour, dash, width in ((alone, MUTED, (2, 3), 2.25), (shuffled, BLUE, None, 3.0))]  # fmt: skip
+    encoding = {
+        "x": x(title="false alarms (type I error)", scale={"domain": [0, 1], "nice": False}, axis={"tickCount": 6, "grid": False}),
+        "y": y(title="misses (type II error)", scale={"domain": [0, 1], "nice": False}, axis={"tickCount": 6}),
+    }
+    described = f"Whoever tells the two inputs apart with so many false alarms misses at least so many. {where}."
+    drawn = drawing(
+        panel("", [line([(0.0, 1.0), (1.0, 0.0)], GRID), *curves], encoding, 640, 330), "tradeoff", "trade-off curve", described
+    )
+    rows = [(plain(error), at_least(shuffled(error)), at_least(alone(error)), plain(1.0 - error)) for error in ERRORS]
+    head = ("false alarms", "misses, at least", "one report alone", "nothing told apart")
+    caption = f"{described} Certified from below; it is the trade-off function of f-differential privacy."
+    return Section("tradeoff", "Trade-off between two errors", Figure(drawn, caption, TRADE_OFF), Table(head, rows, numeric=range(4)))
+
+
+def _alone(answer: Amplification, far: float) -> TradeOff:
+    """The same for one report (of each round)."""
+    end = min(answer.local.pure(far), 30.0)
+    at = [end * step / STEPS for step in range(STEPS + 1)] if end > 0.0 else [0.0]
+    return trade_off(at, [min(1.0, answer.local.delta(epsilon, far)) for epsilon in at])
 
 
 def _chart(points: list[Point], along: str, asked: str, *, logarithmic: bool) -> Spec:
@@ -128,7 +207,8 @@ def _chart(points: list[Point], along: str, asked: str, *, logarithmic: bool) ->
     smallest = min((value for point in finite for value in (point.low, point.high) if value > 0.0), default=SHORTEST)
     largest = max((value for point in finite for value in (point.high, point.alone) if math.isfinite(value)), default=1.0)
     floor, top = max(SHORTEST, 0.7 * smallest), 1.3 * max(largest, 2.0 * smallest)
-    band = [{"x": point.at, "y": max(point.low, floor), "top": max(point.high, floor)} for point in finite]
+    below = 1e-3 * floor  # what lies under the chart is cut off there
+    band = [{"x": point.at, "y": max(point.low, below), "top": max(point.high, below)} for point in finite]
     shaded: Spec = {
         "data": {"values": band},
         "mark": {"type": "area", "color": WATER, "opacity": 0.75, "clip": True},
@@ -137,16 +217,22 @@ def _chart(points: list[Point], along: str, asked: str, *, logarithmic: bool) ->
     layers: list[Spec] = [
         shaded,
         line([(point.at, point.alone) for point in finite if floor <= point.alone < math.inf], MUTED, (2, 3)),
-        line([(point.at, max(point.low, floor)) for point in finite], BLUE, (6, 4)),
-        line([(point.at, max(point.high, floor)) for point in finite], BLUE, width=3.0),
+        line([(point.at, max(point.low, below)) for point in finite], BLUE, (6, 4)),
+        line([(point.at, max(point.high, below)) for point in finite], BLUE, width=3.0),
     ]
     first, last = points[0].at, points[-1].at
     across: Spec = {"scale": {"domain": [0, last], "nice": False}, "axis": {"tickCount": 6, "grid": False}}
     if logarithmic and last > first:
         across = {"scale": log_scale(first, last), "axis": {"values": _decades(first, last), "format": ".0e", "grid": False}}
-    up: Spec = {"scale": log_scale(floor, top), "axis": {"values": powers(floor, top) or [floor, top], "format": "~g"}}
+    up: Spec = {"scale": log_scale(floor, top), "axis": {"values": _powers(floor, top), "format": "~g" if floor > 1e-4 else ".0e"}}
     return panel("", layers, {"x": x(title=along, **across), "y": y(title=asked, **up)}, 640, 330)
 
 
 def _decades(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(14) if low <= 10.0**power <= high] or [low, high]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Powers of ten within a range, about eight of them at most; its ends if there are none."""
+    found = [float(f"1e{power}") for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    return found[:: 1 + len(found) // 8] or [low, high]

@@ -9,13 +9,27 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.search import first_certified, last_certified
 from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.curves import (
+    INTERVAL,
+    NEGLIGIBLE,
+    POINTS,
+    Curve,
+    DominatingPair,
+    TradeOff,
+    checked_order,
+    dominating_pair,
+    looked_at,
+    loss_distribution,
+    trade_off,
+)
 
 Shape = Literal["linear", "flat"]
 
@@ -152,6 +166,43 @@ class PrivacyProfile(ABC):
     def curves(self, epsilons: Floats, distance: float) -> Floats:
         """Row d: `curve` at the distance d, for whole distances 0..distance."""
         return np.array([self.curve(epsilons, float(steps)) for steps in range(math.floor(distance) + 1)])
+
+    def dominating_pair(self, distance: float, *, points: int = POINTS, negligible: float = NEGLIGIBLE) -> DominatingPair:
+        """Two laws at least as easy to tell apart as any two inputs up to that distance, from delta at about `points` epsilons."""
+        curve, pure = self._curve(distance)
+        at = looked_at(curve, pure, points, negligible)
+        return dominating_pair(at, [curve(epsilon) for epsilon in at])
+
+    def renyi(self, order: float, distance: float, *, points: int = POINTS) -> float:
+        """Upper bound on the Renyi divergence of that order (1: Kullback-Leibler), both directions; inf where pure(distance) is.
+
+        From this curve alone (`DominatingPair.renyi`), so the rounds of a composition may add up to less.
+        """
+        order, pure = checked_order(order), self.pure(checked_distance(distance))
+        if pure == math.inf or order == math.inf:
+            return pure
+        # What is far out counts e^((order - 1) loss) times: look closely until that is little, too.
+        tail = math.exp(max(-20.0 - (order - 1.0) * pure, -650.0))
+        return min(pure, self.dominating_pair(distance, points=points, negligible=min(tail, NEGLIGIBLE)).renyi(order))
+
+    def tradeoff(self, distance: float, *, points: int = POINTS) -> TradeOff:
+        """Lower bound on the type II error of every test between two inputs up to that distance (f-DP), from about `points` epsilons."""
+        curve, pure = self._curve(distance)
+        at = looked_at(curve, pure, points)
+        return trade_off(at, [curve(epsilon) for epsilon in at])
+
+    def to_pld(self, distance: float, interval: float = INTERVAL, *, points: int = 4 * POINTS) -> Any:
+        """The same as a pessimistic `PrivacyLossDistribution` of dp-accounting (extra "compose"), to compose it there.
+
+        Its delta is nowhere below this profile's; `interval` is how far apart its losses are. What dp-accounting does with it later
+        is rounded as that library rounds; composition here is `rounds=`.
+        """
+        return loss_distribution(*self._curve(distance), interval, points)
+
+    def _curve(self, distance: float) -> tuple[Curve, float]:
+        """delta at that distance, looked up if it was asked for before, and where it ends."""
+        distance = checked_distance(distance)
+        return cache(lambda epsilon: self.delta(epsilon, distance)), self.pure(distance)
 
 
 def log_excess(found: list[float], delta: float) -> float:

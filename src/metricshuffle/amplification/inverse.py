@@ -1,0 +1,365 @@
+"""The other way round: from the epsilon that is wanted to the largest local epsilon, or the fewest people, that certainly keep it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+import numpy as np
+
+from metricshuffle.amplification.amplify import Amplification, GenericLDP, amplify
+from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import promised, promised_delta
+from metricshuffle.numerics.search import first_certified, last_whole
+from metricshuffle.privacy.profile import Band, checked_delta, checked_epsilon
+from metricshuffle.privacy.target import checked_users
+from metricshuffle.randomizers.randomizer import Randomizer
+
+Member = Randomizer | Parallel | GenericLDP
+Family = Callable[[float], Member]
+Answers = Callable[[float, float | None], Amplification]
+"""(local epsilon, rate or users; how closely things are evaluated) -> both bounds."""
+
+SMALLEST, LARGEST = 1e-9, 1e6
+"""Strengths beyond these are not looked at."""
+MOST_USERS = 10**13
+MANY_USERS, CLOSELY = 10**9, 1e-4  # with more users an answer to all digits may take seconds
+DIGITS = 5
+"""A strength that is returned is a decimal of so many digits, and it is this decimal that was certified."""
+ROUGHLY = 3e-3  # how closely a search is steered before it is near
+NEAR, CLOSE = 5e-3, 2e-5  # how wide a bracket is left, before and after
+WHOLE = 1e-6  # whole numbers up to a million are told from their neighbours, others this closely
+STARTS = tuple(10.0**power for power in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6))
+LONGEST, TRIES = 16.0, 60  # a step of a search, as a factor; how many there are
+UNSURE = "a number of people that looked enough could not be certified; ask for a larger epsilon."
+
+
+@dataclass(frozen=True)
+class Inverse(Band, ABC):
+    """What keeps (`epsilon`, `delta`) for inputs up to `distance` apart: one end is certified to, the other is where it is known not to.
+
+    `at` is the band at the certified end: its `upper` is at most `epsilon`.
+    """
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    distance: float | None = None
+    answer: Amplification = field(kw_only=True)
+    """Both bounds at the certified end."""
+    refuted: Amplification | None = field(default=None, kw_only=True)
+    """Both bounds where a data set is known to give away more; None if there is no such place."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """The answer in two sentences."""
+
+    @property
+    def _wanted(self) -> str:
+        pairs = self.answer.pairs_at(self.distance)
+        return f"hide {pairs} at epsilon {promised(self.epsilon)}, delta {promised_delta(self.delta)}"
+
+    @property
+    def _certificate(self) -> str:
+        band = self.answer.epsilon(self.delta, self.distance)
+        return f"certified: epsilon {promised(band.upper)}, {band.bound} bound"
+
+    @property
+    def _how(self) -> str:
+        """Which data set gives away more."""
+        witness = None if self.refuted is None else self.refuted.delta(self.epsilon, self.distance).attained
+        return "" if witness is None else f": {witness.words}"
+
+
+@dataclass(frozen=True)
+class LargestStrength(Inverse):
+    """`lower` is certified; at `upper` some data set certainly gives away more (inf: no such place was found).
+
+    The divergence of shuffled reports rises with the strength of a family whose weaker members are the stronger ones, randomized again
+    (k-ary randomized response, say): then nothing from `upper` on is possible. For other families that is not claimed.
+    """
+
+    name: str = "local epsilon"
+
+    @property
+    def certified(self) -> float:
+        return self.lower
+
+    def explain(self) -> str:
+        people = f"the {self.answer.users:,} shuffled reports of honest people"
+        over = "" if self.answer.rounds == 1 else f" over {self.answer.rounds} rounds together"
+        told = f"At {self.name} {self.lower:.{DIGITS}g} {people}{over} certainly {self._wanted} ({self._certificate})."
+        if math.isinf(self.upper):
+            return f"{told} No larger one was found at which they certainly do not."
+        return f"{told} At {self.name} {self.upper:.{DIGITS}g} they do not{self._how}."
+
+
+@dataclass(frozen=True)
+class FewestUsers(Inverse):
+    """`upper` honest people are certified to be enough; fewer than `lower` certainly are not.
+
+    One more honest report never shows more: whoever sees the shuffled reports of n people can add a report and shuffle again. So
+    what holds for n people holds for more, and what fails for n fails for fewer.
+    """
+
+    @property
+    def certified(self) -> int:
+        return int(self.upper)
+
+    def explain(self) -> str:
+        enough, needed = self.certified, int(self.lower)
+        over = "" if self.answer.rounds == 1 else f", reporting {self.answer.rounds} times each,"
+        people = f"{enough:,} honest {'person' if enough == 1 else 'people'}{over}"
+        told = f"{people} certainly {self._wanted} ({self._certificate})."
+        return f"{told} Fewer than {needed:,} do not{self._how}." if needed > 1 else f"{told} How few may do is not known."
+
+
+def largest_local_epsilon(
+    family: Family,
+    epsilon: float,
+    delta: float,
+    users: int,
+    honest: int | float | str | None = None,
+    *,
+    distance: float | None = None,
+    rounds: int = 1,
+) -> LargestStrength:
+    """The largest local epsilon (or rate) at which the shuffled reports of `users` people certainly keep (epsilon, delta).
+
+    `family` makes a randomizer from its privacy parameter, such as `lambda local: KaryRandomizedResponse(10, local)`: the local epsilon
+    of any two values, or the rate per unit where there is a metric. `distance` is how far apart the two inputs may be (default: any two).
+    """
+
+    def answers(strength: float, relative: float | None) -> Amplification:
+        return amplify(family(strength), users, honest, rounds=rounds, relative=relative)
+
+    return largest_strength(answers, epsilon, delta, distance, users=users)
+
+
+def fewest_users(randomizer: Member, epsilon: float, delta: float, *, distance: float | None = None, rounds: int = 1) -> FewestUsers:
+    """The fewest honest people whose shuffled reports certainly keep (epsilon, delta) for inputs up to `distance` apart."""
+    return fewest(lambda users, relative: amplify(randomizer, int(users), rounds=rounds, relative=relative), epsilon, delta, distance)
+
+
+def largest_strength(
+    answers: Answers, epsilon: float, delta: float, distance: float | None, name: str = "local epsilon", *, users: int
+) -> LargestStrength:
+    """The same for anything that has both bounds at every strength; what cannot be made or certified counts as too strong."""
+    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance, users=checked_users(users))
+    near = search.near(search.start(), rising=True)
+    passing = None if near is None else search.strongest_from(near)
+    if passing is None:
+        raise InputError(
+            f"no {name} down to {search.weakest:.2g} is certified to hide these inputs at epsilon {promised(epsilon)}, "
+            f"delta {promised_delta(delta)}; allow a larger epsilon or delta, or count on more people."
+        )
+    failing = search.refuted_above(passing)
+    return LargestStrength(
+        passing, failing, epsilon, delta, distance, name,
+        answer=search.at(passing), refuted=search.at(failing) if failing < math.inf else None,
+    )  # fmt: skip
+
+
+def fewest(answers: Answers, epsilon: float, delta: float, distance: float | None) -> FewestUsers:
+    """The same for anything that has both bounds for every number of honest people."""
+    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance)
+    search.at(1.0).far(distance)  # or a sentence
+    near = 1.0 if search.certified(1.0) else search.near(1000.0, rising=False)
+    if near is None:
+        most = search.at(float(MOST_USERS))
+        sure = most.lower.delta(epsilon, most.far(distance)) > delta
+        enough = "enough" if sure else "certified to be enough"
+        raise InputError(
+            f"no number of honest people up to {MOST_USERS:.0e} is {enough} to hide these inputs at epsilon {promised(epsilon)}, "
+            f"delta {promised_delta(delta)}; allow a larger epsilon or delta, or a smaller local epsilon."
+        )
+    count, step = search.fewest_from(int(near)), 1
+    while not search.confirmed(count):
+        if count == MOST_USERS:
+            raise NotCertified(UNSURE)
+        count, step = min(count + step, MOST_USERS), 4 * step
+    needed = search.needed_below(count)
+    return FewestUsers(
+        needed, count, epsilon, delta, distance, answer=search.at(count), refuted=search.at(needed - 1) if needed > 1 else None
+    )
+
+
+def _decimal(value: float, towards: str) -> float:
+    """The nearest decimal of DIGITS digits to one side."""
+    exact = Decimal(repr(value))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), rounding=towards))
+
+
+class _Search:
+    """Where the certified epsilon crosses the one that is wanted. A bound is smooth in the logarithms, so that secants find it."""
+
+    def __init__(self, answers: Answers, epsilon: float, delta: float, distance: float | None, *, users: int = 0) -> None:
+        """`users`: how many report; 0 if that is what is looked for, in whole numbers."""
+        if not epsilon > 0.0 or math.isinf(epsilon):
+            raise InputError(f"the epsilon that is wanted must be a finite number > 0, got {epsilon!r}.")
+        self.answers, self.epsilon, self.delta, self.distance, self.users = answers, epsilon, delta, distance, users
+        self.weakest = LARGEST
+        self._known: dict[float, Amplification] = {}
+
+    def at(self, value: float) -> Amplification:
+        """As closely as `amplify` answers if nothing else is said, or nearly so where that takes seconds."""
+        if value not in self._known:
+            self._known[value] = self.answers(value, None if (self.users or value) <= MANY_USERS else CLOSELY)
+        return self._known[value]
+
+    def start(self) -> float:
+        """A strength that can be made at all; what is wrong with the distance, or with every member, is told."""
+        first: Exception | None = None
+        for strength in STARTS:
+            try:
+                answer = self.answers(strength, ROUGHLY)
+            except (InputError, NotCertified) as wrong:
+                first = first or wrong
+            else:
+                answer.far(self.distance)
+                return strength
+        assert first is not None  # noqa: S101 - there are starts
+        raise first
+
+    def certified(self, value: float) -> bool:
+        try:
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.at(value)
+                return answer.upper.epsilon(self.delta, answer.far(self.distance)) <= self.epsilon
+        except (InputError, NotCertified):
+            return False
+
+    def confirmed(self, value: float) -> bool:
+        """Whether `amplify` itself, asked for nothing but this, says so: what is returned can be asked again."""
+        if (self.users or value) > MANY_USERS:
+            self._known[value] = self.answers(value, None)
+        return self.certified(value)
+
+    def refuted(self, value: float) -> bool:
+        """Whether a data set certainly gives away more; a strength that cannot be made gives away nothing."""
+        try:
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.at(value)
+                return answer.lower.delta(self.epsilon, answer.far(self.distance)) > self.delta
+        except (InputError, NotCertified):
+            return False
+
+    def near(self, start: float, *, rising: bool) -> float | None:
+        """A value next to the crossing, from rough evaluations; None if nothing up to the limits passes. It only steers."""
+        low, high = (SMALLEST, LARGEST) if rising else (1.0, float(MOST_USERS))
+        passing, failing, before = math.nan, math.nan, (math.nan, math.nan)
+        value = start
+        for _ in range(TRIES):
+            excess = self._excess(value)
+            if rising:
+                self.weakest = min(self.weakest, value)
+            passing, failing = (value, failing) if excess <= 0.0 else (passing, value)
+            if value in (low, high) and (value == passing) == ((value == high) == rising):
+                break  # everything passes
+            if value in (low, high) and math.isnan(passing):
+                return None
+            if abs(math.log(passing / failing)) <= NEAR:
+                break
+            value, before = self._next(value, excess, before, passing, failing, rising), (value, excess)
+            value = min(max(value, low), high)
+        return passing if passing == passing else None
+
+    def _next(self, value: float, excess: float, before: tuple[float, float], passing: float, failing: float, rising: bool) -> float:
+        """By the secant of the last two values, not farther than LONGEST, and inside the bracket if there is one."""
+        sign = 1.0 if rising else -1.0
+        slope = sign * (1.0 if rising else 0.5)
+        if math.isfinite(excess) and math.isfinite(before[1]) and value != before[0]:
+            found = (excess - before[1]) / math.log(value / before[0])
+            slope = found if 0.05 < sign * found < 20.0 else slope
+        step = -excess / slope if math.isfinite(excess) else -sign * math.copysign(math.log(LONGEST), excess)
+        step += math.copysign(0.4 * NEAR, step)  # just across
+        step = max(-math.log(LONGEST), min(step, math.log(LONGEST)))
+        wanted = value * math.exp(step)
+        if not math.isnan(passing) and not math.isnan(failing):
+            least, most = sorted((passing, failing))
+            if not least < wanted < most:
+                wanted = math.sqrt(least * most)
+        return float(round(wanted)) if not self.users else wanted
+
+    def _excess(self, value: float) -> float:
+        """log(epsilon there / the one that is wanted), roughly; infinite if there is none."""
+        try:
+            with np.errstate(all="ignore"):  # what overflows is not certified
+                answer = self.answers(value, ROUGHLY)
+                found = answer.upper.epsilon(self.delta, answer.far(self.distance))
+        except (InputError, NotCertified):
+            return math.inf
+        return math.log(found / self.epsilon) if 0.0 < found < math.inf else math.inf if found else -math.inf
+
+    def strongest_from(self, near: float) -> float | None:
+        """The largest decimal that was certified, next to a guess; None if none is."""
+        start, step = _decimal(near, ROUND_FLOOR), 10.0 ** (1 - DIGITS)
+        passing = first_certified(self.certified, start, SMALLEST, step=-step, growth=2.0, failing=math.inf).passing
+        passing = self.closest(_decimal(passing, ROUND_FLOOR)) if passing > SMALLEST else SMALLEST
+        while passing >= SMALLEST and not self.confirmed(passing):
+            passing, step = _decimal(passing * (1.0 - step), ROUND_FLOOR), min(2.0 * step, 0.5)
+        return passing if passing >= SMALLEST else None
+
+    def closest(self, passing: float) -> float:
+        """From a decimal that passed upwards, in growing steps, and back: the last decimal that passed before one that did not."""
+        unit = 10.0 ** (math.floor(math.log10(passing)) - DIGITS + 1)
+
+        def decimal(steps: int) -> float:
+            return _decimal(passing + steps * unit * (1.0 + 1e-9), ROUND_FLOOR)
+
+        steps, farther = 0, 1
+        while decimal(farther) <= LARGEST and self.certified(decimal(farther)):
+            steps, farther = farther, 3 * farther
+        return decimal(last_whole(lambda place: self.certified(decimal(place)), farther, steps)) if steps or farther > 1 else passing
+
+    def refuted_above(self, passing: float) -> float:
+        """A decimal above at which a data set certainly gives away more, the smallest that was found; inf if there is none."""
+        factors = [1.0 + 10.0 ** (2 - DIGITS) * 2.0**power for power in range(40)]
+        before = passing
+        for factor in factors:
+            value = _decimal(min(passing * factor, LARGEST), ROUND_CEILING)
+            if self.refuted(value):
+                return self._narrowed(before, value)
+            if value >= LARGEST:
+                break
+            before = value
+        return math.inf
+
+    def _narrowed(self, before: float, value: float) -> float:
+        """Between a value that was not refuted and one that was, down to neighbouring decimals."""
+        while (middle := _decimal(0.5 * (before + value), ROUND_CEILING)) < value:
+            before, value = (before, middle) if self.refuted(middle) else (middle, value)
+            if before == middle and _decimal(0.5 * (before + value), ROUND_CEILING) in (before, value):
+                break
+        return value
+
+    def fewest_from(self, near: int) -> int:
+        """The fewest people that were certified to be enough, next to a guess."""
+        passing, failing, step = near, 0, max(1, math.ceil(near * CLOSE))
+        while not self.certified(passing):
+            failing, passing, step = passing, min(passing + step, MOST_USERS), 2 * step
+            if failing == MOST_USERS:
+                raise NotCertified(UNSURE)
+        while passing > 1 and not failing:
+            tried = max(1, passing - step)
+            passing, failing, step = (tried, 0, 2 * step) if self.certified(tried) else (passing, tried, step)
+        return self._neighbours(self.certified, failing, passing) if failing else passing
+
+    def needed_below(self, enough: int) -> int:
+        """One more than the most people who are known not to be enough."""
+        passing, failing, step = 0, enough, max(1, math.ceil(enough * CLOSE))
+        while failing > 1 and not passing:
+            tried = max(1, failing - step)
+            passing, failing, step = (tried, failing, step) if self.refuted(tried) else (0, tried, 2 * step)
+        return self._neighbours(self.refuted, failing, passing) + 1 if passing else 1
+
+    def _neighbours(self, holds: Callable[[float], bool], failing: int, passing: int) -> int:
+        unit = max(1, math.floor(WHOLE * max(failing, passing)))
+        if unit == 1:
+            return last_whole(holds, failing, passing)
+        steps = abs(passing - failing) // unit
+        sign = 1 if failing > passing else -1
+        return passing + sign * unit * last_whole(lambda place: holds(passing + sign * unit * place), steps + 1, 0) if steps else passing

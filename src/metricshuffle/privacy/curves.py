@@ -1,0 +1,224 @@
+"""Other curves of the same promise: Renyi divergences, the trade-off between two errors, and Google's loss distributions.
+
+All of them come from delta(epsilon) at a few epsilons. Between these the curve is bounded by chords, so whatever is said here is said
+of every pair of laws below the samples: an upper bound where large is bad, a lower bound where small is bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError, NotCertified, require
+from metricshuffle.numerics.rounding import ROUNDOFF
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.types import Floats
+
+Curve = Callable[[float], float]
+
+POINTS = 256
+"""How many epsilons are looked at where the curve falls."""
+FARTHEST = 600.0
+"""Losses beyond this are not told apart: e^loss would not be a float."""
+NEGLIGIBLE = 1e-18
+"""Where delta is below this, few epsilons are looked at."""
+STRETCH = 1.25  # each epsilon beyond that is so many times the one before
+SLACK = 1e-12  # outward rounding of every mass: a few roundings of numbers up to e^600, whose exponents are off by a rounding each
+INTERVAL = 1e-4
+"""How far apart losses are, unless told otherwise: the default of dp-accounting, which composes equal intervals only."""
+
+
+def checked_order(order: float) -> float:
+    """The order of a Renyi divergence as a float >= 1, infinity included, or a sentence."""
+    if isinstance(order, bool) or not isinstance(order, int | float) or not order >= 1.0:
+        raise InputError(f"the order of a Renyi divergence must be a number >= 1 here, got {order!r}.")
+    return float(order)
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The smallest type II error (beta) of any test between two inputs, as a function of its type I error (alpha), from below.
+
+    Statement: f(alpha) = max over the sampled (epsilon, delta) of 0, 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha).
+    Each is a lower bound for a pair that is (epsilon, delta)-indistinguishable in both directions, so their maximum is; it is convex,
+    falls, and is its own inverse. It is the best such bound that the samples allow, and between them the truth may be larger.
+    Numerics: rounded down. Reference: Wasserman, Zhou 2010; Dong, Roth, Su, Gaussian Differential Privacy, 2022.
+    """
+
+    epsilons: Floats
+    deltas: Floats
+
+    def __call__(self, alpha: ArrayLike) -> Any:
+        """f at one alpha in [0, 1], or at each of several."""
+        errors = np.asarray(alpha, dtype=np.float64)
+        if not np.all((errors >= 0.0) & (errors <= 1.0)):
+            raise InputError(f"alpha is the probability of a type I error, in [0, 1], got {alpha!r}.")
+        column, growth = errors[..., None], np.exp(self.epsilons)
+        steep = 1.0 - self.deltas - growth * column - 8.0 * ROUNDOFF * (1.0 + growth * column * (1.0 + self.epsilons))
+        flat = (1.0 - self.deltas - column - 8.0 * ROUNDOFF) / growth
+        flat -= 8.0 * ROUNDOFF * (1.0 + self.epsilons) * np.abs(flat)
+        found = np.maximum(0.0, np.maximum(steep, flat).max(axis=-1))
+        return float(found) if found.ndim == 0 else found
+
+    @property
+    def points(self) -> tuple[Floats, Floats]:
+        """alphas where the curve bends, 0 and 1 among them, and f there: up to rounding, straight lines between them are the curve."""
+        growth = np.exp(self.epsilons)
+        bends = np.clip(-np.diff(self.deltas) / np.diff(growth), 0.0, 1.0)
+        middle = (1.0 - self.deltas[:1]) / (1.0 + growth[:1])  # from the steep half to its mirror image
+        alphas = np.unique(np.concatenate([[0.0, 1.0], bends, middle, np.asarray(self(bends)), 1.0 - self.deltas[-1:]]))
+        return alphas, np.asarray(self(alphas))
+
+
+@dataclass(frozen=True)
+class DominatingPair:
+    """Two laws that are at least as easy to tell apart as any pair whose curve was sampled; make it with `dominating_pair`.
+
+    `masses` are those of the first law at each of `losses` (ascending, log ratio of the first law to the second); the second has
+    mass * e^-loss. `infinite` is the mass of reports that only the first can make.
+    """
+
+    losses: Floats
+    masses: Floats
+    infinite: float
+
+    def delta(self, epsilon: float) -> float:
+        """The hockey-stick divergence of the pair, rounded up."""
+        gaps = np.maximum(self.losses - epsilon, 0.0)
+        return min(1.0, (self.infinite + float(self.masses @ -np.expm1(-gaps))) * (1.0 + SLACK))
+
+    @theorem("metricshuffle", "Renyi divergence from a hockey-stick curve")
+    def renyi(self, order: float) -> float:
+        """The Renyi divergence of that order, in either direction, of every pair below the curve; infinite if `infinite` is not 0.
+
+        Statement: exp((a-1) D_a(P||Q)) = 1 + a(a-1) int_1^inf (c^(a-2) E_c(P||Q) + c^(-a-1) E_c(Q||P)) dc for a > 1, and
+        D_1 = int_1^inf (E_c(P||Q)/c + E_c(Q||P)/c^2) dc (Kullback-Leibler), E_c the hockey-stick divergence at c = e^epsilon.
+        Proof: phi(r) = r^a - a r + a - 1 has phi(1) = phi'(1) = 0, so by Taylor phi(r) = int_1^inf phi''(c) (r - c)_+ dc
+        + int_0^1 phi''(c) (c - r)_+ dc. Take the mean over Q with r = P/Q, put 1/c for c in the second part, and use phi'' =
+        a(a-1) c^(a-2); phi(r) = r log r - r + 1 gives the other one. Both weights are positive, so a curve that lies above both
+        E_c gives an upper bound: here that of the pair itself, sum of mass * (e^((a-1) l) - a + (a-1) e^-l), whose terms are all >= 0.
+        Conditions: order >= 1; both directions lie below one curve. Numerics: masses were rounded up, each term's rounding is added.
+        Reference: Sason, Verdu, f-divergence inequalities, IEEE Transactions on Information Theory 62 (2016), on E_gamma divergences.
+        """
+        order = checked_order(order)
+        if self.infinite > 0.0:
+            return math.inf
+        held = self.masses > 0.0
+        losses, masses = self.losses[held], self.masses[held]
+        farthest = float(losses.max(initial=0.0))
+        if order == math.inf or farthest == 0.0:
+            return farthest
+        rest = order - 1.0
+        if rest * farthest > FARTHEST:
+            exponents = np.log(masses) + rest * losses
+            top = float(exponents.max())
+            total = top + math.log(math.fsum(np.exp(exponents - top)))
+            return min(farthest, max(0.0, total + SLACK * (1.0 + float(np.abs(exponents).max()))) / rest * (1.0 + SLACK))
+        growth, back = (losses, np.expm1(-losses)) if rest == 0.0 else (np.expm1(rest * losses), rest * np.expm1(-losses))
+        doubt = 8.0 * ROUNDOFF * (np.abs(growth) * (1.0 + rest * np.abs(losses)) + np.abs(back) * (1.0 + np.abs(losses)))
+        total = math.fsum(masses * (np.maximum(growth + back, 0.0) + doubt)) * (1.0 + SLACK)
+        found = total if rest == 0.0 else math.log1p(total) / rest
+        return min(farthest, found * (1.0 + SLACK))
+
+
+def _hull(epsilons: Sequence[float], deltas: Sequence[float]) -> tuple[Floats, Floats, list[float]]:
+    """The vertices of the lower convex hull of (-1, 1) and (e^epsilon, least delta so far): epsilons, deltas and, times e^(the last
+    epsilon), how steeply the curve falls to each of them.
+    """
+    at, sampled = np.asarray(epsilons, dtype=np.float64), np.asarray(deltas, dtype=np.float64)
+    if not (at.ndim == 1 and at.shape == sampled.shape and at.size and at[0] == 0.0 and np.all(np.diff(at) > 0.0) and at[-1] <= FARTHEST):
+        raise InputError("epsilons must rise from 0 to at most 600, with a delta for each.")
+    if not np.all((sampled >= 0.0) & (sampled <= 1.0)):
+        raise NotCertified("a profile returned a delta outside [0, 1], so it has no other curves; please report this as a bug.")
+    u, last = np.minimum.accumulate(sampled).tolist(), float(at[-1])
+
+    def fall(a: int, b: int) -> float:
+        """Between the vertices a < b; vertex -1 is the point (-1, 1)."""
+        if a < 0:
+            return float((1.0 - u[b]) * math.exp(last - at[b]) / (1.0 + math.exp(-at[b])))
+        return float((u[a] - u[b]) * math.exp(last - at[a]) / math.expm1(at[b] - at[a]))
+
+    vertices, falls = [-1], [math.inf]
+    for b in range(at.size):
+        slope = fall(vertices[-1], b)
+        while len(vertices) > 1 and slope >= falls[-1]:
+            vertices.pop()
+            falls.pop()
+            slope = fall(vertices[-1], b)
+        vertices.append(b)
+        falls.append(slope)
+    return at[vertices[1:]], np.array(u)[vertices[1:]], falls[1:]
+
+
+def trade_off(epsilons: Sequence[float], deltas: Sequence[float]) -> TradeOff:
+    """The curve of a pair that is (epsilon, delta)-indistinguishable for each of these, without those that say nothing new."""
+    at, u, _ = _hull(epsilons, deltas)
+    return TradeOff(at, u)
+
+
+@theorem("metricshuffle", "dominating pair of a curve at any epsilons")
+def dominating_pair(epsilons: Sequence[float], deltas: Sequence[float]) -> DominatingPair:
+    """Two laws whose curve lies above that of every pair that is (epsilon, delta)-indistinguishable for each of these, both ways.
+
+    Statement: as for `accounting.composition.loss_distribution.dominating`, at epsilons that need not be evenly spaced: the curve
+    g(x), x = e^epsilon >= 1, is the lower convex hull of (-1, 1) and the points (e^epsilon, least delta so far), constant from the last
+    one on. A chord lies above the convex curve of a pair, for ANY choice of points. The masses are the changes of slope.
+    Conditions: epsilons rise from 0, the last is at most 600. Numerics: differences of floats are right to a rounding, so slopes and
+    masses are right to a few roundings RELATIVE to themselves; both are raised by SLACK, and what underflows is the smallest float.
+    Reference: Doroshenko et al. 2022, Algorithm 1; docs/proofs/loss-distribution.md.
+    """
+    at, u, falls = _hull(epsilons, deltas)
+    last = float(at[-1])
+    slopes = np.maximum.accumulate(np.array([*falls, 0.0])[::-1])[::-1] * (1.0 + SLACK)
+    change = (slopes[:-1] - slopes[1:]) * (1.0 + SLACK)
+    some = (change > 0.0) & (at > 0.0)
+    smallest = math.ulp(0.0)
+    back, forth = (np.maximum(change[some] * np.exp(power), smallest) for power in (-last, at[some] - last))
+    infinite = float(u[-1])
+    equal = max(0.0, 1.0 - math.fsum(back) - math.fsum(forth) - infinite) + 8.0 * ROUNDOFF
+    losses = np.concatenate([-at[some][::-1], [0.0], at[some]])
+    return DominatingPair(losses, np.concatenate([back[::-1], [equal], forth]), infinite)
+
+
+def looked_at(curve: Curve, pure: float, points: int = POINTS, negligible: float = NEGLIGIBLE) -> list[float]:
+    """Epsilons from 0 to where delta is 0 (or to FARTHEST): evenly where it falls to `negligible`, ever farther apart beyond."""
+    if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= 2**20:
+        raise InputError(f"points must be a whole number from 2 to 2^20, got {points!r}.")
+    far = min(pure, FARTHEST)
+    if far == 0.0:
+        return [0.0]
+    # a delta that never becomes negligible is followed to where it stops falling
+    enough = negligible if far == pure else max(negligible, 1.001 * curve(far))
+    if curve(0.0) <= enough:
+        return [0.0, far]
+    reach = last_certified(lambda epsilon: curve(epsilon) <= enough, 0.0, far, relative=0.02)
+    reach = far if far <= 2.0 * reach else reach
+    found = np.linspace(0.0, reach, points).tolist()
+    while (farther := found[-1] * STRETCH) < far:
+        found.append(farther)
+    return sorted({*found, far})
+
+
+def loss_distribution(curve: Curve, pure: float, interval: float, points: int) -> Any:
+    """A `PrivacyLossDistribution` of dp-accounting, both directions alike, with losses at multiples of `interval`."""
+    if not (isinstance(interval, int | float) and 0.0 < interval <= 1.0):
+        raise InputError(f"interval must be a number in (0, 1], got {interval!r}.")
+    distributions = require("dp_accounting.pld.privacy_loss_distribution", "compose").PrivacyLossDistribution
+    wanted = looked_at(curve, pure, points)
+    places = sorted({math.ceil(epsilon / interval) for epsilon in wanted})
+    if pure < FARTHEST and places[-1] * interval < pure:  # (a quotient that was rounded down)
+        places.append(places[-1] + 1)
+    while places[-1] * interval > FARTHEST:
+        places.pop()
+    at = [place * interval for place in places]
+    pair = dominating_pair(at, [curve(epsilon) for epsilon in at])
+    if not 1.0 <= math.fsum(pair.masses) + pair.infinite <= 1.0 + 1e-9:
+        raise NotCertified("the loss distribution of a profile has a total mass other than 1; please report this as a bug.")
+    whole = [round(loss / interval) for loss in pair.losses.tolist()]
+    return distributions.create_from_rounded_probability(dict(zip(whole, pair.masses.tolist(), strict=True)), pair.infinite, interval)
