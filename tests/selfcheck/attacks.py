@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, linprog
+from tests.selfcheck.views import Law, SameOthers, View, binomial, counted, likely, polya, power, product, shifted
 
 import metricshuffle as ms
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
-from tests.selfcheck.views import Law, SameOthers, View, binomial, counted, likely, polya, power, product, shifted
 
 Attack = View | SameOthers
 Numbers = np.random.Generator

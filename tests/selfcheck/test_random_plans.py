@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import metricshuffle as ms
 from tests.selfcheck.attacks import Attack, attacks
 from tests.selfcheck.drawn_plans import KINDS, drawn
 
-FAST, ALL, CHUNK = range(0, 48), range(0, 2000), 50
+import metricshuffle as ms
+
+FAST, ALL, CHUNK = range(48), range(2000), 50
 # What laws in double precision are off by: relative, and where nothing is promised to be possible.
 NEARLY, NOTHING = 1.0 + 1e-7, 1e-13
 

@@ -42,11 +42,6 @@ def promised(epsilon: float) -> str:
     return _written(epsilon, 4, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
 
 
-def shown_epsilon(epsilon: float) -> str:
-    """An epsilon that is certainly given away: four digits, never more than the truth."""
-    return _written(epsilon, 4, ROUND_FLOOR)
-
-
 def promised_delta(delta: float) -> str:
     """A delta in a sentence: three digits, never less than the truth."""
     return _written(delta, 3, ROUND_CEILING)

@@ -14,7 +14,7 @@ import numpy as np
 
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import promised, promised_delta, reached, shown_epsilon
+from metricshuffle.numerics.rounding import at_least, promised, promised_delta, reached
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.audits.batches import BatchScore, Drawn, drawn
 from metricshuffle.planning.audits.evidence import Event, Scored, Shown, best_event, checked_scores, most_shown
@@ -67,7 +67,7 @@ class Audit:
 
     def __str__(self) -> str:
         confidence = reached(float(f"{100 * self.confidence:.12g}"))  # never 100 %
-        at = f"epsilon {shown_epsilon(self.epsilon)} at delta {promised_delta(self.delta)} with confidence {confidence} %"
+        at = f"epsilon {at_least(self.epsilon)} at delta {promised_delta(self.delta)} with confidence {confidence} %"
         if self.refuted:
             verdict = f"REFUTED: the shuffled output shows at least {at}, more than the promised {promised(self.promised or 0.0)}."
         elif self.promised is not None:
@@ -78,7 +78,7 @@ class Audit:
             f"One event happened in {self.hits[0]:,} of {self.batches[0]:,} batches with {self.first} and in {self.hits[1]:,} of "
             f"{self.batches[1]:,} with {self.second}{f', where {self.others}' if self.others else ''}; it was chosen by other batches."
         )
-        reach = f"So many batches could show up to epsilon {shown_epsilon(self.most)}; more of them show more."
+        reach = f"So many batches could show up to epsilon {at_least(self.most)}; more of them show more."
         return "\n".join([verdict, counted, reach])
 
 
