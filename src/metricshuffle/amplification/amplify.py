@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from metricshuffle.accounting.two_reports.bound import DataSet
 from metricshuffle.amplification.every_pair import SOME_LAWS
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
+from metricshuffle.amplification.mixed_crowd import MixedProfile
+from metricshuffle.amplification.mixed_lower import MixedLower
 from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
@@ -31,6 +34,7 @@ from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 
+Answers = TypeVar("Answers", covariant=True)
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
 MOST_PAIRS, MOST_OTHERS = 2, 3
@@ -144,11 +148,15 @@ class Amplification:
     """
 
     upper: PrivacyProfile
-    lower: DataSetLower | ExactLower
+    lower: DataSetLower | ExactLower | MixedLower
     users: int
     distance: float
     local: PrivacyProfile
     rounds: int = 1
+    member: str = ""
+    """Who is promised this, where people differ: "a member of group 2 (..)"."""
+    dummies: int = 0
+    """Reports that the shuffler adds; `users` does not count them."""
 
     @property
     def bound(self) -> str:
@@ -166,14 +174,16 @@ class Amplification:
         delta, far = checked_delta(delta), self._distance(distance)
         found = self._winner("epsilon", delta, far)
         less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
-        band = self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users > 1)
+        band = self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users + self.dummies > 1)
         return replace(band, attained=self.lower.pairs.epsilon(delta, far).attained) if isinstance(self.lower, ExactLower) else band
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
         epsilon, far = checked_epsilon(epsilon), self._distance(distance)
         found = self._winner("delta", epsilon, far)
-        band = self._band(found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users > 1) or found.value == 0.0)
+        band = self._band(
+            found, self.lower.delta(epsilon, far), (found.bound != "local" and self.users + self.dummies > 1) or found.value == 0.0
+        )
         return replace(band, attained=self.lower.pairs.delta(epsilon, far).attained) if isinstance(self.lower, ExactLower) else band
 
     @staticmethod
@@ -182,7 +192,7 @@ class Amplification:
 
     def _winner(self, wanted: str, given: float, distance: float) -> Winner:
         profile = self.upper
-        if isinstance(profile, ShuffledProfile):
+        if isinstance(profile, ShuffledProfile | MixedProfile):
             return profile.epsilon_winner(given, distance) if wanted == "epsilon" else profile.delta_winner(given, distance)
         value = profile.epsilon(given, distance) if wanted == "epsilon" else profile.delta(given, distance)
         if self.rounds > 1:
@@ -200,7 +210,9 @@ class Amplification:
         """The answer in a sentence or two."""
         band, far = self.epsilon(delta, distance), self._distance(distance)
         over = "" if self.rounds == 1 else f" over {self.rounds} rounds together"
-        people = f"{self.users:,} shuffled reports of honest people{over} hide two inputs at distance {plain(far)}"
+        added = f" and {self.dummies:,} dummies" if self.dummies else ""
+        whose = f" of {self.member}" if self.member else ""
+        people = f"{self.users:,} shuffled reports of honest people{added}{over} hide two inputs{whose} at distance {plain(far)}"
         alone = self.local.pure(far)
         if not band.amplified:
             return (
@@ -214,6 +226,13 @@ class Amplification:
         )
 
 
+class Counted(Protocol[Answers]):
+    """People who have been counted already, of several groups: see `groups.Groups`."""
+
+    def amplified(self, *, rounds: int, relative: float | None) -> Answers: ...
+
+
+@overload
 def amplify(
     randomizer: Randomizer | Parallel | GenericLDP,
     users: int,
@@ -221,12 +240,29 @@ def amplify(
     *,
     rounds: int = 1,
     relative: float | None = None,
-) -> Amplification:
+) -> Amplification: ...
+@overload
+def amplify(randomizer: Counted[Answers], *, rounds: int = 1, relative: float | None = None) -> Answers: ...
+def amplify(
+    randomizer: Any,
+    users: int | None = None,
+    honest: int | float | str | None = None,
+    *,
+    rounds: int = 1,
+    relative: float | None = None,
+) -> Any:
     """What the shuffled reports of `users` people, `honest` of them certainly honest, promise at the least and give away at the least.
 
     `rounds` is how often the same people report the same values; the promise covers all rounds together. `relative` is how closely
-    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe.
+    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe. For `Groups`, whose
+    honest people are counted already, give neither `users` nor `honest`; the answer has one for a member of each group.
     """
+    if hasattr(randomizer, "amplified"):
+        if users is not None or honest is not None:
+            raise InputError("amplify: groups have their own counts of honest people; leave out users and honest.")
+        return randomizer.amplified(rounds=rounds, relative=relative)
+    if users is None:
+        raise InputError("amplify needs users, how many people report.")
     counted = honest_count(honest, checked_users(users))
     if isinstance(randomizer, GenericLDP):
         return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)

@@ -21,11 +21,11 @@ DELAY = 5.0  # people visited until the first of the blanket, in units of their 
 
 
 class Others(NamedTuple):
-    """`count` people of one group: the pointwise minimum of their laws, and how little the worst of these hides (a guide only)."""
+    """`people` of one group: the pointwise minimum of their laws, and how little the worst of these hides (a guide only)."""
 
     least: Floats
     spread: float
-    count: int
+    people: int
 
 
 class Coins(NamedTuple):
@@ -62,14 +62,21 @@ def _law(masses: Floats) -> Floats | None:
     return kept / total if total >= THINNEST else None
 
 
-def _candidates(others: Sequence[Others]) -> Iterator[Coins]:
-    """The groups with the thickest blankets, from one to all of them; over what they have in common, or over the blanket of each."""
+def _candidates(others: Sequence[Others], gap: Floats) -> Iterator[Coins]:
+    """The groups with the thickest blankets, from one to all of them; over what they have in common, or over the blanket of each.
+
+    `gap` is K_a - K_b: what they have in common may also be taken without the reports of which a and b make as many.
+    """
     least = np.array([one.least for one in others])
     order = np.argsort(-least.sum(axis=1), kind="stable")
     for many in range(1, len(others) + 1):
         kept = np.sort(order[:many])
         rows = least[kept]
-        shapes = {law.tobytes(): law for law in map(_law, (rows.min(axis=0), *rows)) if law is not None}
+        shapes = {
+            law.tobytes(): law
+            for law in map(_law, (rows.min(axis=0), np.where(gap == 0.0, 0.0, rows.min(axis=0)), *rows))
+            if law is not None
+        }
         for shape in shapes.values():
             coins = coins_over(rows, shape)
             if not coins.min() > 0.0:
@@ -81,25 +88,25 @@ def _candidates(others: Sequence[Others]) -> Iterator[Coins]:
 
 def _price(choice: Coins, others: Sequence[Others]) -> float:
     """The variance of the weighted mean of G, with the people left after a long wait for the first of the blanket."""
-    counts = np.array([others[h].count for h in choice.kept], dtype=np.float64)
+    counts = np.array([others[h].people for h in choice.kept], dtype=np.float64)
     spreads = np.array([others[h].spread for h in choice.kept])
     weight = float(counts @ choice.coins)
     left = counts.sum() - DELAY * counts.sum() / weight
     return float(counts @ (choice.coins**2 * spreads)) / weight**2 * (counts.sum() / left if left > 1.0 else 1e6 / weight)
 
 
-def chosen(others: Sequence[Others]) -> Coins | None:
+def chosen(others: Sequence[Others], gap: Floats) -> Coins | None:
     """The choice that promises the smallest bound beyond the blanket; None if no group has a blanket."""
-    return min(_candidates(others), key=lambda choice: _price(choice, others), default=None)
+    return min(_candidates(others, gap), key=lambda choice: _price(choice, others), default=None)
 
 
 def blanket_choice(others: Sequence[Others], gap: Floats) -> Coins | None:
-    """The choice that promises the smallest bound from the blanket alone; `gap` is K_a - K_b."""
-    counts = [one.count for one in others]
+    """The choice that promises the smallest bound from the blanket alone."""
+    counts = [one.people for one in others]
 
     def price(choice: Coins) -> float:
         held = choice.shape > 0.0
-        spread = float(np.sum(gap[held] ** 2 / choice.shape[held])) + 1e3 * float(np.sum(np.abs(gap[~held])))
+        spread = float(np.sum(gap[held] ** 2 / choice.shape[held])) + 1e6 * float(np.sum(np.abs(gap[~held])))
         return spread / (1.0 + choice.mean(counts) * sum(counts[h] for h in choice.kept))
 
-    return min(_candidates(others), key=price, default=None)
+    return min(_candidates(others, gap), key=price, default=None)

@@ -23,10 +23,10 @@ from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 
 RELATIVE = 1e-6  # how closely epsilon is searched for
-MOST_PARTS = 4
-MOST_TUPLES = 1024  # a type for each part
+MOST_PARTS = 8
 MOST_NODES = 30_000
 WIDE = 2e-4  # people visited before the first one of the blanket: so large a fraction of all is one block
+GROWING = 10.0
 GOLDEN = 0.6180339887498949
 
 Counts = tuple[int, ...]
@@ -52,15 +52,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class MixedLaws:
-    """One ordered pair (a, b) and everybody else, in at most four parts; all parts must have been made for the same pair."""
+    """One ordered pair (a, b) and everybody else, in at most eight parts; all parts must have been made for the same pair."""
 
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= MOST_PARTS:
             raise InputError(f"the others must be in 1 to {MOST_PARTS} parts, got {len(self.parts)}.")
-        if self.tuples.shape[0] > MOST_TUPLES:
-            raise InputError(f"the parts have more than {MOST_TUPLES} combinations of types; put inputs in classes.")
 
     @property
     def counts(self) -> Counts:
@@ -80,12 +78,9 @@ class MixedLaws:
         return lowered(math.fsum(part.coin * part.count for part in self.parts) / self.others, 16)
 
     @cached_property
-    def tuples(self) -> Integers64:
-        """A type of each part, as places among all types."""
-        firsts = np.cumsum([0, *(len(part.laws.starts) - 1 for part in self.parts)]).tolist()
-        if math.prod(high - low for low, high in itertools.pairwise(firsts)) > MOST_TUPLES:
-            return np.zeros((MOST_TUPLES + 1, 1), dtype=np.int64)
-        return np.array(list(itertools.product(*(range(low, high) for low, high in itertools.pairwise(firsts)))), dtype=np.int64)
+    def firsts(self) -> Integers64:
+        """The first type of each part among all types, and how many there are."""
+        return np.cumsum([0, *(len(part.laws.starts) - 1 for part in self.parts)]).astype(np.int64)
 
     @cached_property
     def reversed(self) -> MixedLaws:
@@ -150,7 +145,7 @@ class _Joined:
         from metricshuffle.accounting.beyond_blanket import _kernels as kernels
 
         top = kernels.tops(self.starts, self.mass, self.value, self.doubt, s)[0]
-        most = [top[column].max() for column in self.law.tuples.T]
+        most = [top[low:high].max() for low, high in itertools.pairwise(self.law.firsts.tolist())]
         return float(sum(many * one for many, one in zip(people, most, strict=True) if many > 0.0))
 
     def place(self, people: Floats) -> tuple[float, float]:
@@ -180,57 +175,66 @@ class _Joined:
 
     def exposed(self, people: Floats) -> float:
         """The most that reports which somebody cannot make contribute, for rows of `people`; rounded up."""
+        if not self.bare.any():
+            return 0.0
         weight = people * self.law.coins
         return min(self.local, raised(float(np.max(weight @ self.bare / weight.sum(axis=1))), 64))
 
 
 @theorem("metricshuffle", "Hoelder on the contour, for groups of known sizes")
-def psi_upper(joined: _Joined, people: Floats, s: float, height: float) -> Floats:
+def psi_upper(joined: _Joined, people: Floats, s: float, least: float) -> Floats:
     """For each row of `people` (so many of each part): a bound on E[(sum of c_j G_j)_+]/(sum of c_j), whatever they hold.
 
     Statement: with w_k = |exp(h^2 z_k^2/2)/z_k^2|, z_k = s + ikD, M_x(z) = E exp(z c G_x) for a type x of a part with coin c,
-        Psi <= (1/sum of c_j) (D/2 pi) max over tuples X, one type of each part, of sum over whole k of w_k prod_h |M_(X_h)(z_k)|^(u_h).
-    Proof: docs/proofs/groups.md. In short: as for one group; Hoelder's inequality with the weights prod_h N_(h,X_h)/u_h of the tuples.
+        Psi <= (1/sum of c_j) (D/2 pi) sum over whole k of w_k prod over parts h of max over x in h of |M_x(z_k)|^(u_h).
+    Proof: docs/proofs/groups.md. In short: as for one group, but each factor is bounded where it stands: the types whose modulus is
+    largest away from the axis matter only where the product is small already.
     Conditions: independent reports. Reports that a type cannot make are not in it (`_Joined.exposed`).
-    Numerics: as in `_kernels.hoelder`, all terms positive, each raised by its own error. Inf where nothing is certified.
+    Numerics: as in `_kernels.hoelder`, all terms positive, each raised by its own error. The step D is such that it adds little to a
+    result of about e^least or more. Inf where nothing is certified.
     Reference: docs/proofs/groups.md.
     """
     from metricshuffle.accounting.beyond_blanket import _kernels as one_group
     from metricshuffle.accounting.beyond_blanket import _mixed_kernels as kernels
+    from metricshuffle.accounting.blanket._kernels import LOG_LEAST
 
     nothing = np.full(len(people), math.inf)
-    if not (0.0 < s < math.inf and abs(height) < 1e300):
+    if not (0.0 < s < math.inf and abs(least) < 1e300):
         return nothing
-    period = one_group.ALIASED + min(max(4.0, -height), -one_group.LOG_LEAST)
+    period = one_group.ALIASED + min(max(4.0, -least), -LOG_LEAST)
     step, smooth2 = 2.0 * math.pi * s / period, (one_group.SMOOTHED / s) ** 2
     last = math.ceil(math.sqrt(2.0 * one_group.BEYOND / smooth2) / step)
     top, wrong, _ = one_group.tops(joined.starts, joined.mass, joined.value, joined.doubt, s)
     if last > MOST_NODES or not np.all(np.isfinite(top)):
         return nothing
-    fall = np.empty((top.size, last + 1))
-    kernels.falls(joined.starts, joined.mass, joined.value, top, wrong, s, step, last + 1, fall)
+    moduli = np.empty((people.shape[1], last + 1))
+    kernels.log_moduli(joined.starts, joined.mass, joined.value, top, wrong, s, step, joined.law.firsts, moduli)
     y = step * np.arange(last + 1)
-    weight = 2.0 * np.exp(-0.5 * smooth2 * y * y) / (s * s + y * y) * (1.0 + 64.0 * ROUNDOFF)
-    weight[0] *= 0.5
-    outside = 2.0 * math.exp(-0.5 * smooth2 * (step * last) ** 2) / (step * step * last)
-    sums = kernels.largest_sums(np.ascontiguousarray(people), joined.law.tuples, top, fall, weight, outside)
+    weight = np.log(2.0 / (s * s + y * y)) - 0.5 * smooth2 * y * y
+    weight[0] -= math.log(2.0)
+    exponent = people @ moduli + 8.0 * ROUNDOFF * (people @ np.abs(moduli)) + weight
+    largest = exponent.max(axis=1, keepdims=True)
+    sums = largest[:, 0] + np.log(np.exp(exponent - largest).sum(axis=1))
+    # nodes beyond the last one, where |M| <= M(s)
+    outside = math.log(2.0 / (step * step * last)) - 0.5 * smooth2 * (step * last) ** 2
+    sums = np.logaddexp(sums, people @ moduli[:, 0] + outside)
     logs = sums + 0.5 * one_group.SMOOTHED**2 + np.log(step / (2.0 * math.pi * (people @ joined.law.coins)))
-    scale = people.sum(axis=1) * float(np.max(np.abs(top)))  # of the sum of people log M(s)
-    logs += ROUNDOFF * (last + 512.0 + 4.0 * np.abs(logs) + 16.0 * scale)
+    logs += ROUNDOFF * (last + 1024.0 + 16.0 * (np.abs(logs) + np.abs(largest[:, 0])) + 16.0 * (people @ np.abs(moduli[:, 0])))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.exp(np.maximum(logs, one_group.LOG_LEAST)) * (1.0 + 16.0 * ROUNDOFF)
+        found = np.exp(np.maximum(logs, LOG_LEAST)) * (1.0 + 16.0 * ROUNDOFF)
     return np.where(logs < 690.0, found, math.inf)
 
 
 def _merged(ends: Floats, chances: Floats, wide: float) -> tuple[Floats, Floats]:
-    """Neighbouring blocks put together until they are `wide`: at the last end, with all their chances."""
-    block = np.floor(ends / max(wide, 1.0))
+    """Neighbouring blocks put together until they are `wide`, or a tenth of the way: at the last end, with all their chances."""
+    narrow = GROWING * max(wide, 1.0)
+    block = np.floor(np.where(ends <= narrow, GROWING * ends / narrow, GROWING * (1.0 + np.log(np.maximum(ends / narrow, 1.0)))))
     last = np.append(np.flatnonzero(np.diff(block)), ends.size - 1)
     firsts = np.append(0, last[:-1] + 1)
     return ends[last], np.add.reduceat(chances, firsts) * (1.0 + 1e-13)
 
 
-def _one_direction(law: MixedLaws, epsilon: float) -> float:
+def _one_direction(law: MixedLaws, epsilon: float, enough: float) -> float:
     joined, users = _Joined.at(law, epsilon), law.others + 1
     visits = Visits(law.mean_coin, users)
     if joined.local == 0.0:
@@ -245,11 +249,12 @@ def _one_direction(law: MixedLaws, epsilon: float) -> float:
             break
         if math.isnan(guide):  # the order of magnitude of the result, rather too small
             guide = math.exp(min(max(height, -600.0), 0.0)) / (float(here @ law.coins) * s) * 1e-2 + float(joined.bare.max())
+            guide = max(guide, enough)
         share *= 0.5
         ends, chances = visits.blocks(first, max(users - math.ceil(share * users), first + 1), CUT * guide)
         ends, chances = _merged(ends, chances, WIDE * users)
         left = [np.array(corners(law.counts, int(end) - 1), dtype=np.float64) for end in ends]
-        bounds = psi_upper(joined, np.concatenate(left), s, height)
+        bounds = psi_upper(joined, np.concatenate(left), s, max(height, math.log(enough)) if enough > 0.0 else height)
         places = np.cumsum([0, *(len(one) for one in left)])
         for chance, one, low, high in zip(chances, left, places[:-1], places[1:], strict=True):
             worst = float(np.max(bounds[low:high]))
@@ -266,7 +271,7 @@ def _directions(law: MixedLaws, directions: Directions) -> list[MixedLaws]:
 
 
 @theorem("metricshuffle", "displaced blanket user, for groups of known sizes")
-def delta_upper(law: MixedLaws, epsilon: float, *, directions: Directions = "both") -> float:
+def delta_upper(law: MixedLaws, epsilon: float, *, directions: Directions = "both", enough: float = 0.0) -> float:
     """The hockey-stick divergence of the shuffled reports of one person and the others at e^epsilon, whatever the others hold.
 
     Statement: let everybody else's law be at least c_i times one law, c the mean of the c_i over the N others, and
@@ -277,11 +282,11 @@ def delta_upper(law: MixedLaws, epsilon: float, *, directions: Directions = "bot
     the weights in Psi. P(T > t) <= (1-c)^t by Maclaurin's inequality. The bound on Psi is log-convex in the numbers that are left of
     each part, so it is largest at a corner.
     Conditions: independent reports; each part holds every law its people could have; its coin is right.
-    Numerics: as for one group. Reference: docs/proofs/groups.md.
+    Numerics: as for one group; what is below `enough` is not looked at closely. Reference: docs/proofs/groups.md.
     """
     epsilon = checked_epsilon(epsilon)
     ways = [way for way in _directions(law, directions) if epsilon < way.pure]
-    return min(1.0, max((_one_direction(way, epsilon) for way in ways), default=0.0))
+    return min(1.0, max((_one_direction(way, epsilon, enough) for way in ways), default=0.0))
 
 
 @theorem("metricshuffle", "epsilon for groups of known sizes")
