@@ -14,6 +14,7 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.accounting.two_reports.bound import DataSet
+from metricshuffle.amplification.approximate import ApproximateClones, ApproximateLower
 from metricshuffle.amplification.every_pair import SOME_LAWS
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, homogeneous_laws, information, krr_data_sets, own_data_sets
@@ -45,13 +46,15 @@ SOME_WORK = 2**22  # pairs times reports
 
 @dataclass(frozen=True)
 class GenericLDP:
-    """Any randomizer with this local epsilon between every two inputs."""
+    """Any randomizer with this local epsilon between every two inputs, up to `delta` if that is not 0."""
 
     epsilon: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0.0 < self.epsilon <= 700.0:
             raise InputError(f"the local epsilon must be a number in (0, 700], got {self.epsilon!r}.")
+        checked_delta(self.delta)
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ class Amplification:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
         delta, far = checked_delta(delta), self._distance(distance)
         found = self._winner("epsilon", delta, far)
-        less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
+        less = found.value < self._alone(delta, far) * self.rounds * (1.0 - 1e-9)
         band = self._band(found, self.lower.epsilon(delta, far), less and found.bound != "local" and self.users + self.dummies > 1)
         return replace(band, attained=self.lower.pairs.epsilon(delta, far).attained) if isinstance(self.lower, ExactLower) else band
 
@@ -186,6 +189,11 @@ class Amplification:
         )
         return replace(band, attained=self.lower.pairs.delta(epsilon, far).attained) if isinstance(self.lower, ExactLower) else band
 
+    def _alone(self, delta: float, distance: float) -> float:
+        """What one report has: its epsilon at delta 0, or at this delta if that is infinite."""
+        pure = self.local.pure(distance)
+        return pure if math.isfinite(pure) else self.local.epsilon(delta, distance)
+
     @staticmethod
     def _band(found: Winner, lower: float, amplified: bool) -> AmplifiedBand:
         return AmplifiedBand(lower, found.value, found.bound if amplified else "local", found.evaluator, amplified)
@@ -197,7 +205,7 @@ class Amplification:
         value = profile.epsilon(given, distance) if wanted == "epsilon" else profile.delta(given, distance)
         if self.rounds > 1:
             return Winner(value, profile.bound, "loss distribution")
-        alone = self.local.pure(distance) if wanted == "epsilon" else self.local.delta(given, distance)
+        alone = self._alone(given, distance) if wanted == "epsilon" else self.local.delta(given, distance)
         return Winner(value, profile.bound, "counts") if value < alone else Winner(alone, "local", "local")
 
     @property
@@ -213,13 +221,17 @@ class Amplification:
         added = f" and {self.dummies:,} dummies" if self.dummies else ""
         whose = f" of {self.member}" if self.member else ""
         people = f"{self.users:,} shuffled reports of honest people{added}{over} hide two inputs{whose} at distance {plain(far)}"
-        alone = self.local.pure(far)
+        alone, pure = self._alone(delta, far), self.local.pure(far)
         if not band.amplified:
             return (
                 f"Shuffling buys nothing here: {people} no better than the reports alone do, at epsilon {promised(band.upper)}, "
                 f"delta {delta:g}; more people or a smaller local epsilon would help."
             )
-        named = "no finite epsilon" if not math.isfinite(alone) else f"epsilon {promised(alone)}"
+        named = (
+            "no finite epsilon"
+            if not math.isfinite(alone)
+            else f"epsilon {promised(alone)}{'' if math.isfinite(pure) else ' at that delta'}"
+        )
         return (
             f"{people} at epsilon {promised(band.upper)}, delta {delta:g} ({band.bound} bound); one report alone has {named}. "
             f"{self._least} {band.lower:.4g}."
@@ -265,7 +277,7 @@ def amplify(
         raise InputError("amplify needs users, how many people report.")
     counted = honest_count(honest, checked_users(users))
     if isinstance(randomizer, GenericLDP):
-        return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)
+        return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds, delta=randomizer.delta)
     if not isinstance(randomizer, Randomizer | Parallel):
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
     # A composition asks a thousand times, so roughly, and not pair by pair.
@@ -285,11 +297,17 @@ def _amplification(
     return Amplification(composed(upper, rounds), lower, users, distance, local, rounds)
 
 
-def amplify_generic(epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1) -> Amplification:
-    """Any randomizer with this local epsilon: the clone pair from above, the worst of 2-RR and 3-RR from below."""
+def amplify_generic(
+    epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1, delta: float = 0.0
+) -> Amplification:
+    """Any randomizer with this local epsilon (and delta): the clone pair from above, the worst of 2-RR and 3-RR from below."""
     counted, total = honest_count(honest, checked_users(users)), GenericLDP(epsilon).epsilon
     ratio = exp_below(total)
     laws = [law for k in (2, 3) for law in krr_data_sets(k, ratio / (ratio + k - 1), 1 / (ratio + k - 1))]
+    if delta > 0.0:
+        near = ApproximateClones(float(total), delta, counted)
+        below = ApproximateLower(lambda _: laws, counted, GENERIC_LABEL, leak=delta)
+        return _amplification(near, below, counted, 1.0, near.local, rounds)
     upper = ClonesProfile(float(total), counted, 1.0)
     local = ClonesProfile(float(total), 1, 1.0)
     return _amplification(upper, DataSetLower(lambda _: laws, counted, GENERIC_LABEL), counted, 1.0, local, rounds)

@@ -66,6 +66,8 @@ class Groups:
                 "Groups: a group that is known by its local epsilon only can be mixed with others of that sort alone, not with a named "
                 "randomizer or with dummies: nothing would say that their reports look alike. Name its randomizer."
             )
+        if any(isinstance(one, GenericLDP) and one.delta for one, _ in self.given):
+            raise InputError("Groups: groups known by their local epsilon only must have local delta 0; name their randomizers instead.")
         self.dummies = tuple((self._law(law), _count(count, "dummies")) for law, count in dummies)
         for place, (one, _) in enumerate(self.given, start=1):
             if isinstance(one, Randomizer) and one.outputs != self.reports:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from metricshuffle.cli import amplify_groups as several
 from metricshuffle.cli import amplify_options as option
 from metricshuffle.cli.amplify_names import NAMES, Given
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, writable
+from metricshuffle.cli.options import Honest, Json, Rounds, choice, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 
 def amplify(
     randomizer: option.Randomizer,
-    users: Users,
+    users: option.Users = None,
+    group: several.Group = None,
+    dummies: several.Dummies = None,
     delta: option.Delta = None,
     epsilon: option.Epsilon = None,
     local_epsilon: option.LocalEpsilon = None,
+    local_delta: option.LocalDelta = None,
     options: option.Options = None,
     rate: option.Rate = None,
     distance: option.Distance = None,
@@ -28,6 +32,9 @@ def amplify(
     low: option.Low = None,
     high: option.High = None,
     half_width: option.HalfWidth = None,
+    span: option.Span = None,
+    sigma: option.Sigma = None,
+    margin: option.Margin = None,
     steps: option.Steps = None,
     size: option.Size = None,
     buckets: option.Buckets = None,
@@ -46,16 +53,25 @@ def amplify(
         raise InputError(f"--delta must lie in (0, 1), got {delta:g}; shuffling changes nothing at delta 0.")
     if epsilon is not None and not epsilon > 0.0:
         raise InputError(f"--epsilon must be greater than 0, got {epsilon:g}.")
-    if users < 1:
+    if users is None and not (group or dummies):
+        raise InputError("--users is missing: how many people report; or give --group for each group of them.")
+    if users is not None and users < 1:
         raise InputError(f"--users must be a whole number >= 1, got {users}.")
     if rounds < 1:
         raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
     writable(plot, option="--plot")
     given = Given(randomizer, {
-        "local-epsilon": local_epsilon, "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
+        "local-epsilon": local_epsilon, "local-delta": local_delta, "span": span, "sigma": sigma, "margin": margin,
+        "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
         "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets,
         "matrix": matrix, "pair": pair,
     })  # fmt: skip
+    if users is None or group or dummies:
+        counted = several.counted(given, users, group or [], dummies)
+        if honest is not None or plot is not None:
+            raise InputError("--honest and --plot do not go with --group or --dummies; count only honest people in each group.")
+        several.say_groups(several.answered(counted, rounds), delta, epsilon, given.distance, as_json)
+        return
     given.check()
 
     from metricshuffle.cli.screen import note, say, screen, working
@@ -88,16 +104,8 @@ def amplify(
 
 
 def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:
-    """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told."""
+    """Both ends; a matrix that was rounded is told."""
     import json
-    import math
 
-    def finite(value: float | None) -> float | None:
-        return None if value is None or not math.isfinite(value) else value
-
-    ends = {
-        name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
-        for name, value in (("upper", band.upper), ("lower", band.lower))
-    }
     changed = {} if rounded is None else {"rounded": True, "largest_relative_change": rounded.relative_change}
-    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator, **changed}))
+    print(json.dumps({**several.as_numbers(band, delta, epsilon), **changed}))

@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 # name -> (options that must be given, options that may be)
 TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "generic": (("local-epsilon",), ()),
+    "generic": (("local-epsilon",), ("local-delta",)),
     "krr": (("options", "local-epsilon"), ()),
     "metric": (("distance", "reach"), ("rate", "reach-other")),
     "laplace": (("low", "high", "rate"), ("steps", "distance")),
     "witch-hat": (("half-width", "local-epsilon", "rate"), ("steps", "distance")),
+    "gaussian": (("span", "sigma"), ("margin", "distance")),
     "hadamard": (("options", "local-epsilon"), ()),
     "subset": (("options", "local-epsilon"), ("size",)),
     "hash": (("options", "local-epsilon"), ("buckets",)),
     "channel": (("matrix",), ("local-epsilon", "pair")),
 }
 NAMES = tuple(TAKES)
-POSITIVE = ("local-epsilon", "rate", "half-width")
+POSITIVE = ("local-epsilon", "rate", "half-width", "sigma")
 LINE_STEPS, HAT_STEPS = 64, 32
 UNNOTICED = 1e-9
 """An entry of a matrix may change by this fraction before anything is said: as much as the sum of a row may be off."""
@@ -73,6 +74,8 @@ class Given:
                 raise InputError(f"--{option} does not belong to --randomizer {self.name}, which takes {takes}; leave it out.")
             if value is not None and option in POSITIVE and not value > 0:
                 raise InputError(f"--{option} must be greater than 0, got {value:g}.")
+            if value is not None and option == "local-delta" and not 0.0 <= value < 1.0:
+                raise InputError(f"--local-delta must lie in [0, 1), got {value:g}.")
         if self.values["pair"] is not None and self.values["pair"][0] == self.values["pair"][1]:
             raise InputError(f"--pair must be two different rows, got {self.values['pair'][0]} twice: nothing tells a row from itself.")
 
@@ -87,7 +90,7 @@ class Given:
 
         value = self.values
         if self.name == "generic":
-            return amplify_generic(value["local-epsilon"], users, honest, rounds=rounds)
+            return amplify_generic(value["local-epsilon"], users, honest, rounds=rounds, delta=value["local-delta"] or 0.0)
         if self.name == "metric":
             rate = 1.0 if value["rate"] is None else value["rate"]
             return amplify_metric(rate, value["distance"], value["reach"], value["reach-other"], users=users, honest=honest, rounds=rounds)
@@ -103,6 +106,8 @@ class Given:
             return known.LaplaceOnInterval(value["low"], value["high"], value["rate"], value["steps"] or LINE_STEPS)
         if self.name == "witch-hat":
             return known.WitchHat(value["half-width"], value["local-epsilon"], value["rate"], value["steps"] or HAT_STEPS)
+        if self.name == "gaussian":
+            return known.DiscreteGaussian(value["span"], value["sigma"], value["margin"])
         if self.name == "channel":
             return _channel(self._typed_rows, value["local-epsilon"], value["pair"])
         by_options = {

@@ -24,6 +24,17 @@ LocalEpsilon = Annotated[
         help="Epsilon of one report (generic, krr, witch-hat, hadamard, subset, hash); a claim to check (channel).",
     ),
 ]
+LocalDelta = Annotated[
+    float | None,
+    typer.Option("--local-delta", parser=number, metavar="X", help="Delta of one report at --local-epsilon; 0 if left out (generic)."),
+]
+Users = Annotated[int | None, typer.Option("--users", parser=whole, metavar="N", help="How many people report.")]
+Span = Annotated[int | None, typer.Option("--span", parser=whole, metavar="K", help="Values are whole numbers 0..K (gaussian).")]
+Sigma = Annotated[float | None, typer.Option("--sigma", parser=number, metavar="S", help="Standard deviation of the noise (gaussian).")]
+Margin = Annotated[
+    int | None,
+    typer.Option("--margin", parser=whole, metavar="M", help="Reports are clamped M beyond the values; 4 S if left out (gaussian)."),
+]
 Options = Annotated[
     int | None, typer.Option("--options", parser=whole, metavar="K", help="How many values there are (krr, hadamard, subset, hash).")
 ]
