@@ -52,8 +52,7 @@ class ApproximateClones(PrivacyProfile):
             d0 + (1 - d0) (clone pair of p, q, q for n people + (1 + e) (n-1) h/(1 + h)).
         Proof: docs/proofs/groups.md. In short: K_a and K_b are pure but for d0 of each; every other law comes within h/(1 + h) of one that
         holds enough of both. Conditions: any two laws of the randomizer have divergence at most d0 at p, both ways.
-        Numerics: everything is rounded up; never above one report alone. Reference: docs/proofs/groups.md (after Feldman, McMillan, Talwar
-        2023, Theorem 3.8, whose last term is (1 + e)(1 + 1/(2p)) n d0).
+        Numerics: everything is rounded up; never above one report alone. Reference: docs/proofs/groups.md.
         """
         epsilon, alone = checked_epsilon(epsilon), self.local.delta(epsilon, distance)
         if checked_distance(distance) == 0.0 or epsilon > 700.0:

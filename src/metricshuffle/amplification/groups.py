@@ -275,4 +275,14 @@ class GroupsAmplification:
 
     def explain(self, delta: float, distance: float | None = None) -> str:
         """A sentence or two for each group."""
-        return "\n".join(answer.explain(delta, distance) for answer in self)
+        return "\n".join([*(answer.explain(delta, distance) for answer in self), *filter(None, (self.remark,))])
+
+    @property
+    def remark(self) -> str:
+        """On what condition it holds, if there is one."""
+        if len(self.groups.people) == 1 or not isinstance(self.groups.people[0][0], GenericLDP):
+            return ""
+        return (
+            "This counts on the reports of different groups being alike: the probabilities that any two people give a report must be "
+            "within a factor e^E of each other, E the larger of their two local epsilons, as they are for k-ary responses."
+        )

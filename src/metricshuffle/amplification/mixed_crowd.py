@@ -49,11 +49,7 @@ class CrowdPair:
 
     @cached_property
     def _groups(self) -> list[Others]:
-        """Spreads: the largest sum of (K_a - K_b)^2/K_x (a guide only)."""
-        square = self.gap**2
-        return [
-            Others(rows.min(axis=0), float((square / np.maximum(rows, THINNEST)).sum(axis=1).max()), people) for rows, people in self.others
-        ]
+        return [Others.of(rows, people, self.gap) for rows, people in self.others]
 
     @property
     def spread(self) -> float:
@@ -151,7 +147,7 @@ def clone_crowd(own: float, others: Sequence[tuple[float, int]]) -> CrowdPair:
     2p/((p+1) q_i), and nothing else. Proof: docs/proofs/groups.md.
     Conditions: as stated. It is NOT enough that everybody's own randomizer is epsilon_i-private: reports of another group need
     not look like this person's at all. It holds if all laws, of whatever group, differ by a factor of at most e^(the larger epsilon),
-    as those of one family do (k-ary response, say). Numerics: probabilities of a fair bit are rounded down.
+    as those of k-ary responses do. Numerics: probabilities of a fair bit are rounded down.
     """
     half = 1.0 / (1.0 + math.exp(-own))
     low = math.exp(-own) * half

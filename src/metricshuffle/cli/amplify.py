@@ -70,7 +70,7 @@ def amplify(
         counted = several.counted(given, users, group or [], dummies)
         if honest is not None or plot is not None:
             raise InputError("--honest and --plot do not go with --group or --dummies; count only honest people in each group.")
-        several.say_groups(several.answered(counted, rounds), delta, epsilon, given.distance, as_json)
+        several.answer_groups(counted, rounds, delta, epsilon, given.distance, as_json=as_json)
         return
     given.check()
 

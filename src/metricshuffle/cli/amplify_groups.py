@@ -13,7 +13,7 @@ from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.amplification.amplify import AmplifiedBand
-    from metricshuffle.amplification.groups import Groups, GroupsAmplification
+    from metricshuffle.amplification.groups import Groups
 
 Group = Annotated[
     list[str] | None,
@@ -81,39 +81,34 @@ def counted(given: Given, users: int | None, texts: list[str], dummies: int | No
     return Groups(people, [("uniform", dummies)] if dummies else [])
 
 
-def answered(groups: Groups, rounds: int) -> GroupsAmplification:
-    from metricshuffle.amplification.amplify import amplify
-    from metricshuffle.cli.screen import working
-
-    with working("Accounting"):
-        return amplify(groups, rounds=rounds)
-
-
-def say_groups(answer: GroupsAmplification, delta: float | None, epsilon: float | None, distance: float | None, as_json: bool) -> None:
+def answer_groups(
+    groups: Groups, rounds: int, delta: float | None, epsilon: float | None, distance: float | None, *, as_json: bool
+) -> None:
     """A sentence or two for each group, or one JSON document with a list of them."""
-    from metricshuffle.cli.screen import say, screen
+    from metricshuffle.amplification.amplify import amplify
+    from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.numerics.rounding import promised, promised_delta
 
+    with working("Accounting"):
+        answer = amplify(groups, rounds=rounds)
+        if delta is not None and not as_json:
+            sentences = [one.explain(delta, distance) for one in answer]
+        else:
+            bands = answer.epsilon(delta, distance) if delta is not None else answer.delta(epsilon or 0.0, distance)
+            members = [(place, one) for place, one in enumerate(bands) if one is not None]
+            sentences = [
+                f"Two inputs of {answer[place].member} are indistinguishable at epsilon {promised(epsilon or 0.0)} up to delta "
+                f"{promised_delta(band.upper)} ({band.bound} bound), and no bound can be below delta {band.lower:.4g}."
+                for place, band in members
+            ]
     if as_json:
         import json
 
-        bands = answer.epsilon(delta, distance) if delta is not None else answer.delta(epsilon or 0.0, distance)
-        listed = [
-            {"group": place, "people": count, **as_numbers(band, delta, epsilon)}
-            for place, ((_, count), band) in enumerate(zip(answer.groups.given, bands, strict=True), start=1)
-            if band is not None
-        ]
+        people = [count for _, count in groups.given]
+        listed = [{"group": place + 1, "people": people[place], **as_numbers(band, delta, epsilon)} for place, band in members]
         print(json.dumps({"groups": listed}))
-    elif delta is not None:
-        say(screen(), *(one.explain(delta, distance) for one in answer))
     else:
-        for one in answer:
-            band = one.delta(epsilon or 0.0, distance)
-            say(
-                screen(),
-                f"Two inputs of {one.member} are indistinguishable at epsilon {promised(epsilon or 0.0)} up to delta "
-                f"{promised_delta(band.upper)} ({band.bound} bound), and no bound can be below delta {band.lower:.4g}.",
-            )
+        say(screen(), *sentences, *filter(None, (answer.remark,)))
 
 
 def as_numbers(band: AmplifiedBand, delta: float | None, epsilon: float | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import lowered
 from metricshuffle.numerics.types import Floats
 
+FAINT = 1e-9
 DELAY = 5.0  # people visited until the first of the blanket, in units of their mean number, that a choice is charged for
 
 
@@ -26,6 +27,11 @@ class Others(NamedTuple):
     least: Floats
     spread: float
     people: int
+
+    @classmethod
+    def of(cls, rows: Floats, people: int, gap: Floats) -> Others:
+        """From all laws of the group; `gap` is K_a - K_b. The spread is the largest sum of gap^2/K_x, very small K_x not told apart."""
+        return cls(rows.min(axis=0), float((gap**2 / np.maximum(rows, FAINT)).sum(axis=1).max()), people)
 
 
 class Coins(NamedTuple):
@@ -87,12 +93,13 @@ def _candidates(others: Sequence[Others], gap: Floats) -> Iterator[Coins]:
 
 
 def _price(choice: Coins, others: Sequence[Others]) -> float:
-    """The variance of the weighted mean of G, with the people left after a long wait for the first of the blanket."""
+    """The variance of the weighted mean of G; as many as may be visited before the first of the blanket, those with the largest weights,
+    are charged for."""
     counts = np.array([others[h].people for h in choice.kept], dtype=np.float64)
     spreads = np.array([others[h].spread for h in choice.kept])
     weight = float(counts @ choice.coins)
-    left = counts.sum() - DELAY * counts.sum() / weight
-    return float(counts @ (choice.coins**2 * spreads)) / weight**2 * (counts.sum() / left if left > 1.0 else 1e6 / weight)
+    left = 1.0 - DELAY * counts.sum() / weight * float(choice.coins.max()) / weight
+    return float(counts @ (choice.coins**2 * spreads)) / weight**2 / (left if left > 0.1 else 1e-6)
 
 
 def chosen(others: Sequence[Others], gap: Floats) -> Coins | None:
@@ -104,9 +111,10 @@ def blanket_choice(others: Sequence[Others], gap: Floats) -> Coins | None:
     """The choice that promises the smallest bound from the blanket alone."""
     counts = [one.people for one in others]
 
-    def price(choice: Coins) -> float:
+    def price(choice: Coins) -> tuple[float, float]:
+        """What the blanket does not cover comes first: it counts in full for any number of people."""
         held = choice.shape > 0.0
-        spread = float(np.sum(gap[held] ** 2 / choice.shape[held])) + 1e6 * float(np.sum(np.abs(gap[~held])))
-        return spread / (1.0 + choice.mean(counts) * sum(counts[h] for h in choice.kept))
+        spread, bare = float(np.sum(gap[held] ** 2 / choice.shape[held])), float(np.sum(np.abs(gap[~held])))
+        return bare, spread / (1.0 + choice.mean(counts) * sum(counts[h] for h in choice.kept))
 
     return min(_candidates(others, gap), key=price, default=None)

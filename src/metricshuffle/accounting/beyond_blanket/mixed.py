@@ -25,7 +25,7 @@ from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 RELATIVE = 1e-6  # how closely epsilon is searched for
 MOST_PARTS = 8
 MOST_NODES = 30_000
-WIDE = 2e-4  # people visited before the first one of the blanket: so large a fraction of all is one block
+WIDE = 0.3  # people visited before the first one of the blanket, in units of their mean number: so many are one block
 GROWING = 10.0
 GOLDEN = 0.6180339887498949
 
@@ -252,7 +252,7 @@ def _one_direction(law: MixedLaws, epsilon: float, enough: float) -> float:
             guide = max(guide, enough)
         share *= 0.5
         ends, chances = visits.blocks(first, max(users - math.ceil(share * users), first + 1), CUT * guide)
-        ends, chances = _merged(ends, chances, WIDE * users)
+        ends, chances = _merged(ends, chances, WIDE / law.mean_coin)
         left = [np.array(corners(law.counts, int(end) - 1), dtype=np.float64) for end in ends]
         bounds = psi_upper(joined, np.concatenate(left), s, max(height, math.log(enough)) if enough > 0.0 else height)
         places = np.cumsum([0, *(len(one) for one in left)])
