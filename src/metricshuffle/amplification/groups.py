@@ -87,7 +87,9 @@ class Groups:
     def _law(self, law: object) -> Channel:
         if isinstance(law, str) and law != UNIFORM:
             raise InputError(f'Groups: a law of dummies is "uniform" or probabilities of the reports, got {law!r}.')
-        channel = law if isinstance(law, Channel) else Channel(np.full((1, self.reports), 1.0 / self.reports) if law == UNIFORM else [law])
+        if isinstance(law, str):
+            law = Channel(np.full((1, self.reports), 1.0 / self.reports))
+        channel = law if isinstance(law, Channel) else Channel([law])
         if channel.inputs != 1 or channel.outputs != self.reports:
             raise InputError(
                 f"Groups: a law of dummies must have one probability for each of the {self.reports:,} reports, got "

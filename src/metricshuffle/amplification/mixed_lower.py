@@ -38,6 +38,12 @@ class DataSet:
     def reversed(self) -> DataSet:
         return DataSet(self.second, self.first, self.others)
 
+    @property
+    def key(self) -> bytes:
+        """The same for data sets that differ by the names of the reports."""
+        columns = np.stack([self.first, self.second, *(law for law, _ in self.others)])
+        return columns[:, np.lexsort(columns)].tobytes()
+
     def points(self, growth: float) -> Integers64:
         """What each report counts: (K_a - e K_b)/mean law of the others, on a scale that keeps the sum within a million cells."""
         people = sum(many for _, many in self.others)
@@ -97,7 +103,8 @@ class MixedLower(LowerProfile):
     bound: str = "data set"
 
     def _both_ways(self, distance: float) -> list[DataSet]:
-        return [way for data in self.data_sets(distance) for way in (data, data.reversed)] if checked_distance(distance) else []
+        ways = (way for data in self.data_sets(distance) for way in (data, data.reversed)) if checked_distance(distance) else ()
+        return list({way.key: way for way in ways}.values())
 
     def delta(self, epsilon: float, distance: float) -> float:
         """Certified from below; what cannot be computed is 0."""
@@ -108,7 +115,10 @@ class MixedLower(LowerProfile):
     def epsilon(self, delta: float, distance: float) -> float:
         """The largest epsilon found whose delta is certified to exceed the given one; 0 if there is none."""
         delta = checked_delta(delta)
-        return max((_epsilon(data, max(delta, 1e-280)) for data in self._both_ways(distance)), default=0.0)
+        best = 0.0
+        for data in self._both_ways(distance):
+            best = _epsilon(data, max(delta, 1e-280), best)
+        return best
 
 
 def _alone(data: DataSet, epsilon: float) -> float:
@@ -126,17 +136,20 @@ def _delta(data: DataSet, growth: float, log_tail: float, epsilon: float) -> flo
         return 0.0
 
 
-def _epsilon(data: DataSet, delta: float) -> float:
-    """Points for epsilon = 0 first, then for what was found with them."""
+def _epsilon(data: DataSet, delta: float, known: float) -> float:
+    """The largest of what is known and what this data set shows, with points for what is known first, then for what was found with them."""
     if not data.others:
-        return _last_above(lambda epsilon: _alone(data, epsilon), delta, 0.0)
-    best = 0.0
+        return _last_above(lambda epsilon: _alone(data, epsilon), delta, known)
+    best = known
     for _ in range(ROUNDS):
         try:
             statistic = Statistic.of(data, data.points(math.exp(best)), math.log(delta) - 12.0)
         except NotCertified:
             break
-        best = _last_above(statistic.delta, delta, best)
+        found = _last_above(statistic.delta, delta, best)
+        if found == best:
+            break
+        best = found
     return best
 
 

@@ -47,18 +47,7 @@ def amplify(
 ) -> None:
     """What shuffled reports of a local randomizer hide: a certified epsilon (or delta), and a lower bound beside it."""
     choice("randomizer", randomizer, NAMES)
-    if (delta is None) == (epsilon is None):
-        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
-    if delta is not None and not 0.0 < delta < 1.0:
-        raise InputError(f"--delta must lie in (0, 1), got {delta:g}; shuffling changes nothing at delta 0.")
-    if epsilon is not None and not epsilon > 0.0:
-        raise InputError(f"--epsilon must be greater than 0, got {epsilon:g}.")
-    if users is None and not (group or dummies):
-        raise InputError("--users is missing: how many people report; or give --group for each group of them.")
-    if users is not None and users < 1:
-        raise InputError(f"--users must be a whole number >= 1, got {users}.")
-    if rounds < 1:
-        raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
+    _check_question(delta, epsilon, users, rounds, counted=bool(group or dummies))
     writable(plot, option="--plot")
     given = Given(randomizer, {
         "local-epsilon": local_epsilon, "local-delta": local_delta, "span": span, "sigma": sigma, "margin": margin,
@@ -67,10 +56,10 @@ def amplify(
         "matrix": matrix, "pair": pair,
     })  # fmt: skip
     if users is None or group or dummies:
-        counted = several.counted(given, users, group or [], dummies)
+        crowd = several.counted(given, users, group or [], dummies)
         if honest is not None or plot is not None:
             raise InputError("--honest and --plot do not go with --group or --dummies; count only honest people in each group.")
-        several.answer_groups(counted, rounds, delta, epsilon, given.distance, as_json=as_json)
+        several.answer_groups(crowd, rounds, delta, epsilon, given.distance, as_json=as_json)
         return
     given.check()
 
@@ -101,6 +90,22 @@ def amplify(
         f"({band.bound} bound), and no bound can be below delta {band.lower:.4g}.{nothing}",
         *filter(None, (given.remark,)),
     )
+
+
+def _check_question(delta: float | None, epsilon: float | None, users: int | None, rounds: int, *, counted: bool) -> None:
+    """Refuse what cannot be answered; `counted`: people are counted in groups."""
+    if (delta is None) == (epsilon is None):
+        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
+    if delta is not None and not 0.0 < delta < 1.0:
+        raise InputError(f"--delta must lie in (0, 1), got {delta:g}; shuffling changes nothing at delta 0.")
+    if epsilon is not None and not epsilon > 0.0:
+        raise InputError(f"--epsilon must be greater than 0, got {epsilon:g}.")
+    if users is None and not counted:
+        raise InputError("--users is missing: how many people report; or give --group for each group of them.")
+    if users is not None and users < 1:
+        raise InputError(f"--users must be a whole number >= 1, got {users}.")
+    if rounds < 1:
+        raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
 
 
 def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:

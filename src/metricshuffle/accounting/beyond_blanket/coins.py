@@ -69,15 +69,15 @@ def _law(masses: Floats) -> Floats | None:
 
 
 def _candidates(others: Sequence[Others], gap: Floats) -> Iterator[Coins]:
-    """The groups with the thickest blankets, from one to all of them; over what they have in common, or over the blanket of each.
+    """The groups with the thickest blankets, or that hide best, from one to all; over what they have in common, or the blanket of each.
 
     `gap` is K_a - K_b: what they have in common may also be taken without the reports of which a and b make as many.
     """
     least = np.array([one.least for one in others])
-    order = np.argsort(-least.sum(axis=1), kind="stable")
-    for many in range(1, len(others) + 1):
-        kept = np.sort(order[:many])
-        rows = least[kept]
+    orders = (np.argsort(-least.sum(axis=1), kind="stable"), np.argsort([one.spread for one in others], kind="stable"))
+    sets = dict.fromkeys(tuple(sorted(order[:many].tolist())) for order in orders for many in range(1, len(others) + 1))
+    for kept in sets:
+        rows = least[list(kept)]
         shapes = {
             law.tobytes(): law
             for law in map(_law, (rows.min(axis=0), np.where(gap == 0.0, 0.0, rows.min(axis=0)), *rows))
@@ -89,7 +89,7 @@ def _candidates(others: Sequence[Others], gap: Floats) -> Iterator[Coins]:
                 continue
             wanted = 1.0 / np.array([max(others[h].spread, 1e-300) for h in kept])  # the best weights, if nothing else mattered
             for scale in np.unique(coins / wanted):
-                yield Coins(tuple(int(h) for h in kept), np.minimum(coins, scale * wanted), shape)
+                yield Coins(kept, np.minimum(coins, scale * wanted), shape)
 
 
 def _price(choice: Coins, others: Sequence[Others]) -> float:
