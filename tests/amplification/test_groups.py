@@ -261,7 +261,7 @@ def test_what_is_refused() -> None:
         ([(K(4, 1.0), 5)], [([0.5, 0.5], 5)], "each of the 4 reports"),
     ):
         with pytest.raises(InputError, match=said):
-            ms.Groups(groups, dummies)
+            ms.Groups(groups, dummies)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="leave out users"):
         ms.amplify(ms.Groups([(K(4, 1.0), 5)]), 5)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="needs users"):

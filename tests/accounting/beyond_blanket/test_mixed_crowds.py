@@ -133,20 +133,20 @@ def test_the_theorem_itself_in_fractions() -> None:
             [int(total * x) for x in a], [int(total * x) for x in b], [[int(total * x) for x in row] for row in rows], growth
         )
         local = sum(max(Fraction(0), x - growth * y) for x, y in zip(a, b, strict=True))
-        people, mean = len(rows), sum(coins) / len(rows)
+        people, mean = len(rows), Fraction(sum(coins)) / len(rows)
         exact, claimed, before = Fraction(0), Fraction(0), Fraction(0)
         for t in range(1, people + 1):
             sets = list(itertools.combinations(range(people), people + 1 - t))
             values = {kept: weighted_psi(a, b, [rows[i] for i in kept], [coins[i] for i in kept], growth) for kept in sets}
             for kept, value in values.items():  # those visited before showed nothing, and then somebody of `kept` did
                 gone = [i for i in range(people) if i not in kept]
-                chance = math.prod((1 - coins[i] for i in gone), start=Fraction(1)) * sum(coins[i] for i in kept) / len(kept)
+                chance = Fraction(math.prod((1 - coins[i] for i in gone), start=Fraction(1))) * sum(coins[i] for i in kept) / len(kept)
                 exact += chance / math.comb(people, t - 1) * value
             assert max(values.values()) >= before
             before = max(values.values())
-            claimed += mean * (1 - mean) ** (t - 1) * before
-        exact += math.prod((1 - coin for coin in coins), start=Fraction(1)) * local
-        claimed += (1 - mean) ** people * local
+            claimed += mean * Fraction((1 - mean) ** (t - 1)) * before
+        exact += Fraction(math.prod((1 - coin for coin in coins), start=Fraction(1))) * local
+        claimed += Fraction((1 - mean) ** people) * local
         assert truth <= exact <= claimed
         looked += 1
     assert looked > 25
