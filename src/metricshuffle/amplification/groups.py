@@ -21,23 +21,13 @@ from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Pair, Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer
 
 Named = Randomizer | GenericLDP
 MOST_ENTRIES = 2**20  # of a matrix of laws
 MOST_PAIRS = 2**12
 MOST_PEOPLE = 10**13
 UNIFORM = "uniform"
-
-
-@dataclass(frozen=True, eq=False)
-class Laws:
-    """The laws of one group in a crowd: `rows` of what its people may hold, `held` those of pairs (the same, or more of them)."""
-
-    rows: Floats
-    held: Floats
-    pairs: list[Pair]
-    excess: Floats | None = None
 
 
 def _count(count: object, whose: str) -> int:
@@ -127,25 +117,42 @@ class Groups:
         """How many reports each folded one stands for: a, b, one third option, and the rest."""
         return [many for many in (1, 1, min(1, self.reports - 2), self.reports - 3) if many > 0]
 
-    def laws(self, one: Randomizer, distance: float) -> Laws:
-        """The laws of a group and pairs of them that stand for all pairs up to the distance."""
+    def _folded_rows(self, one: KaryRandomizedResponse) -> list[list[Fraction]]:
+        sizes = self._options()
+        return [
+            [many * Fraction(one.keep if x == y else one.other, TOTAL) for y, many in enumerate(sizes)] for x in range(min(3, len(sizes)))
+        ]
+
+    def rows(self, one: Randomizer) -> Floats:
+        """The laws of what the people of a group may hold."""
         if self._folded and isinstance(one, KaryRandomizedResponse):
-            sizes = self._options()
-            exact = [
-                [many * Fraction(one.keep if x == y else one.other, TOTAL) for y, many in enumerate(sizes)] for x in range(len(sizes[:3]))
-            ]
-            rows = np.array([[float(value) for value in row] for row in exact])
-            return Laws(rows, rows, [(0, 1)], np.array([float(x - y) for x, y in zip(exact[0], exact[1], strict=True)]))
+            return np.array([[float(value) for value in row] for row in self._folded_rows(one)])
         if one.inputs * one.outputs > MOST_ENTRIES:
             raise NotCertified(
                 f"groups of {name_of(one)} have {one.inputs:,} x {one.outputs:,} laws, more than 2^20; take fewer inputs or a coarser grid."
             )
+        return one.rows()
+
+    def pairs(self, one: Randomizer, distance: float) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+        """The two laws, and their difference where it is known better, of pairs that stand for all up to the distance."""
+        rows = self.rows(one)
+        if self._folded and isinstance(one, KaryRandomizedResponse):
+            exact = self._folded_rows(one)
+            yield rows[0], rows[1], np.array([float(x - y) for x, y in zip(exact[0], exact[1], strict=True)])
+            return
         if isinstance(one, RealLine):
-            held, pairs = real_pairs(one, distance)
-            return Laws(one.rows(), held, _few([pair for pair in pairs if pair[0] < pair[1]], one))
-        reach, codes = distance * (1.0 + 1e-12), range(one.inputs)
-        rows = one.rows()
-        return Laws(rows, rows, _few([(a, b) for a in codes for b in codes if a < b and one.distance(a, b) <= reach], one))
+            held, both = real_pairs(one, distance)
+            listed = [pair for pair in both if pair[0] < pair[1]]
+        else:
+            reach, codes, held = distance * (1.0 + 1e-12), range(one.inputs), rows
+            listed = [(a, b) for a in codes for b in codes if a < b and one.distance(a, b) <= reach]
+        if len(listed) > MOST_PAIRS:
+            raise NotCertified(
+                f"{name_of(one)} has {len(listed):,} pairs of inputs, more than {MOST_PAIRS:,}; take fewer inputs, a coarser grid or a "
+                "smaller distance."
+            )
+        for a, b in listed:
+            yield held[a], held[b], None
 
     def _dummy_rows(self) -> Iterator[tuple[Floats, int]]:
         for law, count in self.dummies:
@@ -155,7 +162,7 @@ class Groups:
 
     def others(self, member: Named) -> Crowd:
         """Everybody but one member of a group."""
-        groups = [(self.laws(one, 0.0).rows, count - (one == member)) for one, count in self.people if isinstance(one, Randomizer)]
+        groups = [(self.rows(one), count - (one == member)) for one, count in self.people if isinstance(one, Randomizer)]
         return tuple((rows, count) for rows, count in (*groups, *self._dummy_rows()) if count)
 
     def __repr__(self) -> str:
@@ -189,20 +196,11 @@ def name_of(one: Named) -> str:
     return f"{one.model_dump().get('kind', type(one).__name__)}{''.join(f', {name} {value:g}' for name, value in numbers.items())}"
 
 
-def _few(pairs: list[Pair], one: Randomizer) -> list[Pair]:
-    if len(pairs) > MOST_PAIRS:
-        raise NotCertified(
-            f"{name_of(one)} has {len(pairs):,} pairs of inputs, more than {MOST_PAIRS:,}; take fewer inputs or a coarser grid."
-        )
-    return pairs
-
-
 def _named(groups: Groups, member: Randomizer, rounds: int, relative: float | None) -> Amplification:
     others = groups.others(member)
 
     def pairs(distance: float) -> list[CrowdPair]:
-        laws = groups.laws(member, distance)
-        return [CrowdPair(laws.held[a], laws.held[b], others, laws.excess) for a, b in laws.pairs]
+        return [CrowdPair(first, second, others, excess) for first, second, excess in groups.pairs(member, distance)]
 
     closely = 1e-3 if rounds > 1 else relative_for(groups.users) if relative is None else relative
     upper = MixedProfile(pairs, member.local_profile(), closely)

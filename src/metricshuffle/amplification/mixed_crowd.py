@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -194,7 +194,7 @@ class MixedProfile(PrivacyProfile):
         if epsilon >= self.pure(distance):
             return worst
         for pair in self.ranked(distance) if distance else []:
-            found = pair.delta(epsilon)
+            found = replace(pair).delta(epsilon)  # (a copy: what is worked out for thousands of pairs need not be kept)
             worst = found if not found.value <= worst.value else worst
         return worst
 
@@ -205,7 +205,8 @@ class MixedProfile(PrivacyProfile):
         if delta == 0.0 or ceiling.value == 0.0:
             return ceiling
         worst = Winner(0.0, "local", "local")
-        for place, pair in enumerate(self.ranked(distance)):
+        for place, kept in enumerate(self.ranked(distance)):
+            pair = replace(kept)
             if place == 0 or not pair.delta(worst.value, delta).value <= delta:
                 found = pair.epsilon(delta, max(self.relative, CLOSEST))
                 worst = found if not found.value <= worst.value else worst

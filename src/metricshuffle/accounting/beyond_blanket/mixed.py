@@ -140,13 +140,23 @@ class _Joined:
     def rises(self) -> bool:
         return bool(self.value.size) and bool(np.any(self.value + 16.0 * ROUNDOFF * self.doubt > 0.0))
 
-    def _height(self, people: Floats, s: float) -> float:
-        """The largest sum over the parts of people log M(s)."""
+    def _tops(self, s: float) -> Floats:
+        """The largest log M(s) of each part, rounded up."""
         from metricshuffle.accounting.beyond_blanket import _kernels as kernels
 
         top = kernels.tops(self.starts, self.mass, self.value, self.doubt, s)[0]
-        most = [top[low:high].max() for low, high in itertools.pairwise(self.law.firsts.tolist())]
-        return float(sum(many * one for many, one in zip(people, most, strict=True) if many > 0.0))
+        return np.array([top[low:high].max() for low, high in itertools.pairwise(self.law.firsts.tolist())])
+
+    def _height(self, people: Floats, s: float) -> float:
+        """The largest sum over the parts of people log M(s)."""
+        return float(sum(many * one for many, one in zip(people, self._tops(s), strict=True) if many > 0.0))
+
+    def quickly(self, people: Floats, s: float) -> Floats:
+        """As `psi_upper`, by x_+ <= e^(sx)/(e s) alone: ten times as large, but quick."""
+        most = self._tops(s)
+        logs = people @ most + 16.0 * ROUNDOFF * (people @ np.abs(most)) - 1.0 - np.log(s * (people @ self.law.coins))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.exp(logs + 1e-12 * (1.0 + np.abs(logs)))
 
     def place(self, people: Floats) -> tuple[float, float]:
         """s where e^height/s^2 is smallest, about (any s > 0 is valid), and the height there."""
@@ -212,7 +222,7 @@ def psi_upper(joined: _Joined, people: Floats, s: float, least: float) -> Floats
     y = step * np.arange(last + 1)
     weight = np.log(2.0 / (s * s + y * y)) - 0.5 * smooth2 * y * y
     weight[0] -= math.log(2.0)
-    exponent = people @ moduli + 8.0 * ROUNDOFF * (people @ np.abs(moduli)) + weight
+    exponent = people @ moduli + 16.0 * ROUNDOFF * (people @ np.abs(moduli)) + weight
     largest = exponent.max(axis=1, keepdims=True)
     sums = largest[:, 0] + np.log(np.exp(exponent - largest).sum(axis=1))
     # nodes beyond the last one, where |M| <= M(s)
@@ -232,6 +242,16 @@ def _merged(ends: Floats, chances: Floats, wide: float) -> tuple[Floats, Floats]
     last = np.append(np.flatnonzero(np.diff(block)), ends.size - 1)
     firsts = np.append(0, last[:-1] + 1)
     return ends[last], np.add.reduceat(chances, firsts) * (1.0 + 1e-13)
+
+
+def _summed(joined: _Joined, chances: Floats, left: list[Floats], bounds: Floats) -> float:
+    """The blocks of T, each with the largest bound of its corners; what is not a number counts as one report alone."""
+    total, place = 0.0, 0
+    for chance, corner in zip(chances, left, strict=True):
+        worst = float(np.max(bounds[place : place + len(corner)]))
+        total += chance * (min(joined.local, worst + joined.exposed(corner)) if worst >= 0.0 else joined.local)
+        place += len(corner)
+    return float(total)
 
 
 def _one_direction(law: MixedLaws, epsilon: float, enough: float) -> float:
@@ -254,11 +274,13 @@ def _one_direction(law: MixedLaws, epsilon: float, enough: float) -> float:
         ends, chances = visits.blocks(first, max(users - math.ceil(share * users), first + 1), CUT * guide)
         ends, chances = _merged(ends, chances, WIDE / law.mean_coin)
         left = [np.array(corners(law.counts, int(end) - 1), dtype=np.float64) for end in ends]
-        bounds = psi_upper(joined, np.concatenate(left), s, max(height, math.log(enough)) if enough > 0.0 else height)
-        places = np.cumsum([0, *(len(one) for one in left)])
-        for chance, one, low, high in zip(chances, left, places[:-1], places[1:], strict=True):
-            worst = float(np.max(bounds[low:high]))
-            total += chance * (min(joined.local, worst + joined.exposed(one)) if worst >= 0.0 else joined.local)
+        if enough > 0.0:
+            rest = visits.beyond(int(ends[-1])) * joined.local
+            quick = raised(total + _summed(joined, chances, left, joined.quickly(np.concatenate(left), s)) + rest, 4096)
+            if quick <= enough:
+                return quick
+        least = max(height, math.log(enough)) if enough > 0.0 else height
+        total += _summed(joined, chances, left, psi_upper(joined, np.concatenate(left), s, least))
         first = int(ends[-1])
         if visits.beyond(first) <= CUT * guide:
             break
