@@ -53,10 +53,10 @@ def compared(source: random.Random) -> tuple[int, int]:
 
 def test_every_data_set_in_fractions() -> None:
     source, looked = random.Random(8), np.zeros(2, dtype=np.int64)
-    for _ in range(15):
+    for _ in range(8):
         looked += compared(source)
-    assert looked[0] > 100
-    assert looked[1] > 20
+    assert looked[0] > 50
+    assert looked[1] > 10
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def clones_compared(source: random.Random) -> int:
 
 def test_clones_of_different_strength_in_fractions() -> None:
     source = random.Random(21)
-    assert sum(clones_compared(source) for _ in range(50)) > 120
+    assert sum(clones_compared(source) for _ in range(30)) > 60
 
 
 def test_a_local_epsilon_alone_is_not_enough() -> None:
@@ -183,15 +183,15 @@ def test_one_group_is_plain_amplify() -> None:
 
 
 def test_order_and_empty_groups_do_not_matter() -> None:
-    groups = [(K(4, 0.5), 300), (K(4, 2.0), 40), (K(4, 1.0), 1)]
+    groups = [(K(4, 0.5), 100), (K(4, 2.0), 1)]
     forth = epsilons(ms.Groups(groups))
     assert epsilons(ms.Groups(groups[::-1]))[::-1] == forth
     with_nobody = ms.amplify(ms.Groups([*groups, (K(4, 3.0), 0)], [("uniform", 0)]))
     assert [answer.upper.epsilon(DELTA, 1.0) for answer in with_nobody] == forth
-    assert with_nobody.delta(3.0)[3] is None
-    assert len(with_nobody) == 4
-    with pytest.raises(InputError, match="group 4 has no members"):
-        with_nobody[3]
+    assert with_nobody.delta(3.0)[2] is None
+    assert len(with_nobody) == 3
+    with pytest.raises(InputError, match="group 3 has no members"):
+        with_nobody[2]
 
 
 def test_more_people_and_dummies_hide_more() -> None:
@@ -240,9 +240,9 @@ def test_huge_counts_and_tiny_deltas() -> None:
 
 
 def test_more_groups_than_parts() -> None:
-    groups = ms.Groups([(K(3, 0.5 + 0.25 * place), 100) for place in range(10)])
+    groups = ms.Groups([(K(3, 0.5 + 0.25 * place), 20) for place in range(10)])
     answer = ms.amplify(groups)[4].epsilon(DELTA)
-    assert answer.lower <= answer.upper <= 1.06 * answer.lower
+    assert answer.lower <= answer.upper <= 1.2 * answer.lower
 
 
 def test_what_is_refused() -> None:

@@ -15,13 +15,14 @@ from metricshuffle.randomness import Randomness
 from metricshuffle.testing import check_randomizer
 
 
-@pytest.mark.parametrize("randomizer", [DiscreteGaussian(2, 1.0), DiscreteGaussian(1, 0.5, 0)], ids=["margin", "clamped"])
-def test_it_is_what_it_says(randomizer: DiscreteGaussian) -> None:
-    check_randomizer(randomizer, draws=2_000)
+def test_it_is_what_it_says() -> None:
+    check_randomizer(DiscreteGaussian(2, 1.0), draws=2_000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("randomizer", [DiscreteGaussian(8, 4.0), DiscreteGaussian(32, 8.0), DiscreteGaussian(4, 2.0, 1)])
+@pytest.mark.parametrize(
+    "randomizer", [DiscreteGaussian(8, 4.0), DiscreteGaussian(32, 8.0), DiscreteGaussian(4, 2.0, 1), DiscreteGaussian(1, 0.5, 0)]
+)
 def test_larger_ones_are_what_they_say(randomizer: DiscreteGaussian) -> None:
     check_randomizer(randomizer)
 
