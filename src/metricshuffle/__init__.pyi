@@ -3,7 +3,10 @@ from metricshuffle import randomizers as randomizers
 from metricshuffle.accounting.items.user_level import group_delta as group_delta
 from metricshuffle.accounting.items.user_level import rate_for_changes as rate_for_changes
 from metricshuffle.amplification.amplify import Amplification as Amplification
+from metricshuffle.amplification.amplify import GenericLDP as GenericLDP
 from metricshuffle.amplification.amplify import amplify as amplify
+from metricshuffle.amplification.groups import Groups as Groups
+from metricshuffle.amplification.groups import GroupsAmplification as GroupsAmplification
 from metricshuffle.amplification.inverse import fewest_users as fewest_users
 from metricshuffle.amplification.inverse import largest_local_epsilon as largest_local_epsilon
 from metricshuffle.errors import (

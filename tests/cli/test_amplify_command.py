@@ -19,6 +19,7 @@ KNOWN = {
     "metric": "--distance 1 --reach 2 --reach-other 1.5",
     "laplace": "--low 0 --high 10 --rate 0.1 --steps 12",
     "witch-hat": "--half-width 1 --local-epsilon 2 --rate 3 --steps 6",
+    "gaussian": "--span 3 --sigma 3",
     "hadamard": "--options 8 --local-epsilon 1",
     "subset": "--options 8 --local-epsilon 1 --size 2",
     "hash": "--options 50 --local-epsilon 1 --buckets 3",

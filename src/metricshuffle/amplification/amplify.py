@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, overload
 
 from metricshuffle.accounting.clones.bound import ClonesProfile
 from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.amplification.approximate import ApproximateClones, ApproximateLower
 from metricshuffle.amplification.channel_pair import ChannelPair
 from metricshuffle.amplification.data_sets import DataSets
 from metricshuffle.amplification.exact_pairs import ExactLower, ExactPairs
 from metricshuffle.amplification.lower import DataSetLower, Held, Witness, krr_data_sets
+from metricshuffle.amplification.mixed_crowd import MixedProfile
+from metricshuffle.amplification.mixed_lower import MixedLower
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.pem_lower import pem_lower
 from metricshuffle.amplification.sampled import SampledProfile
@@ -23,18 +27,21 @@ from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.dyadic import exp_below
 from metricshuffle.randomizers.randomizer import Randomizer
 
+Answers = TypeVar("Answers", covariant=True)
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
 
 
 @dataclass(frozen=True)
 class GenericLDP:
-    """Any randomizer with this local epsilon between every two inputs."""
+    """Any randomizer with this local epsilon between every two inputs, up to `delta` if that is not 0."""
 
     epsilon: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, int | float) or not 0.0 < self.epsilon <= 700.0:
             raise InputError(f"the local epsilon must be a number in (0, 700], got {self.epsilon!r}.")
+        checked_delta(self.delta)
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,17 @@ class Amplification:
     """
 
     upper: PrivacyProfile
-    lower: DataSetLower | ExactLower
+    lower: DataSetLower | ExactLower | MixedLower
     users: int
     distance: float
     local: PrivacyProfile
     rounds: int = 1
     alike: str = ""
     """What the pairs are called if a distance would say nothing, because all have the same; empty if there is a metric."""
+    member: str = ""
+    """Who is promised this, where people differ: "a member of group 2 (..)"."""
+    dummies: int = 0
+    """Reports that the shuffler adds; `users` does not count them."""
 
     @property
     def bound(self) -> str:
@@ -81,16 +92,25 @@ class Amplification:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
         delta, far = checked_delta(delta), self.far(distance)
         found = self._winner("epsilon", delta, far)
-        less = found.value < self.local.pure(far) * self.rounds * (1.0 - 1e-9)
+        less = found.value < self._alone(delta, far) * self.rounds * (1.0 - 1e-9)
         lower, witness = self.lower.epsilon(delta, far), self.lower.witness("epsilon", delta, far)
-        return self._band(found, lower, witness, less and found.bound != "local" and self.users > 1)
+        return self._band(found, lower, witness, less and found.bound != "local" and self._reports > 1)
 
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
         epsilon, far = checked_epsilon(epsilon), self.far(distance)
         found = self._winner("delta", epsilon, far)
         lower, witness = self.lower.delta(epsilon, far), self.lower.witness("delta", epsilon, far)
-        return self._band(found, lower, witness, (found.bound != "local" and self.users > 1) or found.value == 0.0)
+        return self._band(found, lower, witness, (found.bound != "local" and self._reports > 1) or found.value == 0.0)
+
+    @property
+    def _reports(self) -> int:
+        return self.users + self.dummies
+
+    def _alone(self, delta: float, distance: float) -> float:
+        """What one report has: its epsilon at delta 0, or at this delta if that is infinite."""
+        pure = self.local.pure(distance)
+        return pure if math.isfinite(pure) else self.local.epsilon(delta, distance)
 
     @staticmethod
     def _band(found: Winner, lower: float, witness: Witness | None, amplified: bool) -> AmplifiedBand:
@@ -98,21 +118,23 @@ class Amplification:
 
     def _winner(self, wanted: str, given: float, distance: float) -> Winner:
         profile = self.upper
-        if isinstance(profile, ShuffledProfile):
+        if isinstance(profile, ShuffledProfile | MixedProfile):
             return profile.epsilon_winner(given, distance) if wanted == "epsilon" else profile.delta_winner(given, distance)
         value = profile.epsilon(given, distance) if wanted == "epsilon" else profile.delta(given, distance)
         if self.rounds > 1:
             return Winner(value, profile.bound, "loss distribution")
-        alone = self.local.pure(distance) if wanted == "epsilon" else self.local.delta(given, distance)
+        alone = self._alone(given, distance) if wanted == "epsilon" else self.local.delta(given, distance)
         return Winner(value, profile.bound, "counts") if value < alone else Winner(alone, "local", "local")
 
     def pairs_at(self, distance: float | None = None) -> str:
         """The pairs of inputs that an answer is about, in words."""
-        return self.alike or f"two inputs at distance {plain(self.far(distance))}"
+        pairs = self.alike or f"two inputs at distance {plain(self.far(distance))}"
+        return f"{pairs} of {self.member}" if self.member else pairs
 
-    def _reports(self) -> str:
+    def _crowd(self) -> str:
         over = "" if self.rounds == 1 else f" over {self.rounds} rounds together"
-        return f"{self.users:,} shuffled reports of honest people{over}"
+        added = f" and {self.dummies:,} dummies" if self.dummies else ""
+        return f"{self.users:,} shuffled reports of honest people{added}{over}"
 
     def _given_away(self, asked: str, band: AmplifiedBand) -> str:
         """The lower end and who attains it."""
@@ -120,7 +142,7 @@ class Amplification:
             return ""
         how = "" if band.attained is None else f": {band.attained.words}"
         least = f"{asked} {at_least(band.lower)}"
-        if self.users == 1:
+        if self._reports == 1:
             return f" It gives away at least {least}{how}."
         if self.lower.bound == "data set":
             return f" On some data set they give away at least {least}{how}."
@@ -139,24 +161,30 @@ class Amplification:
             at, asked = f"at epsilon {promised(band.upper)}, delta {promised_delta(delta or 0.0)}", "epsilon"
         least = self._given_away(asked, band)
         if asked == "epsilon" and band.upper == 0.0:
-            people = f"{self._reports()} hide" if self.users > 1 else "One report alone hides"
+            people = f"{self._crowd()} hide" if self._reports > 1 else "One report alone hides"
             return f"{people} {hidden} {at}: delta alone covers all that is told."
-        if self.users == 1:
+        if self._reports == 1:
             over = "" if self.rounds == 1 else f", {self.rounds} times,"
             return (
                 f"One report alone{over} hides {hidden} {at}: shuffling buys nothing where there is no other report to hide among.{least}"
             )
         if not band.amplified:
             return (
-                f"Shuffling buys nothing here: {self._reports()} hide {hidden} no better than one report alone does, {at}; "
+                f"Shuffling buys nothing here: {self._crowd()} hide {hidden} no better than one report alone does, {at}; "
                 f"more people or a smaller local epsilon would help.{least}"
             )
-        alone = self.local.pure(far)
-        named = "no finite epsilon" if not math.isfinite(alone) else f"epsilon {promised(alone)}"
-        return f"{self._reports()} hide {hidden} {at} ({band.bound} bound); one report alone has {named}.{least}"
+        return f"{self._crowd()} hide {hidden} {at} ({band.bound} bound); one report alone has {self._one_report(delta, far)}.{least}"
+
+    def _one_report(self, delta: float | None, distance: float) -> str:
+        """What one report has, in words."""
+        pure = self.local.pure(distance)
+        if math.isfinite(pure):
+            return f"epsilon {promised(pure)}"
+        alone = math.inf if delta is None else self.local.epsilon(delta, distance)
+        return f"epsilon {promised(alone)} at that delta" if math.isfinite(alone) else "no finite epsilon"
 
 
-def _alike(source: Randomizer | Parallel) -> str:
+def pairs_called(source: Randomizer | Parallel) -> str:
     """What the pairs of inputs are called if they are all at one distance; empty if there is a metric."""
     if isinstance(source, ChannelPair):
         return f"the inputs {source.first} and {source.second}"
@@ -165,6 +193,13 @@ def _alike(source: Randomizer | Parallel) -> str:
     return "any two inputs" if isinstance(source, Parallel) or type(source).distance is Randomizer.distance else ""
 
 
+class Counted(Protocol[Answers]):
+    """People who have been counted already, of several groups: see `groups.Groups`."""
+
+    def amplified(self, *, rounds: int, relative: float | None) -> Answers: ...
+
+
+@overload
 def amplify(
     randomizer: Randomizer | Parallel | GenericLDP,
     users: int,
@@ -172,15 +207,32 @@ def amplify(
     *,
     rounds: int = 1,
     relative: float | None = None,
-) -> Amplification:
+) -> Amplification: ...
+@overload
+def amplify(randomizer: Counted[Answers], *, rounds: int = 1, relative: float | None = None) -> Answers: ...
+def amplify(
+    randomizer: Any,
+    users: int | None = None,
+    honest: int | float | str | None = None,
+    *,
+    rounds: int = 1,
+    relative: float | None = None,
+) -> Any:
     """What the shuffled reports of `users` people, `honest` of them certainly honest, promise at the least and give away at the least.
 
     `rounds` is how often the same people report the same values; the promise covers all rounds together. `relative` is how closely
-    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe.
+    epsilon is searched for (1e-7 up to 1e5 users, 1e-5 beyond, if left out); rough answers are quicker, and as safe. For `Groups`, whose
+    honest people are counted already, give neither `users` nor `honest`; the answer has one for a member of each group.
     """
+    if hasattr(randomizer, "amplified"):
+        if users is not None or honest is not None:
+            raise InputError("amplify: groups have their own counts of honest people; leave out users and honest.")
+        return randomizer.amplified(rounds=rounds, relative=relative)
+    if users is None:
+        raise InputError("amplify needs users, how many people report.")
     counted = honest_count(honest, checked_users(users))
     if isinstance(randomizer, GenericLDP):
-        return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds)
+        return amplify_generic(randomizer.epsilon, users, honest, rounds=rounds, delta=randomizer.delta)
     if not isinstance(randomizer, Randomizer | Parallel):
         raise InputError(f"amplify needs a randomizer (see metricshuffle.randomizers), got {type(randomizer).__name__}.")
     # A composition asks many times, so roughly, and not pair by pair.
@@ -194,15 +246,21 @@ def amplify(
     found = DataSetLower(sets, counted, relative=relative, named=sets.named)
     lower = found if exact is None else ExactLower(exact)
     whole = upper if rounds == 1 else composed(SampledProfile(upper), rounds)
-    return Amplification(whole, lower, counted, widest, randomizer.local_profile(), rounds, _alike(randomizer))
+    return Amplification(whole, lower, counted, widest, randomizer.local_profile(), rounds, pairs_called(randomizer))
 
 
-def amplify_generic(epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1) -> Amplification:
-    """Any randomizer with this local epsilon: the clone pair from above, the worst of 2-RR and 3-RR from below."""
+def amplify_generic(
+    epsilon: float, users: int, honest: int | float | str | None = None, *, rounds: int = 1, delta: float = 0.0
+) -> Amplification:
+    """Any randomizer with this local epsilon (and delta): the clone pair from above, the worst of 2-RR and 3-RR from below."""
     counted, total = honest_count(honest, checked_users(users)), GenericLDP(epsilon).epsilon
     ratio = exp_below(total)
     laws = [law for k in (2, 3) for law in krr_data_sets(k, ratio / (ratio + k - 1), 1 / (ratio + k - 1))]
     names = [Held(0, 1, others, f"{k}-ary randomized response") for k, others in ((2, 0), (3, 2), (3, 0))]
+    if delta > 0.0:
+        near = ApproximateClones(float(total), delta, counted)
+        below = ApproximateLower(lambda _: laws, counted, GENERIC_LABEL, leak=delta)
+        return Amplification(composed(near, rounds), below, counted, 1.0, near.local, rounds, "any two inputs")
     upper = ClonesProfile(float(total), counted, 1.0)
     local = ClonesProfile(float(total), 1, 1.0)
     lower = DataSetLower(lambda _: laws, counted, GENERIC_LABEL, named=lambda _, place: names[place])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from metricshuffle.cli import amplify_groups as several
 from metricshuffle.cli import amplify_options as option
 from metricshuffle.cli.amplify_names import Given, check_name
 from metricshuffle.cli.options import Honest, Json, Rounds, writable
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
 def amplify(
     randomizer: option.Randomizer,
     users: option.Users = None,
+    group: several.Group = None,
+    dummies: several.Dummies = None,
     delta: option.Delta = None,
     epsilon: option.Epsilon = None,
     target_epsilon: option.TargetEpsilon = None,
     find: option.Find = None,
     local_epsilon: option.LocalEpsilon = None,
+    local_delta: option.LocalDelta = None,
     options: option.Options = None,
     rate: option.Rate = None,
     distance: option.Distance = None,
@@ -30,6 +34,9 @@ def amplify(
     low: option.Low = None,
     high: option.High = None,
     half_width: option.HalfWidth = None,
+    span: option.Span = None,
+    sigma: option.Sigma = None,
+    margin: option.Margin = None,
     steps: option.Steps = None,
     size: option.Size = None,
     buckets: option.Buckets = None,
@@ -43,7 +50,8 @@ def amplify(
     """What shuffled reports of a local randomizer hide: a certified epsilon (or delta), and a lower bound beside it."""
     check_name(randomizer)
     given = Given(randomizer, {
-        "local-epsilon": local_epsilon, "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
+        "local-epsilon": local_epsilon, "local-delta": local_delta, "span": span, "sigma": sigma, "margin": margin,
+        "options": options, "rate": rate, "distance": distance, "reach": reach, "reach-other": reach_other,
         "low": low, "high": high, "half-width": half_width, "steps": steps, "size": size, "buckets": buckets,
         "matrix": matrix, "pair": pair,
     })  # fmt: skip
@@ -53,6 +61,12 @@ def amplify(
         from metricshuffle.pages.rendering import require_report_extra
 
         require_report_extra()
+    if group or dummies is not None:
+        several.refuse({"--target-epsilon": target_epsilon, "--find": find, "--honest": honest, "--plot": plot})
+        check_either(delta, epsilon)
+        crowd = several.counted(given, users, group or [], dummies)
+        several.answer_groups(crowd, rounds, delta, epsilon, given.distance, as_json=as_json)
+        return
     if target_epsilon is not None or find is not None:
         from metricshuffle.cli.amplify_inverse import found
 
@@ -60,10 +74,12 @@ def amplify(
             raise InputError("--target-epsilon is the total epsilon that is wanted; leave --epsilon out.")
         found(given, find, target_epsilon, delta, users, honest, rounds, plot, as_json=as_json)
         return
-    if (delta is None) == (epsilon is None):
-        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
+    check_either(delta, epsilon)
     if users is None:
-        raise InputError("--users is missing: how many people report; or give --target-epsilon, to find how many are needed.")
+        raise InputError(
+            "--users is missing: how many people report; or give --group for each group of them, or --target-epsilon, to find how many "
+            "are needed."
+        )
     given.check()
 
     from metricshuffle.cli.screen import note, say, screen, working
@@ -97,21 +113,18 @@ def check_numbers(users: int | None, delta: float | None, epsilon: float | None,
         raise InputError(f"--rounds must be a whole number >= 1, got {rounds}.")
 
 
+def check_either(delta: float | None, epsilon: float | None) -> None:
+    if (delta is None) == (epsilon is None):
+        raise InputError("give either --delta (to get epsilon) or --epsilon (to get delta), and not both.")
+
+
 def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:
     """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told.
 
     `attained` is a data set that gives away the lower end (null if that is nothing).
     """
     import json
-    import math
 
-    def finite(value: float | None) -> float | None:
-        return None if value is None or not math.isfinite(value) else value
-
-    ends = {
-        name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
-        for name, value in (("upper", band.upper), ("lower", band.lower))
-    }
     changed = {} if rounded is None else {"rounded": True, "largest_relative_change": rounded.relative_change}
     attained = None if band.attained is None else band.attained.document()
-    print(json.dumps({**ends, "bound": band.bound, "evaluator": band.evaluator, "attained": attained, **changed}))
+    print(json.dumps({**several.as_numbers(band, delta, epsilon), "attained": attained, **changed}))

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 # name -> (options that must be given, options that may be)
 TAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "generic": (("local-epsilon",), ()),
+    "generic": (("local-epsilon",), ("local-delta",)),
     "krr": (("options", "local-epsilon"), ()),
     "metric": (("distance", "reach"), ("rate", "reach-other")),
     "laplace": (("low", "high", "rate"), ("steps", "distance")),
     "witch-hat": (("half-width", "local-epsilon", "rate"), ("steps", "distance")),
+    "gaussian": (("span", "sigma"), ("margin", "distance")),
     "hadamard": (("options", "local-epsilon"), ()),
     "subset": (("options", "local-epsilon"), ("size",)),
     "hash": (("options", "local-epsilon"), ("buckets",)),
@@ -35,7 +36,14 @@ STRENGTHS: dict[str, tuple[str, ...]] = {
     "witch-hat": ("local-epsilon", "rate"),
     "channel": (),
 }
-POSITIVE = ("local-epsilon", "rate", "half-width")
+
+
+def takes(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Options that must be given, and those that may be; a saved randomizer has all but the distance in its file."""
+    return ((), ("distance",)) if name.startswith(FILE) else TAKES[name]
+
+
+POSITIVE = ("local-epsilon", "rate", "half-width", "sigma")
 LINE_STEPS, HAT_STEPS = 64, 32
 UNNOTICED = 1e-9
 """An entry of a matrix may change by this fraction before anything is said: as much as the sum of a row may be off."""
@@ -83,16 +91,18 @@ class Given:
 
     def check(self, found: str = "") -> None:
         """Refuse what is missing (but for what is to be found), what belongs to another randomizer, and numbers that cannot be."""
-        needed, allowed = ((), ("distance",)) if self.name.startswith(FILE) else TAKES[self.name]
+        needed, allowed = takes(self.name)
         for option in needed:
             if self.values[option] is None and option != found:
                 raise InputError(f"--randomizer {self.name} needs --{option}, which is missing.")
         for option, value in self.values.items():
             if value is not None and option not in (*needed, *allowed):
-                takes = ", ".join(f"--{one}" for one in (*needed, *allowed))
-                raise InputError(f"--{option} does not belong to --randomizer {self.name}, which takes {takes}; leave it out.")
+                known = ", ".join(f"--{one}" for one in (*needed, *allowed))
+                raise InputError(f"--{option} does not belong to --randomizer {self.name}, which takes {known}; leave it out.")
             if value is not None and option in POSITIVE and not value > 0:
                 raise InputError(f"--{option} must be greater than 0, got {value:g}.")
+            if value is not None and option == "local-delta" and not 0.0 <= value < 1.0:
+                raise InputError(f"--local-delta must lie in [0, 1), got {value:g}.")
         if self.values["pair"] is not None and self.values["pair"][0] == self.values["pair"][1]:
             raise InputError(f"--pair must be two different rows, got {self.values['pair'][0]} twice: nothing tells a row from itself.")
 
@@ -107,7 +117,7 @@ class Given:
 
         value = self.values
         if self.name == "generic":
-            return amplify_generic(value["local-epsilon"], users, honest, rounds=rounds)
+            return amplify_generic(value["local-epsilon"], users, honest, rounds=rounds, delta=value["local-delta"] or 0.0)
         if self.name == "metric":
             rate = 1.0 if value["rate"] is None else value["rate"]
             return amplify_metric(rate, value["distance"], value["reach"], value["reach-other"], users=users, honest=honest, rounds=rounds)
@@ -125,6 +135,8 @@ class Given:
             return known.LaplaceOnInterval(value["low"], value["high"], value["rate"], value["steps"] or LINE_STEPS)
         if self.name == "witch-hat":
             return known.WitchHat(value["half-width"], value["local-epsilon"], value["rate"], value["steps"] or HAT_STEPS)
+        if self.name == "gaussian":
+            return known.DiscreteGaussian(value["span"], value["sigma"], value["margin"])
         if self.name == "channel":
             return _channel(self._typed_rows, value["local-epsilon"], value["pair"])
         by_options = {

@@ -21,7 +21,8 @@ Randomizer = Annotated[
 Delta = Annotated[float | None, typer.Option("--delta", parser=number, metavar="X", help="Give epsilon at this delta.")]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", parser=number, metavar="E", help="Give delta at this total epsilon instead.")]
 Users = Annotated[
-    int | None, typer.Option("--users", parser=whole, metavar="N", help="How many people report; left out if that is to be found.")
+    int | None,
+    typer.Option("--users", parser=whole, metavar="N", help="How many people report; left out if that is to be found, or said by --group."),
 ]
 TargetEpsilon = Annotated[
     float | None,
@@ -47,6 +48,16 @@ LocalEpsilon = Annotated[
         metavar="E",
         help="Epsilon of one report (generic, krr, witch-hat, hadamard, subset, hash); a claim to check (channel).",
     ),
+]
+LocalDelta = Annotated[
+    float | None,
+    typer.Option("--local-delta", parser=number, metavar="X", help="Delta of one report at --local-epsilon; 0 if left out (generic)."),
+]
+Span = Annotated[int | None, typer.Option("--span", parser=whole, metavar="K", help="Values are whole numbers 0..K (gaussian).")]
+Sigma = Annotated[float | None, typer.Option("--sigma", parser=number, metavar="S", help="Standard deviation of the noise (gaussian).")]
+Margin = Annotated[
+    int | None,
+    typer.Option("--margin", parser=whole, metavar="M", help="Reports are clamped M beyond the values; 4 S if left out (gaussian)."),
 ]
 Options = Annotated[
     int | None, typer.Option("--options", parser=whole, metavar="K", help="How many values there are (krr, hadamard, subset, hash).")

@@ -3,6 +3,7 @@ from metricshuffle.randomizers.bounded_geometric import BoundedGeometric as Boun
 from metricshuffle.randomizers.bounded_geometric import LaplaceOnInterval as LaplaceOnInterval
 from metricshuffle.randomizers.channel import Channel as Channel
 from metricshuffle.randomizers.clustered_response import ClusteredResponse as ClusteredResponse
+from metricshuffle.randomizers.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from metricshuffle.randomizers.dummies import AmongDummies as AmongDummies
 from metricshuffle.randomizers.exponential import ExponentialMechanism as ExponentialMechanism
 from metricshuffle.randomizers.exponential import PaddedExponential as PaddedExponential

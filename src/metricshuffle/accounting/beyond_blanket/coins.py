@@ -1,0 +1,120 @@
+"""Which of the other groups are counted on, the law they have in common, and how often each of their reports is drawn from it.
+
+Any choice gives a bound that holds; this one makes it small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from metricshuffle.accounting.blanket.law import THINNEST
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.rounding import lowered
+from metricshuffle.numerics.types import Floats
+
+FAINT = 1e-9
+DELAY = 5.0  # people visited until the first of the blanket, in units of their mean number, that a choice is charged for
+
+
+class Others(NamedTuple):
+    """`people` of one group: the pointwise minimum of their laws, and how little the worst of these hides (a guide only)."""
+
+    least: Floats
+    spread: float
+    people: int
+
+    @classmethod
+    def of(cls, rows: Floats, people: int, gap: Floats) -> Others:
+        """From all laws of the group; `gap` is K_a - K_b. The spread is the largest sum of gap^2/K_x, very small K_x not told apart."""
+        return cls(rows.min(axis=0), float((gap**2 / np.maximum(rows, FAINT)).sum(axis=1).max()), people)
+
+
+class Coins(NamedTuple):
+    """The groups that are counted on (places in a list), their coins, and the common law."""
+
+    kept: tuple[int, ...]
+    coins: Floats
+    shape: Floats
+
+    def mean(self, counts: Sequence[int]) -> float:
+        """The geometric mean of all coins, rounded down."""
+        logs = [counts[h] * math.log(coin) for h, coin in zip(self.kept, self.coins, strict=True)]
+        people = sum(counts[h] for h in self.kept)
+        return lowered(math.exp(min(0.0, math.fsum(logs) / people)), 64)
+
+
+@theorem("metricshuffle", "coins over a common law")
+def coins_over(least: Floats, shape: Floats) -> Floats:
+    """For each row of `least`, the largest c such that c * shape is nowhere above it, rounded down.
+
+    Statement: if every law of a group is at least `least` pointwise and `shape` is a law, each of them is c * shape plus the rest, so that
+    it is drawn from `shape` with probability c. Conditions: shape sums to one. Numerics: rows are right to a few units.
+    """
+    if not abs(math.fsum(shape) - 1.0) <= 1e-12 or shape.min() < 0.0:
+        raise InputError("the common law must be one: probabilities that sum to one.")
+    held = shape > 0.0
+    ratios: Floats = np.min(least[:, held] / shape[held], axis=1)
+    return np.minimum(1.0, ratios * (1.0 - 64.0 * 2.0**-53))
+
+
+def _law(masses: Floats) -> Floats | None:
+    kept = np.where(masses >= THINNEST, masses, 0.0)
+    total = math.fsum(kept)
+    return kept / total if total >= THINNEST else None
+
+
+def _candidates(others: Sequence[Others], gap: Floats) -> Iterator[Coins]:
+    """The groups with the thickest blankets, or that hide best, from one to all; over what they have in common, or the blanket of each.
+
+    `gap` is K_a - K_b: what they have in common may also be taken without the reports of which a and b make as many.
+    """
+    least = np.array([one.least for one in others])
+    orders = (np.argsort(-least.sum(axis=1), kind="stable"), np.argsort([one.spread for one in others], kind="stable"))
+    sets = dict.fromkeys(tuple(sorted(order[:many].tolist())) for order in orders for many in range(1, len(others) + 1))
+    for kept in sets:
+        rows = least[list(kept)]
+        shapes = {
+            law.tobytes(): law
+            for law in map(_law, (rows.min(axis=0), np.where(gap == 0.0, 0.0, rows.min(axis=0)), *rows))
+            if law is not None
+        }
+        for shape in shapes.values():
+            coins = coins_over(rows, shape)
+            if not coins.min() > 0.0:
+                continue
+            wanted = 1.0 / np.array([max(others[h].spread, 1e-300) for h in kept])  # the best weights, if nothing else mattered
+            for scale in np.unique(coins / wanted):
+                yield Coins(kept, np.minimum(coins, scale * wanted), shape)
+
+
+def _price(choice: Coins, others: Sequence[Others]) -> float:
+    """The variance of the weighted mean of G; as many as may be visited before the first of the blanket, those with the largest weights,
+    are charged for."""
+    counts = np.array([others[h].people for h in choice.kept], dtype=np.float64)
+    spreads = np.array([others[h].spread for h in choice.kept])
+    weight = float(counts @ choice.coins)
+    left = 1.0 - DELAY * counts.sum() / weight * float(choice.coins.max()) / weight
+    return float(counts @ (choice.coins**2 * spreads)) / weight**2 / (left if left > 0.1 else 1e-6)
+
+
+def chosen(others: Sequence[Others], gap: Floats) -> Coins | None:
+    """The choice that promises the smallest bound beyond the blanket; None if no group has a blanket."""
+    return min(_candidates(others, gap), key=lambda choice: _price(choice, others), default=None)
+
+
+def blanket_choice(others: Sequence[Others], gap: Floats) -> Coins | None:
+    """The choice that promises the smallest bound from the blanket alone."""
+    counts = [one.people for one in others]
+
+    def price(choice: Coins) -> tuple[float, float]:
+        """What the blanket does not cover comes first: it counts in full for any number of people."""
+        held = choice.shape > 0.0
+        spread, bare = float(np.sum(gap[held] ** 2 / choice.shape[held])), float(np.sum(np.abs(gap[~held])))
+        return bare, spread / (1.0 + choice.mean(counts) * sum(counts[h] for h in choice.kept))
+
+    return min(_candidates(others, gap), key=price, default=None)

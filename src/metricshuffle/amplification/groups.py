@@ -1,0 +1,292 @@
+"""People who do not all report by the same randomizer: groups of them, each with its own, and dummies that the shuffler adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.amplification.amplify import GENERIC_LABEL, Amplification, AmplifiedBand, GenericLDP, amplify, pairs_called
+from metricshuffle.amplification.lower import information, relative_for
+from metricshuffle.amplification.mixed_crowd import Crowd, CrowdPair, MixedProfile, clone_crowd
+from metricshuffle.amplification.mixed_lower import DataSet, MixedLower
+from metricshuffle.amplification.real_line import RealLine, real_pairs
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.dyadic import TOTAL, exp_below
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
+
+Named = Randomizer | GenericLDP
+MOST_ENTRIES = 2**20  # of a matrix of laws
+MOST_PAIRS = 2**12
+MOST_PEOPLE = 10**13
+UNIFORM = "uniform"
+
+
+def _count(count: object, whose: str) -> int:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= MOST_PEOPLE:
+        raise InputError(f"Groups: {whose} must have a whole number of people from 0 to 1e13, got {count!r}.")
+    return int(count)
+
+
+class Groups:
+    """(randomizer, how many honest people report by it), and `dummies`: (law, how many reports the shuffler draws from it).
+
+    All of them must have the same reports, coded alike. A law of dummies is "uniform", a list of probabilities, or a `Channel` with
+    one row; the shuffler is trusted to add them. Give it to `amplify`, without a number of users: what is promised is told for a
+    member of each group, who hides among the others of all groups.
+    """
+
+    def __init__(self, groups: Sequence[tuple[Named, int]], dummies: Sequence[tuple[object, int]] = ()) -> None:
+        self.given: tuple[tuple[Named, int], ...] = tuple(
+            (self._checked(one), _count(count, f"group {place}")) for place, (one, count) in enumerate(groups, start=1)
+        )
+        if not any(count for _, count in self.given):
+            raise InputError("Groups: at least one group must have somebody in it.")
+        generic = [isinstance(one, GenericLDP) for one, _ in self.given]
+        if any(generic) and (not all(generic) or dummies):
+            raise InputError(
+                "Groups: a group that is known by its local epsilon only can be mixed with others of that sort alone, not with a named "
+                "randomizer or with dummies: nothing would say that their reports look alike. Name its randomizer."
+            )
+        if any(isinstance(one, GenericLDP) and one.delta for one, _ in self.given):
+            raise InputError("Groups: groups known by their local epsilon only must have local delta 0; name their randomizers instead.")
+        self.dummies = tuple((self._law(law), _count(count, "dummies")) for law, count in dummies)
+        for place, (one, _) in enumerate(self.given, start=1):
+            if isinstance(one, Randomizer) and one.outputs != self.reports:
+                raise InputError(
+                    f"Groups: all groups must have the same reports, but group {place} ({name_of(one)}) has {one.outputs:,} and the "
+                    f"first {self.reports:,}; reports that differ tell who is in which group, so account for each group alone."
+                )
+
+    @staticmethod
+    def _checked(one: object) -> Named:
+        if not isinstance(one, Randomizer | GenericLDP):
+            raise InputError(f"Groups: a group is (randomizer, count), see metricshuffle.randomizers; got {type(one).__name__}.")
+        if isinstance(one, Randomizer) and one.inputs < 2:
+            raise InputError("Groups: a randomizer with one input keeps no secret; give its law and count as dummies.")
+        return one
+
+    def _law(self, law: object) -> Channel:
+        if isinstance(law, str) and law != UNIFORM:
+            raise InputError(f'Groups: a law of dummies is "uniform" or probabilities of the reports, got {law!r}.')
+        if isinstance(law, str):
+            law = Channel(np.full((1, self.reports), 1.0 / self.reports))
+        channel = law if isinstance(law, Channel) else Channel([law])
+        if channel.inputs != 1 or channel.outputs != self.reports:
+            raise InputError(
+                f"Groups: a law of dummies must have one probability for each of the {self.reports:,} reports, got "
+                f"{channel.inputs} x {channel.outputs}."
+            )
+        return channel
+
+    @property
+    def reports(self) -> int:
+        """How many different reports there are (2 for randomizers known by their local epsilon only)."""
+        first = self.given[0][0]
+        return first.outputs if isinstance(first, Randomizer) else 2
+
+    @property
+    def users(self) -> int:
+        """Everybody, dummies not counted."""
+        return sum(count for _, count in self.given)
+
+    @cached_property
+    def people(self) -> tuple[tuple[Named, int], ...]:
+        """The same in one order, equal randomizers put together, without empty groups: what all answers are made from."""
+        counts: dict[Named, int] = {}
+        for one, count in self.given:
+            counts[one] = counts.get(one, 0) + count
+        return tuple(sorted(((one, count) for one, count in counts.items() if count), key=lambda group: repr(group[0])))
+
+    @cached_property
+    def _folded(self) -> bool:
+        """Whether all are k-ary responses and uniform dummies: options other than a and b are alike then."""
+        return all(isinstance(one, KaryRandomizedResponse) for one, _ in self.people) and all(
+            not count or bool(np.all(law.rows() == law.rows()[0, 0])) for law, count in self.dummies
+        )
+
+    def _options(self) -> list[int]:
+        """How many reports each folded one stands for: a, b, one third option, and the rest."""
+        return [many for many in (1, 1, min(1, self.reports - 2), self.reports - 3) if many > 0]
+
+    def _folded_rows(self, one: KaryRandomizedResponse) -> list[list[Fraction]]:
+        sizes = self._options()
+        return [
+            [many * Fraction(one.keep if x == y else one.other, TOTAL) for y, many in enumerate(sizes)] for x in range(min(3, len(sizes)))
+        ]
+
+    def rows(self, one: Randomizer) -> Floats:
+        """The laws of what the people of a group may hold."""
+        if self._folded and isinstance(one, KaryRandomizedResponse):
+            return np.array([[float(value) for value in row] for row in self._folded_rows(one)])
+        if one.inputs * one.outputs > MOST_ENTRIES:
+            raise NotCertified(
+                f"groups of {name_of(one)} have {one.inputs:,} x {one.outputs:,} laws, more than 2^20; take fewer inputs or a coarser grid."
+            )
+        return one.rows()
+
+    def pairs(self, one: Randomizer, distance: float) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+        """The two laws, and their difference where it is known better, of pairs that stand for all up to the distance."""
+        rows = self.rows(one)
+        if self._folded and isinstance(one, KaryRandomizedResponse):
+            exact = self._folded_rows(one)
+            yield rows[0], rows[1], np.array([float(x - y) for x, y in zip(exact[0], exact[1], strict=True)])
+            return
+        if isinstance(one, RealLine):
+            held, both = real_pairs(one, distance)
+            listed = [pair for pair in both if pair[0] < pair[1]]
+        else:
+            reach, codes, held = distance * (1.0 + 1e-12), range(one.inputs), rows
+            listed = [(a, b) for a in codes for b in codes if a < b and one.distance(a, b) <= reach]
+        if len(listed) > MOST_PAIRS:
+            raise NotCertified(
+                f"{name_of(one)} has {len(listed):,} pairs of inputs, more than {MOST_PAIRS:,}; take fewer inputs, a coarser grid or a "
+                "smaller distance."
+            )
+        for a, b in listed:
+            yield held[a], held[b], None
+
+    def _dummy_rows(self) -> Iterator[tuple[Floats, int]]:
+        for law, count in self.dummies:
+            row = law.rows()
+            if count:
+                yield (np.array([[float(many * row[0, 0]) for many in self._options()]]) if self._folded else row), count
+
+    def others(self, member: Named) -> Crowd:
+        """Everybody but one member of a group."""
+        groups = [(self.rows(one), count - (one == member)) for one, count in self.people if isinstance(one, Randomizer)]
+        return tuple((rows, count) for rows, count in (*groups, *self._dummy_rows()) if count)
+
+    def __repr__(self) -> str:
+        return f"Groups({list(self.given)!r}{f', dummies={list(self.dummies)!r}' if self.dummies else ''})"
+
+    def amplified(self, *, rounds: int = 1, relative: float | None = None) -> GroupsAmplification:
+        """What `amplify` answers."""
+        alone = len(self.people) == 1 and not any(count for _, count in self.dummies)
+        added = sum(count for _, count in self.dummies)
+        found = {}
+        for one, count in self.people:
+            if alone:
+                found[one] = amplify(one, count, rounds=rounds, relative=relative)
+            else:
+                found[one] = _generic(self, one, rounds) if isinstance(one, GenericLDP) else _named(self, one, rounds, relative)
+        answers: list[Amplification | None] = []
+        for place, (one, _) in enumerate(self.given, start=1):
+            if one in found:
+                count = dict(self.people)[one]
+                answers.append(replace(found[one], dummies=added, member=f"a member of group {place} ({name_of(one)}, {count:,} people)"))
+            else:
+                answers.append(None)
+        return GroupsAmplification(self, tuple(answers))
+
+
+def name_of(one: Named) -> str:
+    """A randomizer in a sentence: its kind and its numbers."""
+    if isinstance(one, GenericLDP):
+        return f"any randomizer of local epsilon {one.epsilon:g}"
+    numbers = {name: value for name, value in one.model_dump().items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return f"{one.model_dump().get('kind', type(one).__name__)}{''.join(f', {name} {value:g}' for name, value in numbers.items())}"
+
+
+def _named(groups: Groups, member: Randomizer, rounds: int, relative: float | None) -> Amplification:
+    others = groups.others(member)
+
+    def pairs(distance: float) -> list[CrowdPair]:
+        return [CrowdPair(first, second, others, excess) for first, second, excess in groups.pairs(member, distance)]
+
+    closely = 1e-3 if rounds > 1 else relative_for(groups.users) if relative is None else relative
+    upper = MixedProfile(pairs, member.local_profile(), closely)
+
+    def data_sets(distance: float) -> list[DataSet]:
+        return [data for pair in upper.ranked(distance)[:1] for data in _data_sets(pair)]
+
+    return Amplification(
+        composed(upper, rounds), MixedLower(data_sets), groups.users, member.diameter, upper.local, rounds, pairs_called(member)
+    )
+
+
+def _data_sets(pair: CrowdPair) -> list[DataSet]:
+    """In every group all hold what hides least; or what is closest to the first, or the second, law of the pair."""
+    choices = [[information(pair.first, pair.second, rows) for rows, _ in pair.others]]
+    choices += [[-np.abs(rows / rows.max() - law / law.max()).sum(axis=1) for rows, _ in pair.others] for law in (pair.first, pair.second)]
+    picked = {tuple(int(np.argmax(scores)) for scores in choice) for choice in choices}
+    return [
+        DataSet(pair.first, pair.second, tuple((rows[x], people) for x, (rows, people) in zip(held, pair.others, strict=True)))
+        for held in sorted(picked)
+    ]
+
+
+def _generic(groups: Groups, member: GenericLDP, rounds: int) -> Amplification:
+    """The clone pair from above, 2-RR and 3-RR from below."""
+    others = [(one.epsilon, count - (one == member)) for one, count in groups.people if isinstance(one, GenericLDP)]
+    pair = clone_crowd(member.epsilon, [(epsilon, count) for epsilon, count in others if count])
+    local: PrivacyProfile = PureProfile(member.epsilon)
+    upper = MixedProfile(lambda distance: [pair], local, relative_for(groups.users))
+
+    def rows(options: int, epsilon: float) -> Floats:
+        ratio = exp_below(epsilon)
+        exact = [[ratio if x == y else Fraction(1) for y in range(options)] for x in range(options)]
+        return np.array([[float(value / (ratio + options - 1)) for value in row] for row in exact])
+
+    data = []
+    for options in (2, 3):
+        own = rows(options, member.epsilon)
+        crowd = tuple((rows(options, epsilon), count) for epsilon, count in others if count)
+        data += _data_sets(CrowdPair(own[0], own[1], crowd))
+    return Amplification(
+        composed(upper, rounds), MixedLower(lambda _: data, GENERIC_LABEL), groups.users, 1.0, local, rounds, "any two inputs"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupsAmplification:
+    """What a member of each group is promised (upper) and certainly gives away (lower), in the order in which the groups were given.
+
+    An empty group has no member and no answer: None.
+    """
+
+    groups: Groups
+    answers: tuple[Amplification | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[Amplification]:
+        return (answer for answer in self.answers if answer is not None)
+
+    def __getitem__(self, place: int) -> Amplification:
+        """The answer for a group, counting from 0."""
+        answer = self.answers[place]
+        if answer is None:
+            raise InputError(f"group {place + 1} has no members, so nothing is promised to any; give it a count.")
+        return answer
+
+    def epsilon(self, delta: float, distance: float | None = None) -> list[AmplifiedBand | None]:
+        """For a member of each group: the total epsilon at this delta."""
+        return [None if answer is None else answer.epsilon(delta, distance) for answer in self.answers]
+
+    def delta(self, epsilon: float, distance: float | None = None) -> list[AmplifiedBand | None]:
+        """For a member of each group: delta at this total epsilon."""
+        return [None if answer is None else answer.delta(epsilon, distance) for answer in self.answers]
+
+    def explain(self, delta: float | None = None, distance: float | None = None, *, epsilon: float | None = None) -> str:
+        """A sentence or two for each group."""
+        return "\n".join([*(answer.explain(delta, distance, epsilon=epsilon) for answer in self), *filter(None, (self.remark,))])
+
+    @property
+    def remark(self) -> str:
+        """On what condition it holds, if there is one."""
+        if len(self.groups.people) == 1 or not isinstance(self.groups.people[0][0], GenericLDP):
+            return ""
+        return (
+            "This counts on the reports of different groups being alike: the probabilities that any two people give a report must be "
+            "within a factor e^E of each other, E the larger of their two local epsilons, as they are for k-ary responses."
+        )

@@ -1,0 +1,124 @@
+"""`metricshuffle amplify --group`: people of one randomizer with different numbers in it, and dummies of the shuffler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metricshuffle.cli.amplify_names import Given, takes
+from metricshuffle.cli.options import number, whole
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.amplification.amplify import AmplifiedBand
+    from metricshuffle.amplification.groups import Groups
+
+Group = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", metavar="COUNT:NAME=VALUE,..",
+        help="So many honest people whose randomizer has these values of its options, like 200:local-epsilon=4; once for each group, "
+        "instead of --users. Options that all groups share are given as usual.",
+    ),
+]  # fmt: skip
+Dummies = Annotated[
+    int | None,
+    typer.Option("--dummies", parser=whole, metavar="M", help="Reports that the shuffler draws uniformly and mixes in; it is trusted to."),
+]
+SHARED = ("matrix", "pair")
+WHOLE = ("options", "steps", "size", "buckets", "span", "margin")
+
+
+def refuse(others: dict[str, Any]) -> None:
+    """A sentence about options that groups do not go with."""
+    for option, value in others.items():
+        if value is not None:
+            raise InputError(f"{option} does not go with --group or --dummies; leave it out, and count only honest people in each group.")
+
+
+def _value(option: str, text: str, where: str) -> Any:
+    try:
+        return whole(text) if option in WHOLE else number(text)
+    except ValueError as wrong:
+        raise InputError(f"{where}: {option} {wrong}.") from None
+
+
+def _read(text: str, given: Given) -> tuple[int, Given]:
+    """A count, and the shared options with those of the group in their places."""
+    where = f"--group {text}"
+    many, _, rest = text.partition(":")
+    values = dict(given.values)
+    try:
+        count = whole(many)
+    except ValueError as wrong:
+        raise InputError(f"{where}: the count before the colon {wrong}.") from None
+    needed, allowed = takes(given.name)
+    own: set[str] = set()
+    for part in filter(None, rest.split(",")):
+        option, equals, value = part.partition("=")
+        option = option.strip().removeprefix("--")
+        if not equals or option not in (*needed, *allowed) or option in SHARED:
+            known = ", ".join(name for name in (*needed, *allowed) if name not in SHARED)
+            raise InputError(f"{where}: {part.strip()!r} is not NAME=VALUE with one of {known}, the options of --randomizer {given.name}.")
+        if option in own or given.values[option] is not None:
+            raise InputError(f"{where}: {option} is given twice; give it for all groups, or once in each --group.")
+        own.add(option)
+        values[option] = _value(option, value.strip(), where)
+    member = replace(given, values=values)
+    member.check()
+    return count, member
+
+
+def counted(given: Given, users: int | None, texts: list[str], dummies: int | None) -> Groups:
+    """The groups that were typed, or everybody as one group; `given` are the options they share."""
+    from metricshuffle.amplification.amplify import GenericLDP
+    from metricshuffle.amplification.groups import Groups
+
+    if users is not None and texts:
+        raise InputError("--users and --group both say how many people there are; leave --users out.")
+    if given.name == "metric" or given.values["pair"] is not None:
+        raise InputError("--group and --dummies do not go with --randomizer metric or with --pair; leave them out.")
+    read = [_read(text, given) for text in texts or [str(users)]]
+    people = [
+        (GenericLDP(one.values["local-epsilon"], one.values["local-delta"] or 0.0) if given.name == "generic" else one.randomizer(), count)
+        for count, one in read
+    ]
+    return Groups(people, [("uniform", dummies)] if dummies else [])
+
+
+def answer_groups(
+    groups: Groups, rounds: int, delta: float | None, epsilon: float | None, distance: float | None, *, as_json: bool
+) -> None:
+    """A sentence or two for each group, or one JSON document with a list of them."""
+    from metricshuffle.amplification.amplify import amplify
+    from metricshuffle.cli.screen import say, screen, working
+
+    with working("Accounting"):
+        answer = amplify(groups, rounds=rounds)
+        sentences = [] if as_json else [one.explain(delta, distance, epsilon=epsilon) for one in answer]
+        bands = answer.epsilon(delta, distance) if delta is not None else answer.delta(epsilon or 0.0, distance)
+    if as_json:
+        import json
+
+        people = [count for _, count in groups.given]
+        members = [(place, band) for place, band in enumerate(bands) if band is not None]
+        listed = [{"group": place + 1, "people": people[place], **as_numbers(band, delta, epsilon)} for place, band in members]
+        print(json.dumps({"groups": listed}))
+    else:
+        say(screen(), *sentences, *filter(None, (answer.remark,)))
+
+
+def as_numbers(band: AmplifiedBand, delta: float | None, epsilon: float | None) -> dict[str, Any]:
+    """Both ends, each as a pair of epsilon and delta, and what is behind the upper one; what is infinite is null."""
+    import math
+
+    def finite(value: float | None) -> float | None:
+        return None if value is None or not math.isfinite(value) else value
+
+    ends = {
+        name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
+        for name, value in (("upper", band.upper), ("lower", band.lower))
+    }
+    return {**ends, "bound": band.bound, "evaluator": band.evaluator}

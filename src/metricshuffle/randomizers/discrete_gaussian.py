@@ -1,0 +1,107 @@
+"""Discrete Gaussian noise on whole numbers: private up to a delta, and only very weakly without one."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers.channel import Channel
+from metricshuffle.randomizers.randomizer import Codes
+from metricshuffle.randomizers.tabulated import Tabulated
+
+LARGEST_TABLE = 2**20
+SMALLEST_SIGMA = 0.2
+FAR = 40.0  # standard deviations: e^-800 is nothing
+
+
+class DiscreteGaussian(Tabulated):
+    """Whole numbers 0..span; the report is the value plus discrete Gaussian noise, clamped to -margin..span + margin.
+
+    P(Z = z) is proportional to e^(-z^2/(2 sigma^2)), rounded to multiples of 2^-63 after clamping: the rounded table is the law that is
+    drawn and accounted for. Clamped four sigma beyond the ends (`margin`, if left out), estimates lose nothing; a report far out is
+    what shuffling hides worst, so clamp nearer for more privacy. Code y stands for the report y - margin. `local_profile` has a finite
+    epsilon at delta 0, which nobody would use; ask it for epsilon at a delta. Of noise of one variance, `BoundedGeometric` hides more after
+    shuffling: twice as much in epsilon for 9 values, sigma 4 and 10,000 people. Reference: Canonne, Kamath, Steinke 2020.
+    """
+
+    kind: Literal["discrete-gaussian"] = "discrete-gaussian"
+    span: Whole
+    sigma: Positive
+    margin: Whole
+
+    def __init__(self, span: int, sigma: float, margin: int | None = None, **rest: Any) -> None:
+        usable = isinstance(sigma, int | float) and 0.0 < sigma < 1e6
+        Declared.__init__(
+            self, span=span, sigma=sigma, margin=(math.ceil(4.0 * sigma) if usable else 0) if margin is None else margin, **rest
+        )
+
+    def model_post_init(self, context: Any) -> None:
+        if not 1 <= self.span <= LARGEST_TABLE or not 0 <= self.margin <= LARGEST_TABLE:
+            raise InputError(f"DiscreteGaussian: span must lie in 1..2^20 and margin in 0..2^20, got {self.span} and {self.margin}.")
+        if not self.sigma >= SMALLEST_SIGMA:
+            raise InputError(
+                f"DiscreteGaussian: sigma must be at least {SMALLEST_SIGMA}, or nearly every report is the value; got {self.sigma!r}."
+            )
+        if (self.span + 1) * (self.span + 1 + 2 * self.margin) > LARGEST_TABLE:
+            raise InputError(
+                f"DiscreteGaussian: {self.span + 1:,} values and {self.span + 1 + 2 * self.margin:,} reports make a table of "
+                "more than 2^20; count in larger units."
+            )
+
+    @cached_property
+    def channel(self) -> Channel:
+        reach = math.ceil(FAR * self.sigma) + self.span + self.margin
+        noise = np.arange(-reach, reach + 1)
+        masses = np.exp(-0.5 * (noise / self.sigma) ** 2)
+        masses /= math.fsum(masses)
+        places = np.arange(self.span + 1)[:, None] + noise
+        codes = np.clip(places, -self.margin, self.span + self.margin) + self.margin
+        outputs = self.span + 1 + 2 * self.margin
+        matrix = np.array([np.bincount(row, weights=masses, minlength=outputs) for row in codes])
+        return Channel(matrix / matrix.sum(axis=1, keepdims=True))
+
+    def distance(self, a: int, b: int) -> float:
+        return float(abs(a - b))
+
+    @property
+    def diameter(self) -> float:
+        return float(self.span)
+
+    def local_delta(self, a: int, b: int, epsilon: float) -> float:
+        self._checked_pair(a, b)
+        return self.channel.local_delta(a, b, epsilon)
+
+    def targets(self) -> Floats:
+        """The value itself."""
+        return np.arange(self.span + 1, dtype=np.float64)[:, None]
+
+    @theorem("metricshuffle", "unbiased estimator of least variance from a table")
+    def debiasing(self) -> Floats:
+        """Statement: of all g with E g(Y) = x for every value x, the one with the smallest mean of E g(Y)^2 over the values.
+
+        Proof: it is the least-norm solution of rows g = x in the norm with weights q, the mean of the rows; scaled by sqrt(q), that of a
+        least-squares problem. Conditions: the rows are independent. Numerics: singular values below 1e-13 of the largest are left out;
+        `check_randomizer` looks at what is left. With a margin of four sigma, g(y) is y to some digits.
+        """
+        return self._contributions[:, None]
+
+    @cached_property
+    def _contributions(self) -> Floats:
+        rows, wanted = self.rows(), np.arange(self.span + 1, dtype=np.float64)
+        scale = np.sqrt(rows.mean(axis=0))
+        held = scale > 0.0
+        found = np.zeros(rows.shape[1])
+        # least norm by singular values, as they stand: an inverse of so ill-conditioned a matrix would lose half of the digits
+        found[held] = np.linalg.lstsq(rows[:, held] / scale[held], wanted, rcond=1e-13)[0] / scale[held]
+        return found
+
+    def reported(self, codes: Codes) -> Codes:
+        """The reports as numbers, from their codes."""
+        return np.asarray(codes, dtype=np.int64) - self.margin
