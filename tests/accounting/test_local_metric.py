@@ -36,7 +36,7 @@ USERS, DELTA = 100_000, 1e-6
 
 @cache
 def nine(algorithm: str) -> LocalMetrics:
-    return ALGORITHMS[algorithm](NINE, USERS, DELTA, 9)
+    return ALGORITHMS[algorithm](NINE, USERS, DELTA, 9)  # type: ignore[index]
 
 
 def table(vector: Floats) -> Floats:

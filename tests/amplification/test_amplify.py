@@ -302,5 +302,5 @@ def test_bad_metrics(given: tuple[float, float, float, float | None], told: str)
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(InputError, match="needs a randomizer"):
-        amplify("krr", 10)  # type: ignore[arg-type]
+        amplify("krr", 10)  # type: ignore[call-overload]
     assert ms.randomizers.KaryRandomizedResponse is KaryRandomizedResponse

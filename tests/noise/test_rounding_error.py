@@ -24,7 +24,7 @@ def rounding_law(weights: tuple[int, ...]) -> tuple[Floats, Floats]:
     law = np.ones(1)
     for weight in weights:
         law = np.convolve(law, [1.0 - weight / PARTS, weight / PARTS])
-    return np.arange(len(law)) - sum(weights) / PARTS, law
+    return np.asarray(np.arange(len(law)) - sum(weights) / PARTS, dtype=np.float64), law
 
 
 def missed(law: SymmetricLaw, values: Floats, chances: Floats, half: float) -> float:

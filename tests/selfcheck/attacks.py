@@ -132,8 +132,9 @@ def _padded(randomizer: AdditiveRandomizer, held: dict[int, float]) -> Law:
 # Single reports
 
 
-def _cells_apart(query: Any, a: int, b: int, step: float) -> float:
+def _cells_apart(query: Any, pair: tuple[int, int], step: float) -> float:
     """In units, from the places of the cells."""
+    a, b = pair
     if isinstance(query, ms.Histogram):
         domain = query.domain
         if isinstance(domain, ms.Categories):
@@ -154,12 +155,12 @@ def _reports(query: Any, protocol: ms.Frequencies, honest: int, distance: float,
     pairs = [
         (a, b)
         for a, b in itertools.product({0, inputs - 1, inputs // 2, *numbers.integers(0, inputs, 3).tolist()}, range(inputs))
-        if a != b and _cells_apart(query, a, b, protocol.step) <= distance * (1.0 + 1e-12)
+        if a != b and _cells_apart(query, (a, b), protocol.step) <= distance * (1.0 + 1e-12)
     ]
-    far = sorted(pairs, key=lambda pair: -_cells_apart(query, *pair, protocol.step))
+    far = sorted(pairs, key=lambda pair: -_cells_apart(query, pair, protocol.step))
     chosen = dict.fromkeys([*far[:4], *far[-2:], *[pairs[k] for k in numbers.integers(0, len(pairs), 3)]] if pairs else [])
     for a, b in chosen:
-        apart = _cells_apart(query, a, b, protocol.step)
+        apart = _cells_apart(query, (a, b), protocol.step)
         if honest == 1:
             yield View(apart, rows[a], rows[b], f"{a} or {b}, alone")
             continue
@@ -183,7 +184,7 @@ def _emd(first: NDArray[np.int64], second: NDArray[np.int64], distances: Law) ->
     rows, columns = costs.shape
     sums = [np.kron(np.eye(rows), np.ones(columns)), np.kron(np.ones(rows), np.eye(columns))]
     given = np.concatenate([np.full(rows, 1.0 / rows), np.full(columns, 1.0 / columns)])
-    return float(linprog(costs.ravel(), A_eq=np.concatenate(sums), b_eq=given).fun)
+    return float(linprog(costs.ravel(), A_eq=np.concatenate(sums), b_eq=given).fun or 0.0)
 
 
 def _holdings(people: Any, sizes: list[int], numbers: Numbers, count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

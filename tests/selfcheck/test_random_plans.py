@@ -37,11 +37,11 @@ def shown(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
 
 def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
     """Attack both guarantees of every candidate of a drawn plan."""
-    made = drawn(seed)
-    if made is None:
+    name, plan = drawn(seed)
+    if isinstance(plan, str):
+        assert plan.endswith((".", "!")), f"seed {seed}: {plan}"
         tally["refused"] += 1
         return
-    name, plan = made
     numbers = np.random.default_rng(seed + 10**6)
     for offer in plan.candidates:
         protocol: Any = offer.mechanism

@@ -53,7 +53,7 @@ def _over_rounds(p: Law, q: Law, epsilon: float, rounds: int) -> float:
     losses, masses = np.log(p[seen] / q[seen]), p[seen]
     step = max(1e-6, min(epsilon, 40.0) / 2000.0)
     cells = np.floor(np.clip(losses, -40.0, 40.0) / step).astype(np.int64)
-    law = np.bincount(cells - cells.min(), masses)
+    law: Law = np.bincount(cells - cells.min(), masses).astype(np.float64)
     total, start = law, int(cells.min())
     for _ in range(rounds - 1):
         total, start = _summed(total, law), start + int(cells.min())
