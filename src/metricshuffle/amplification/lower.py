@@ -197,8 +197,8 @@ def most_telling(first: ArrayLike, second: ArrayLike, others: ArrayLike, many: i
     """
     rows = np.maximum(np.asarray(others, dtype=np.float64), 1e-300)
     scores = information(first, second, rows)
-    with np.errstate(over="ignore", invalid="ignore"):
-        skewed = (1.0 / rows**2) @ (np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)) ** 3
+    with np.errstate(all="ignore"):  # it only tells rows apart
+        skewed = (1.0 / np.maximum(rows, 1e-100) ** 2) @ (np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)) ** 3
     kinds: dict[tuple[str, str], int] = {}
     for row in np.argsort(-scores, kind="stable").tolist():
         kinds.setdefault((f"{scores[row]:.9g}", f"{skewed[row]:.6g}"), row)
