@@ -12,6 +12,7 @@ from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, 
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.amplification.worst_pair import Pair
+from metricshuffle.numerics.rounding import never_small
 from metricshuffle.numerics.types import Integers64
 
 CLOSEST = 1e-6  # the bound is farther from the truth than that
@@ -43,7 +44,7 @@ class ListedPairs:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
         worst, slowest = 0.0, None
         for law in self.laws:
-            value = delta_upper(law, users, epsilon)
+            value = never_small(delta_upper(law, users, epsilon))
             if not value <= worst:
                 worst, slowest = value, law
         return worst, slowest is None or _below_local(slowest, epsilon, worst, directions="both")
@@ -69,7 +70,7 @@ class ListedPairs:
             if worst >= enough:
                 break
             if not keeps(law, users, worst, delta):
-                worst = max(worst, epsilon_upper(law, users, delta, relative=max(relative, CLOSEST)))
+                worst = max(worst, never_small(epsilon_upper(law, users, delta, relative=max(relative, CLOSEST))))
                 slowest = law
         return worst, worst == 0.0 or _hides(slowest, users, worst, directions="both")
 
@@ -128,10 +129,10 @@ class ScannedPairs:
     def delta(self, users: int, epsilon: float) -> tuple[float, bool]:
         """The largest over the pairs, and whether it is less than what one report alone shows."""
         first = self._first(math.exp(min(epsilon, 700.0)))
-        worst = delta_upper(first, users, epsilon, directions="forward")
+        worst = never_small(delta_upper(first, users, epsilon, directions="forward"))
         hidden = _below_local(first, epsilon, worst)
         for law in self._unsettled(users, epsilon, worst, first):
-            value = delta_upper(law, users, epsilon, directions="forward")
+            value = never_small(delta_upper(law, users, epsilon, directions="forward"))
             if not value <= worst:
                 worst, hidden = value, _below_local(law, epsilon, value)
         return worst, hidden
@@ -166,7 +167,7 @@ class ScannedPairs:
         for law in self._unsettled(users, worst, delta, first) if worst < enough else ():
             passes = line is not None and delta_on(law, users, worst, line, enough=delta) <= delta
             if not passes and not keeps(law, users, worst, delta, directions="forward"):
-                worst = max(worst, epsilon_upper(law, users, delta, directions="forward", relative=max(relative, CLOSEST)))
+                worst = max(worst, never_small(epsilon_upper(law, users, delta, directions="forward", relative=max(relative, CLOSEST))))
                 slowest = law
                 if worst >= enough:
                     break

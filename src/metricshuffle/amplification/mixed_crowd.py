@@ -18,6 +18,7 @@ from metricshuffle.accounting.blanket.law import THINNEST, BlanketLaw
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.amplification.shuffled import CLEARLY, Winner
 from metricshuffle.citations import theorem
+from metricshuffle.numerics.rounding import never_small
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_distance, checked_epsilon
 
@@ -106,28 +107,23 @@ class CrowdPair:
         ways = [way for way in (self._alone, self._alone.reversed) if epsilon < way.pure]
         best = Winner(min(1.0, max((way.at(epsilon).local for way in ways), default=0.0)), "local", "local")
         if self.mixed is not None and best.value > 0.0:
-            best = best.or_smaller(Winner(_never_small(mixed.delta_upper(self.mixed, epsilon, enough=enough)), self.beyond, "contour"))
+            best = best.or_smaller(Winner(never_small(mixed.delta_upper(self.mixed, epsilon, enough=enough)), self.beyond, "contour"))
         if self.covered is not None and best.value > enough:
             found = blanket.delta_bracket(*self.covered, epsilon, relative=ROUGHLY)
-            best = best.or_smaller(Winner(_never_small(found.upper), self.blanket, found.evaluator))
+            best = best.or_smaller(Winner(never_small(found.upper), self.blanket, found.evaluator))
         return best
 
     def epsilon(self, delta: float, relative: float) -> Winner:
         """The smallest certified epsilon at this delta."""
         best = Winner(max(self._alone.pure, self._alone.reversed.pure), "local", "local")
         if self.mixed is not None and best.value > 0.0:
-            best = best.or_smaller(Winner(_never_small(mixed.epsilon_upper(self.mixed, delta, relative=relative)), self.beyond, "contour"))
+            best = best.or_smaller(Winner(never_small(mixed.epsilon_upper(self.mixed, delta, relative=relative)), self.beyond, "contour"))
         if self.covered is not None and best.value > 0.0:
             law, users = self.covered
             if not blanket.delta_bracket(law, users, min(best.value * CLEARLY, 1e6), relative=0.05).lower > delta:
-                value = _never_small(blanket.epsilon_upper(law, users, delta, relative=relative))
+                value = never_small(blanket.epsilon_upper(law, users, delta, relative=relative))
                 best = best.or_smaller(Winner(value, self.blanket, "contour"))
         return best
-
-
-def _never_small(value: float) -> float:
-    """What is not a number is infinite."""
-    return value if value >= 0.0 else math.inf
 
 
 def _parts(choice: Coins, many: int) -> list[tuple[int, ...]]:

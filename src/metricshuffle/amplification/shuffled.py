@@ -151,20 +151,20 @@ class ShuffledProfile(PrivacyProfile):
             return Winner(0.0, "local", "local")
         best = Winner(1.0, "local", "local")
         if self.exact is not None:
-            return best.or_smaller(Winner(_never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
+            return best.or_smaller(Winner(never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
         laws, others = self._pairs_at(distance), self._beyond_at(distance)
-        least = math.inf if others is None else _never_small(others.least_delta(self.users, epsilon))
+        least = math.inf if others is None else never_small(others.least_delta(self.users, epsilon))
         if laws is not None:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_delta(laws, epsilon, least))
         if others is not None and least < best.value:
             value, hidden = others.delta(self.users, epsilon)
-            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
+            best = best.or_smaller(Winner(never_small(value), *(BEYOND if hidden else LOCAL)))
             if laws is not None and best.value > least:
                 best = best.or_smaller(self._blanket_delta(laws, epsilon, best.value))
         if laws is None and (shifts := self._displaced) is not None:
-            best = best.or_smaller(Winner(_never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
+            best = best.or_smaller(Winner(never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
         if (pair := self._clones(distance)) is not None:
-            best = best.or_smaller(Winner(_never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
+            best = best.or_smaller(Winner(never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
         return best
 
     def _blanket_delta(self, laws: BlanketPairs, epsilon: float, enough: float) -> Winner:
@@ -178,13 +178,13 @@ class ShuffledProfile(PrivacyProfile):
                 if not self._rough(laws, pair, epsilon) <= worst:
                     bracket = delta_bracket(self._law(laws, pair), self.users, epsilon, directions="forward", relative=self._relative)
                     if not bracket.upper <= worst:
-                        worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+                        worst, evaluator = never_small(bracket.upper), bracket.evaluator
                         left = laws.survivors(left, pair, growth)
         else:
             for law in laws:
                 bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
                 if not bracket.upper <= worst:
-                    worst, evaluator = _never_small(bracket.upper), bracket.evaluator
+                    worst, evaluator = never_small(bracket.upper), bracket.evaluator
                 if worst > enough:
                     break
         return Winner(worst if worst <= enough else math.inf, evaluator if evaluator == "local" else "blanket", evaluator)
@@ -205,21 +205,21 @@ class ShuffledProfile(PrivacyProfile):
         if delta == 0.0 or best.value == 0.0:
             return best
         if self.exact is not None:
-            return best.or_smaller(Winner(_never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
+            return best.or_smaller(Winner(never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
         laws, others = self._pairs_at(distance), self._beyond_at(distance)
-        least = best.value if others is None else min(_never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
+        least = best.value if others is None else min(never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
         looked = laws is not None and not self._blanket_loses(laws, delta, least)
         if laws is not None and looked:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
         if others is not None and least < best.value:
             value, hidden = others.epsilon(self.users, delta, self._relative, least, best.value)
-            best = best.or_smaller(Winner(_never_small(value), *(BEYOND if hidden else LOCAL)))
+            best = best.or_smaller(Winner(never_small(value), *(BEYOND if hidden else LOCAL)))
         if laws is not None and not looked and best.value > least and not self._blanket_loses(laws, delta, best.value):
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
         if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(self._displaced_epsilon(shifts, delta, distance, best.value))
         if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
-            best = best.or_smaller(Winner(_never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
+            best = best.or_smaller(Winner(never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
@@ -308,7 +308,7 @@ class ShuffledProfile(PrivacyProfile):
         """By one law for each displacement, or inf if that cannot beat `enough`."""
         far = shifts.whole(distance)
         loses = shifts.profile.delta(enough * CLEARLY, far) > delta
-        return Winner(math.inf if loses else _never_small(shifts.profile.epsilon(delta, far)), "blanket", "contour")
+        return Winner(math.inf if loses else never_small(shifts.profile.epsilon(delta, far)), "blanket", "contour")
 
     def _blanket_loses(self, laws: BlanketPairs, delta: float, epsilon: float) -> bool:
         """Whether the blanket expression of some pair certainly exceeds delta at (a hair less than) this epsilon."""
@@ -323,7 +323,7 @@ class ShuffledProfile(PrivacyProfile):
         for law in laws:
             if worst > 0.0 and delta_bracket(law, self.users, worst, relative=relative).upper <= delta:
                 continue  # it passes where another one just does
-            value = _never_small(epsilon_upper(law, self.users, delta, relative=relative))
+            value = never_small(epsilon_upper(law, self.users, delta, relative=relative))
             if not value <= worst:
                 worst, slowest = value, law
         if slowest is None:
@@ -337,7 +337,7 @@ class ShuffledProfile(PrivacyProfile):
         delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
         """
         slowest, _ = _first(scan.ranked(1.0))
-        worst = _never_small(epsilon_upper(self._law(scan, slowest), self.users, delta, directions="forward", relative=relative))
+        worst = never_small(epsilon_upper(self._law(scan, slowest), self.users, delta, directions="forward", relative=relative))
         growth = math.exp(min(worst, 700.0))
         left, tries = scan.survivors(scan.ranked(growth), slowest, growth), CHAMPIONS
         while len(left):
@@ -351,18 +351,13 @@ class ShuffledProfile(PrivacyProfile):
             if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
                 left = scan.survivors(left, pair, growth)
                 continue
-            value = _never_small(epsilon_upper(law, self.users, delta, directions="forward", relative=relative))
+            value = never_small(epsilon_upper(law, self.users, delta, directions="forward", relative=relative))
             if not value <= worst:
                 worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
                 left = scan.survivors(left, pair, growth)
         law = self._law(scan, slowest)
         shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
         return Winner(worst, shown if shown == "local" else "blanket", shown)
-
-
-def _never_small(value: float) -> float:
-    """What is not a number is infinite."""
-    return value if value >= 0.0 else math.inf
 
 
 def _first(pairs: Pairs) -> tuple[Pair, Pairs]:

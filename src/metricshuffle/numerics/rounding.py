@@ -30,6 +30,11 @@ def lowered(value: float, roundings: int) -> float:
     return value * (1.0 - roundings * ROUNDOFF)
 
 
+def never_small(value: float) -> float:
+    """An upper bound that is not a number, or negative, is infinite."""
+    return value if value >= 0.0 else math.inf
+
+
 def plain(number: float) -> str:
     """A number as a person writes it: four significant digits, no trailing zeros."""
     if number == int(number) and abs(number) < 1e15:

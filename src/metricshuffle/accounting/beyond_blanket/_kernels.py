@@ -126,7 +126,7 @@ def tops(starts: Integers64, mass: Floats, value: Floats, doubt: Floats, s: floa
             least, most = min(least, v), max(most, v)
         total = 1.0 + rise
         mean, second, third, fourth = first / total, second / total, third / total, fourth / total
-        variance = max(0.0, second - mean * mean)
+        variance = max(0.0, second - mean * mean - 1e-12 * second)  # (what cancels may have been rounded up)
         fourth = fourth - 4.0 * mean * third + 6.0 * mean * mean * second - 3.0 * mean**4 + 1e-9 * (fourth + mean**4)
         wrong[x] = error / total
         shape[x] = variance, (fourth + 3.0 * variance * variance) / 12.0, most - least
