@@ -19,6 +19,7 @@ from metricshuffle.amplification.exact_pairs import ExactPairs
 from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
+from metricshuffle.numerics.rounding import never_small
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
