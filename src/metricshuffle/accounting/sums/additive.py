@@ -109,10 +109,12 @@ class AdditiveNoise(PrivacyProfile):
         # Rounded up so that neighbouring distances share one table.
         reach = max(64, 1 << max(steps - 1, 1).bit_length())
         reach = reach if reach < LARGEST_RADIUS // 4 else steps
-        if log_tail not in self._kept or self._kept[log_tail][0] < reach:
+        kept = self._kept.get(log_tail)
+        if kept is None or kept[0] < reach:
+            kept = reach, self.noise.law(log_tail, reach)
             self._kept.clear()
-            self._kept[log_tail] = reach, self.noise.law(log_tail, reach)
-        return self._kept[log_tail][1]
+            self._kept[log_tail] = kept
+        return kept[1]
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
         steps, found = math.floor(checked_distance(distance)), np.zeros(len(epsilons))

@@ -95,10 +95,12 @@ class PlanarNoise(PrivacyProfile):
 
     def _axis_losses(self, epsilon: float, delta: float, radius: float) -> AxisLosses:
         key = (epsilon, delta, radius)
-        if key not in self._losses:
+        kept = self._losses.get(key)
+        if kept is None:
+            kept = AxisLosses.of(self.axis, math.floor(radius), epsilon, delta)
             self._losses.clear()
-            self._losses[key] = AxisLosses.of(self.axis, math.floor(radius), epsilon, delta)
-        return self._losses[key]
+            self._losses[key] = kept
+        return kept
 
     def _joint(self, epsilon: float, delta: float, radius: float) -> Callable[[float, int, int], float]:
         """The sharpest bound there is at totals up to `epsilon`, for deltas of about `delta`."""
