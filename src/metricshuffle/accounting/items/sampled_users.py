@@ -211,10 +211,14 @@ class SampledProfile(PrivacyProfile):
 
     @property
     def _item_wise(self) -> ItemWiseProfile | None:
-        """The mechanism, if it reports every drawn item by itself."""
+        """The mechanism, if it reports every drawn item by itself and is accounted for by its rate.
+
+        Lines of single pairs of points say nothing about reports whose laws are mixtures.
+        """
         one = self.mechanism
-        alike = isinstance(one, ItemWiseProfile) and one.shuffle.items == self.samples and one.shuffle.diameter >= self.diameter
-        return one if isinstance(one, ItemWiseProfile) and alike else None
+        if not isinstance(one, ItemWiseProfile) or one.moves is not None:
+            return None
+        return one if one.shuffle.items == self.samples and one.shuffle.diameter >= self.diameter else None
 
     def pure(self, distance: float) -> float:
         if checked_distance(distance) == 0.0:
