@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
 from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.numerics.search import last_whole
 from metricshuffle.numerics.types import Floats
@@ -62,7 +63,7 @@ def rounded_half_width(law: SymmetricLaw, people: int, miss: float) -> float:
     Proof: |Z + s| <= T + 1/2 holds wherever Z lies in c - T..c + T, up to the sign of both, c = |s| rounded to the nearest whole number
     (downwards from the middle); so given S = s it fails with probability at most V(c), which rises with c as the law is unimodal.
     Summation by parts, with larger chances of a larger |S|, can only add.
-    Numerics: masses of Z enlarged by their errors, what is outside its table added.
+    Numerics: masses of Z enlarged by their errors, what is outside its table added; refused where that alone is more than `miss`.
     Reference: this docstring.
     """
     larger = _rounded_tails(people)
@@ -79,4 +80,6 @@ def rounded_half_width(law: SymmetricLaw, people: int, miss: float) -> float:
         return float(left[0] + np.sum(larger[1:] * np.diff(left))) * (1.0 + 1e-9) + 1e-18
 
     most = law.radius + len(larger)
+    if not missed(most) <= miss:
+        raise InputError(f"the noise is known to all but {law.outside:.1e}; an interval must be allowed to miss more, got {miss!r}.")
     return last_whole(lambda half: missed(half) <= miss, -1, most) + 0.5

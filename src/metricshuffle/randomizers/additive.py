@@ -38,6 +38,8 @@ ExactShape = Annotated[Fraction, BeforeValidator(_exact_shape), PlainSerializer(
 UTILITY_LOG_TAIL = -60.0
 # A law of more cells than this is replaced by one of a coarser scale (for expected errors and simulations only).
 WIDEST_UTILITY_LAW, SCALED_CELLS = 2_000_000, 100_000
+# For more people the worst of random rounding would be too long an array.
+MOST_ROUNDED = 1_000_000_000
 
 
 class AdditiveRandomizer(Declared):
@@ -192,20 +194,25 @@ class AdditiveRandomizer(Declared):
     def half_width(self, count: int, level: float, people: int | None = None) -> float:
         """The error of a total, in steps, stays within this with probability >= level, whatever the data.
 
-        Exact for the noise, together with the random rounding at its worst, if there is any (`rounded_half_width`); where the law is too
-        wide to be tabulated, by Chernoff's bound, and rounding gets half of the miss and Hoeffding's bound.
+        Exact for the noise, together with the random rounding at its worst, if there is any (`rounded_half_width`). Where the law is too
+        wide to be tabulated, by Chernoff's bound; there, and where there are too many people, rounding gets half of the miss and
+        Hoeffding's bound.
         """
         left = 1.0 - level - self.clamp_probability(count)
         if not left > 0.0:
             raise InputError(f"no interval of level {level} exists: with probability {1.0 - level - left:.2g} some report is clamped.")
         noise, rounds = self.error_noise(count), self.granularity > 1
         reports = count if people is None else people
-        if isinstance(noise, Polya) and noise.tail_radius(UTILITY_LOG_TAIL) > WIDEST_UTILITY_LAW:
-            part = 0.5 * left if rounds else left
-            rounding = math.sqrt(0.5 * reports * math.log(2.0 / part)) if rounds else 0.0
-            return (math.ceil(noise.tail_radius(math.log(part))) + rounding) * self.granularity
-        law = noise.law(UTILITY_LOG_TAIL)
-        return rounded_half_width(law, reports, left) * self.granularity if rounds else float(law.quantile(1.0 - left))
+        wide = isinstance(noise, Polya) and noise.tail_radius(UTILITY_LOG_TAIL) > WIDEST_UTILITY_LAW
+        if rounds and not wide and reports <= MOST_ROUNDED:
+            return rounded_half_width(noise.law(UTILITY_LOG_TAIL), reports, left) * self.granularity
+        part = 0.5 * left if rounds else left
+        if isinstance(noise, Polya) and wide:
+            cells = math.ceil(noise.tail_radius(math.log(part)))
+        else:
+            cells = noise.law(UTILITY_LOG_TAIL).quantile(1.0 - part)
+        rounding = math.sqrt(0.5 * reports * math.log(2.0 / part)) if rounds else 0.0
+        return (cells + rounding) * self.granularity
 
 
 def _folded_normal_mean(centres: Floats, spread: float) -> Floats:

@@ -36,10 +36,11 @@ class AxisLosses:
         step = grid_step(max(far, 1.01 * epsilon) / POINTS)
         sampled = np.minimum.accumulate(axis.curves(step * np.arange(POINTS + 1.0), reach), axis=1)
         laws = [dominating(row, step) for row in sampled]
-        # h(x) = 1 - x + x h(1/x) on the left of 0, and no more than at the end of the grid beyond it.
+        # h(x) = (1 - x) + x h(1/x) on the left of 0, and no more than at the end of the grid beyond it. Both terms are positive: no
+        # digit of a small sum is lost.
         index = np.minimum(np.arange(1, 2 * POINTS + 2), POINTS)
-        shrunk = np.exp(-step * np.arange(1, 2 * POINTS + 2))
-        left = (1.0 - shrunk * (1.0 - sampled[:, index]))[:, ::-1] * (1.0 + 1e-15)
+        losses = -step * np.arange(1, 2 * POINTS + 2)
+        left = (np.exp(losses) * sampled[:, index] - np.expm1(losses))[:, ::-1] * (1.0 + 1e-14)
         curves = np.hstack([np.minimum(left, 1.0), sampled, np.repeat(sampled[:, -1:], POINTS + 1, axis=1)])
         return cls(step, np.array([law.masses[::-1] for law in laws]), np.array([law.infinite for law in laws]), curves)
 

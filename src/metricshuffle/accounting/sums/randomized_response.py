@@ -170,7 +170,7 @@ class RandomizedResponseProfile(PrivacyProfile):
         """Row d: an upper bound on the curve at distance d, d = 0..distance.
 
         All distances share the law of the other bits: the smaller ones also reveal the bits that the largest would move.
-        `epsilons` must ascend.
+        Beyond the number of bits nothing more can move. `epsilons` must ascend.
         """
         from metricshuffle.noise import _binomial_kernels as kernels
 
@@ -184,7 +184,8 @@ class RandomizedResponseProfile(PrivacyProfile):
 
         bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
         bound[0] = np.zeros(len(epsilons))
-        return np.array([self._at_most_pure(row, epsilons, steps) for steps, row in enumerate(bound)])
+        rows = [self._at_most_pure(row, epsilons, steps) for steps, row in enumerate(bound)]
+        return np.array(rows + rows[-1:] * (math.floor(distance) - last))
 
     def deltas(self, rate: float, distance: float) -> Floats:
         """delta(rate * d, d) for d = 1..distance, in one pass.
