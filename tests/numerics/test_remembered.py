@@ -17,7 +17,7 @@ def test_few_questions_enclose_a_root(root: float, guess: float, power: float) -
 
     def excess(value: float) -> float:
         asked.append(value)
-        return 30.0 * (1.0 - (root / value) ** power)
+        return float(30.0 * (1.0 - (root / value) ** power))
 
     known = Remembered(excess, 0.01, 64.0)
     known.enclose(guess, 28.0, 1e-8)
