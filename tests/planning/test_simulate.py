@@ -222,3 +222,44 @@ def test_crowds() -> None:
     np.testing.assert_allclose(np.sort(shares)[::-1] / shares.max(), 1.0 / np.arange(1, 6))
     with pytest.raises(InputError, match="at least one point"):
         zipf_shares(0, generator)
+
+
+def test_people_who_hold_just_as_many_items_as_are_drawn_draw_them_too() -> None:
+    """With replacement, as the release does: what is drawn is not what is held, so that the error is larger than without drawing."""
+    people = users_of(Clustered(3, 4, 0.25))
+    made = plan(UserHistogram(people), Target(60.0, 1e-2, 0.5, "flat"), 50, protocols=["item-wise"], samples=3)
+    held = [[(user + item) % 12 for item in range(3)] for user in range(50)]
+    generator = np.random.default_rng(0)
+    drawn = [Crowd.of(people, held, 3, generator).sampled for _ in range(200)]
+    exact = Crowd.of(people, held, 3, generator, draws=False).sampled
+    assert np.array_equal(exact, np.bincount(np.concatenate(held), minlength=12))
+    assert np.std([one[0] for one in drawn]) > 1.0
+    found = simulate(made, 200, people=held)
+    # 50 users draw three of their three: the drawing alone is off by more than this
+    assert found.mean_absolute_error > 0.02
+    with pytest.raises(InputError, match="only if all of them hold 4"):
+        Crowd.of(people, held, 4, generator, draws=False)
+
+
+def test_plans_say_for_whose_items_an_error_is() -> None:
+    """Evenly spread, by Zipf's law and on one point: three different errors, told with the plan and with the release."""
+    made = plan(UserHistogram(users_of(Clustered(3, 4, 0.25), 4)), Target(1.0, 1e-6, 0.5), 2000, protocols=["item-wise"])
+    others = made.choice.other_errors
+    assert list(others) == ["spread by Zipf's law", "all on one point"]
+    assert others["all on one point"] < 0.7 * made.choice.expected_error
+    for share, spread in ((np.eye(12)[3], "all on one point"), (None, None)):
+        told = made.choice.expected_error if spread is None else others[spread]
+        assert simulate(made, 60, shares=share).mean_absolute_error == pytest.approx(told, rel=0.25)
+    assert "users whose items are spread evenly over all points; item-wise is off by" in str(made)
+    assert "for items spread evenly:" in str(made.run([[0, 1, 2, 3]] * 2000, Randomness.seeded(1)))
+    assert plan(Sum(Integers(0, 5)), Target(1.0, 1e-6, 1.0), 100).choice.other_errors == {}
+
+
+def test_a_full_replacement_that_is_certified_is_told() -> None:
+    """The promise ends at a short distance, its rate does not; a flat promise says nothing beyond."""
+    people = users_of(Clustered(3, 4, 0.25), 4)
+    linear = plan(UserHistogram(people), Target(1.0, 1e-6, 0.1), 2000, protocols=["item-wise"])
+    assert "is hidden only at epsilon 10 (delta 1e-06)" in linear.task.full_replacement
+    assert linear.task.full_replacement in str(linear)
+    flat = plan(UserHistogram(people), Target(1.0, 1e-6, 0.1, "flat"), 2000, protocols=["item-wise"])
+    assert "is NOT hidden" in flat.task.full_replacement

@@ -39,10 +39,11 @@ def simulate(
     encoding = f", {protocol.encoding}" if protocol.encoding else ""
     give = "" if math.isinf(result.standard_error) else f" (give or take {error_text(query, 2 * result.standard_error)})"
     mean, expected = error_text(query, result.mean_absolute_error), error_text(query, result.expected_error)
+    whose = " for items spread evenly" if query.shared and query.items is not None else ""
     say(
         screen(),
         f"{result.runs:,} simulated releases of the {query.title} with {result.users:,} users ({protocol.name}{encoding}):",
-        f"  mean absolute error     {mean}{give}; expected {expected}",
+        f"  mean absolute error     {mean}{give}; expected {expected}{whose}",
         f"  root mean square error  {error_text(query, result.root_mean_square_error)}",
         f"  inside the 95 % interval: {result.coverage_95:.1%} of the {'shares' if query.shared else 'runs'}",
     )

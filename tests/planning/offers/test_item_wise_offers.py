@@ -24,7 +24,7 @@ from metricshuffle.queries import UserHistogram
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Clustered, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
+from metricshuffle.spaces import Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, nested_squares, users_of
 from metricshuffle.spaces.metrics import Absolute
 
 CLUSTERS = Clustered(2, 2, 0.3)
@@ -82,6 +82,9 @@ def worst_share(made: Plan, offer: Candidate, users: int) -> float:
         (Clustered(2, 2, 0.9), 1, 4, Target(0.5, 0.1, 0.9, "flat")),
         (Categories(["a", "b", "c"]), 2, 3, Target(1.0, 0.05, 1.0)),
         (Integers(0, 2), 3, 2, Target(0.5, 0.2, 1.0)),
+        (Integers(0, 3), 1, 5, Target(1.0, 0.02, 3.0)),
+        (Matrix([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]), 1, 4, Target(1.0, 0.05, 2.0, "flat")),
+        (Space(Categories(["a", "b", "c", "d"]), Scaled(CLUSTERS, 0.7)), 2, 2, Target(1.0, 0.1, 0.35, "flat")),
         (Space(Integers(0, 2), Scaled(Absolute(), 0.1)), 2, 3, Target(0.8, 0.1, 0.1)),
     ],
     ids=str,
@@ -178,6 +181,42 @@ def test_points_that_reports_cannot_tell_apart_make_a_sentence() -> None:
     for table in ([[0, 0, 1], [0, 0, 1], [1, 1, 0]], [[0, 1e-13, 1], [1e-13, 0, 1], [1, 1, 0]]):
         with pytest.raises(InputError, match=r"no protocol keeps this target here.*(condition number|merge points)"):
             item_plan(Matrix(table), 5, 100, Target(1.0, 1e-6, 0.5))
+
+
+def test_a_metric_that_was_scaled_is_the_same_task() -> None:
+    """Clusters and labels in another unit: the same item rate times the factor, the same error in that unit."""
+    for metric in (Clustered(4, 4, 0.1), Discrete()):
+        labels = Categories([str(code) for code in range(16)])
+        plain, scaled = (
+            item_plan(Space(labels, one), 10, 1000, Target(5.0, 1e-6, far)) for one, far in ((metric, 1.0), (Scaled(metric, 2.0), 2.0))
+        )
+        for one, two in zip(plain.candidates, scaled.candidates, strict=True):
+            assert one.item_rate is not None
+            assert two.item_rate is not None
+            assert two.item_rate == pytest.approx(one.item_rate / 2.0, rel=2e-3)
+            assert two.expected_error == pytest.approx(2.0 * one.expected_error, rel=0.02)
+            assert two.guarantee.bound == one.guarantee.bound
+        scaled.task.verify()
+
+
+def test_reports_are_as_sharp_as_their_rate() -> None:
+    """The item rate is attained by some pair of points, whatever the metric."""
+    for space in (Integers(0, 9), Grid(3, 3, 1.0), TREE, nested_squares(levels=2, side=8.0)):
+        people = users_of(space, 5)
+        item_rate, _, randomizer = item_calibration(people, Target(5.0, 1e-6, people.diameter), 1000, 5, together=True)
+        rows, distances = np.log(np.asarray(randomizer.rows())[:, : people.size]), people.distances
+        losses = np.abs(rows[:, None, :] - rows[None, :, :]).max(axis=2)
+        rates = losses[distances > 0.0] / distances[distances > 0.0]
+        assert item_rate * (1.0 - 1e-6) <= rates.max() <= item_rate * (1.0 + 1e-12)
+
+
+def test_single_items_are_accounted_for_as_any_report_is() -> None:
+    """By all laws at once where the points are few: much sharper than composition, verified, and told."""
+    made = trusting(item_plan(Integers(0, 5), 1, 1000, Target(1.0, 1e-6, 5.0)), "shuffler")
+    assert made.choice.item_rate is not None
+    assert made.choice.item_rate > 2.6 / 5.0
+    assert made.guarantee.bound == "shuffled single items"
+    made.task.verify()
 
 
 def test_a_singular_channel_is_refused() -> None:

@@ -211,10 +211,7 @@ class SampledProfile(PrivacyProfile):
 
     @property
     def _item_wise(self) -> ItemWiseProfile | None:
-        """The mechanism, if it reports every drawn item by itself and is accounted for by its rate.
-
-        Lines of single pairs of points say nothing about reports whose laws are mixtures.
-        """
+        """The mechanism, if it reports every drawn item by itself and is accounted for by its item rate alone."""
         one = self.mechanism
         if not isinstance(one, ItemWiseProfile) or one.moves is not None:
             return None

@@ -125,11 +125,15 @@ def _sampled_calibration(
         return SampledProfile(ItemWiseProfile(item_rate, shuffle), shuffle.items, reach)
 
     def certified(item_rate: float) -> bool:
+        try:
+            make(item_rate * SAFE_SHARE)
+        except NotCertified:  # there is no such randomizer
+            return False
         return sampled(item_rate).covers_at(target.epsilon, target.delta, target.distance)
 
     most = LARGEST_TOTAL / reach * (1.0 - 1e-12)
     start = min(most, target.epsilon / (shuffle.items * reach) * (1.0 - 1e-15))  # a full replacement of the samples, composed
-    rate = last_certified(certified, *farthest_certified(certified, start, most, step=1.0), relative=1e-3)
+    rate = last_certified(certified, *farthest_certified(certified, start, most, step=1.0), relative=1e-5)
     return rate, sampled(rate).bound, make(rate * SAFE_SHARE)
 
 
