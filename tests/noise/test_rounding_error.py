@@ -84,7 +84,11 @@ def test_the_worst_data_set_is_covered_and_hardly_more(people: int, rate: float)
     coverage = []
     for share in (0.5 + np.linspace(-1.0, 1.0, 9) / people).tolist():
         log_chances = [
-            math.lgamma(people + 1) - math.lgamma(k + 1) - math.lgamma(people - k + 1) + k * math.log(share) + (people - k) * math.log1p(-share)
+            math.lgamma(people + 1)
+            - math.lgamma(k + 1)
+            - math.lgamma(people - k + 1)
+            + k * math.log(share)
+            + (people - k) * math.log1p(-share)
             for k in counts.tolist()
         ]
         chances = np.exp(log_chances)
@@ -108,4 +112,5 @@ def test_a_mean_of_reals_is_covered_nineteen_times_in_twenty() -> None:
     # (a binomial of 300 draws at 0.95 is below 270 once in ten thousand times)
     assert 270 <= inside < runs
     errors = plan.choice.standard_error
-    assert errors is not None and np.mean(widths) <= 2.4 * 1.96 * errors
+    assert errors is not None
+    assert np.mean(widths) <= 2.4 * 1.96 * errors

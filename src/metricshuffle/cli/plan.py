@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,13 +108,17 @@ def _made(
     asked: Query, epsilon: float | None, error: float | None, delta: float, distance: float, users: int, honest: str | None, *, flat: bool,
     choices: dict[str, Any],
 ) -> Plan:  # fmt: skip
-    from metricshuffle.cli.screen import working
+    from metricshuffle.cli.screen import note, working
+    from metricshuffle.noise.compiled import laws_are_compiled
     from metricshuffle.planning import plan as calibrated
     from metricshuffle.planning import plan_for_error
     from metricshuffle.privacy.profile import Shape
     from metricshuffle.privacy.target import Target
+    from metricshuffle.queries.sums import SummedQuery
 
     shape: Shape = "flat" if flat else "linear"
+    if sys.stderr.isatty() and isinstance(asked, SummedQuery) and not laws_are_compiled():
+        note("The first plan after an installation compiles its inner loops, which takes about ten seconds; later ones start at once.")
     with working("Planning") as tell:
         if error is not None:
             return plan_for_error(asked, error, delta, distance, users, honest, shape=shape, progress=tell, **choices)

@@ -28,7 +28,7 @@ def _clipped(k: float, count: float, odds: float, low: float, high: float) -> tu
     return max(low, scale * odds * (1.0 - 8.0 * ROUNDOFF)), min(high, scale / odds * (1.0 + 8.0 * ROUNDOFF))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")  # what is divided by zero is not finite, and refused by the caller
 def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_up: int) -> tuple[Floats, float, float]:
     """Masses of Bin(ones, 1-flip) + Bin(zeros, flip) on low..high (summing to one there), and two certificates.
 
@@ -147,12 +147,15 @@ def every_curve(others: Floats, flip: float, growth: Floats, last: int, local: f
     """Row d: `half_line_curve` of the pair that differs by d bits, d = 0..last."""
     size = len(others)
     p, q = np.zeros(size + last), np.zeros(size + last)
-    p[:size], q[:size] = others, others
+    for i in range(size):  # not by slices, which take seconds to compile
+        p[i], q[i] = others[i], others[i]
     found = np.zeros((last + 1, len(growth)))
     for d in range(1, last + 1):
         _one_more(p, size + d - 1, flip, 1.0 - flip)
         _one_more(q, size + d - 1, 1.0 - flip, flip)
-        found[d] = half_line_curve(p[: size + d], q[: size + d], 1.01 * d * (local + 4.0 * ROUNDOFF), growth)
+        row = half_line_curve(p[: size + d], q[: size + d], 1.01 * d * (local + 4.0 * ROUNDOFF), growth)
+        for i in range(len(growth)):
+            found[d, i] = row[i]
     return found
 
 
@@ -161,7 +164,8 @@ def moved_pair(others: Floats, flip: float, distance: int) -> tuple[Floats, Floa
     """others * Bin(distance, 1-flip) and others * Bin(distance, flip)."""
     size = len(others)
     p, q = np.zeros(size + distance), np.zeros(size + distance)
-    p[:size], q[:size] = others, others
+    for i in range(size):  # not by slices, which take seconds to compile
+        p[i], q[i] = others[i], others[i]
     for d in range(distance):
         _one_more(p, size + d, flip, 1.0 - flip)
         _one_more(q, size + d, 1.0 - flip, flip)
@@ -183,7 +187,8 @@ def every_distance(others: Floats, flip: float, growth: Floats, first: int, loca
     size = len(others)
     last = first + len(growth) - 1
     p, q = np.zeros(size + last), np.zeros(size + last)
-    p[:size], q[:size] = others, others
+    for i in range(size):  # not by slices, which take seconds to compile
+        p[i], q[i] = others[i], others[i]
     deltas = np.zeros(len(growth))
     for d in range(1, last + 1):
         _one_more(p, size + d - 1, flip, 1.0 - flip)

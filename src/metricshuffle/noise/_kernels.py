@@ -29,7 +29,7 @@ def tail_sums(mass: Floats) -> Floats:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")  # what is divided by zero is not finite, and refused by the caller
 def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: Floats, half_width: Floats) -> None:
     """Enclose rho_m = f(m)/f(m-1) of SGDL(shape, e^-rate) for m = start..1, store m <= radius.
 
@@ -193,9 +193,7 @@ def _half_line(
 
 
 @njit(cache=True)
-def half_line_deltas(
-    log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int
-) -> Floats:
+def half_line_deltas(log_mass: Floats, log_error: Floats, mass: Floats, tail: Floats, cumulative: bool, epsilons: Floats, d: int) -> Floats:
     """Upper bounds on sum_z (f(z) - e^epsilon f(z-d))_+ over the tabulated part, f log-concave.
 
     f(z)/f(z-d) is nonincreasing, so the sum is over z <= z*. Bisection ends with neighbours

@@ -49,7 +49,7 @@ def rounding_tail(people: int, sizes: Floats) -> Floats:
 def _rounded_tails(people: int) -> Floats:
     """P(|S| > c - 1/2) at most, c = 0, 1, 2, ...; what is left out is below 1e-18."""
     most = min(people, math.ceil(0.5 * DEVIATIONS * math.sqrt(people)) + 2)
-    return rounding_tail(people, np.arange(most + 1) - 0.5)
+    return rounding_tail(people, np.arange(most + 1.0) - 0.5)
 
 
 @theorem("metricshuffle", "Noise and random rounding together")

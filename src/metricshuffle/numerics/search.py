@@ -113,7 +113,7 @@ class Remembered:
                 steepness, known = slope, True
             move = -now / steepness if math.isfinite(now) else math.nan
             # A little beyond the root, so that both sides of it become known.
-            beyond = math.copysign(min(0.4 * relative + 0.05 * abs(move) * (not known), 1.0), -now)
+            beyond = min(0.4 * relative + 0.05 * abs(move) * (not known), 1.0) * (1.0 if now <= 0.0 else -1.0)
             value = at * math.exp(min(max(move + beyond, -1.4), 1.4)) if math.isfinite(move) else math.nan
             if not self.passing < value < self.failing:
                 value = math.sqrt(self.passing * self.failing)

@@ -295,9 +295,7 @@ def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffer
     """Index of the candidate with the least expected error among those allowed (among equals least trust, then fewest bits)."""
     usable = allowed(setting, candidates)
     if not usable:
-        reasons = "; ".join(
-            f"{row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason.rstrip('.')}" for row in missing[:3]
-        )
+        reasons = _reasons(missing)
         caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
         caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
         why = f"under {' and '.join(caps)}" if caps else "here"
@@ -308,12 +306,18 @@ def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffer
     unlimited = setting.max_local_epsilon is None and setting.max_bits is None and setting.protocols is None
     # With delta = 0 the pure protocols are all there is: that is an answer and not a lack of people.
     if setting.trusted != "nobody" and best.protocol == "geometric-local" and unlimited and setting.target.delta > 0.0:
-        raise InputError(_too_few(setting, best))
+        shuffled = any(offer.trusted in ("shuffler", "aggregator") for _, offer in usable)
+        raise InputError(_too_few(setting, best, "" if shuffled else _reasons(missing)))
     return index
 
 
-def _too_few(setting: Setting, local: Candidate) -> str:
-    """Nobody to hide among: say so, and what more people would do."""
+def _reasons(missing: list[NotOffered]) -> str:
+    """Why the first few of the protocols that do not apply do not."""
+    return "; ".join(f"{row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason.rstrip('.')}" for row in missing[:3])
+
+
+def _too_few(setting: Setting, local: Candidate, not_offered: str) -> str:
+    """Nobody to hide among: say so, and what more people would do; or that no shuffled protocol could be offered, and why."""
     query, protocol = setting.query, local.mechanism
     unit, forecasts = f" {query.unit}" if query.unit else "", []
     for users in (10, 100, 1000):
@@ -322,8 +326,12 @@ def _too_few(setting: Setting, local: Candidate) -> str:
             # Polya shares add up to the noise of a single local report.
             together, alone = (plain(protocol.mean_error(reports) * scale) for reports in (1, users))
             forecasts.append(f"{users:,} users: {together}{unit} shuffled against {alone}{unit} alone")
-    return (
-        f"{setting.honest:,} honest {'user is' if setting.honest == 1 else 'users are'} too few for any amplification: no shuffled "
-        f"protocol is more accurate than geometric-local (expected error {plain(local.expected_error)}{unit}). "
-        f"With more people: {'; '.join(forecasts)}. Collect from more people, or plan with trusted='nobody'."
-    )
+    people = f"{setting.honest:,} honest {'user' if setting.honest == 1 else 'users'}"
+    alone = f"geometric-local (expected error {plain(local.expected_error)}{unit})"
+    if not_offered:
+        lead = f"no shuffled protocol keeps this target with {people}, which leaves {alone}. {not_offered}."
+    else:
+        are = "is" if setting.honest == 1 else "are"
+        lead = f"{people} {are} too few for any amplification: no shuffled protocol is more accurate than {alone}."
+    more = f" With more people: {'; '.join(forecasts)}." if forecasts else ""
+    return f"{lead}{more} Collect from more people, or plan with trusted='nobody'."

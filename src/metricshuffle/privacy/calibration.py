@@ -43,7 +43,7 @@ def largest_rate(
     # Where delta falls like e^(-c/rate^2), as for nearly normal noise, its logarithm grows by twice itself with that of the rate.
     steepness = -2.0 * math.log(target.delta) if target.delta > 0.0 else 1.0
     steered = Remembered(lambda rate: target.shortfall(profile_at(rate)), floor, 2.0 * top)
-    steered.enclose(2.0 * floor if guess is None else guess, steepness, 0.02 * relative)
+    steered.enclose(2.0 * floor if guess is None else guess, steepness, 0.1 * relative)
     near = last_certified(steered, *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top), relative=relative)
     found = first_certified(certified, near, least, step=-max(relative, 1e-9), growth=4.0, most=0.5, failing=math.inf)
     if found.passing == least:

@@ -158,7 +158,8 @@ def log_excess(found: list[float], delta: float) -> float:
     """log of the largest of some deltas over the one that is promised (> 0); infinite if one is not a number."""
     if any(math.isnan(one) for one in found):
         return math.inf
-    return math.log(max(found) / delta) if max(found) > 0.0 else -math.inf
+    largest = max(found, default=0.0)
+    return math.log(largest / delta) if largest > 0.0 else -math.inf
 
 
 def _looks(epsilon: float, distance: float, shape: Shape) -> dict[float, float]:

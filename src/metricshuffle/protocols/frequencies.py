@@ -19,7 +19,7 @@ from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
 from metricshuffle.estimation.likelihood import likeliest
 from metricshuffle.estimation.tree_projection import possible_shares
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import plain, raised
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.guarantee import Guarantee, Trust
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
@@ -309,7 +309,7 @@ class Frequencies(Protocol):
                 self.guarantee(query, target, 1, rounds) if self.trusted == "nobody" else ItemAccounts.of(self, query).alone(target, rounds)
             )
         return Guarantee(
-            epsilon=self.local_epsilon(target) * rounds,
+            epsilon=raised(self.local_epsilon(target) * rounds, 2) if rounds > 1 else self.local_epsilon(target),
             delta=0.0,
             distance=target.distance,
             unit=query.unit,

@@ -185,7 +185,7 @@ class ItemAccounts:
         covered = partial(_covered, profile, delta, target.distance)
         epsilon = ceiling if delta == 0.0 or math.isinf(ceiling) else last_certified(covered, 0.0, ceiling, relative=1e-3)
         return Guarantee(
-            epsilon=epsilon * rounds,
+            epsilon=raised(epsilon * rounds, 2) if rounds > 1 else epsilon,
             delta=target.delta,
             distance=target.distance,
             unit=self.query.unit,

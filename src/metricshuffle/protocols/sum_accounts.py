@@ -36,8 +36,10 @@ class SumAccounts:
             return self.over_rounds(axis)
         if self.rounds > 1:
             return PerAxis(self.over_rounds(axis))
-        # Farther than that it goes one axis at a time, and says so.
-        return PlanarNoise(axis, f"{axis.bound}, joint" if self.target.distance <= JOINT_RADIUS else PerAxis.bound)
+        # Farther than that it goes one axis at a time, and says so; noise that is not log-concave is not accounted to the last digit.
+        swept = isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False)
+        joint = "joint" if isinstance(axis, AdditiveNoise) and not swept else f"{axis.bound}, joint"
+        return PlanarNoise(axis, joint if self.target.distance <= JOINT_RADIUS else PerAxis.bound)
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
         """The whole query's profile for exact noise of that total law on each axis."""

@@ -151,7 +151,8 @@ class NoisyVectors(Protocol):
         """
         if self.noise.noise == "gaussian":
             constant = self.features.constant(query, "l2" if self.noise.coordinates > 1 else "l1")
-            return MetricGaussian(self.noise.scale / constant / math.sqrt(rounds) * (1.0 - 2.0**-52))
+            # up to four roundings of 2^-53 each
+            return MetricGaussian(self.noise.scale / constant / math.sqrt(rounds) * (1.0 - 2.0**-50))
         return PureProfile(rounds * self.features.constant(query, self.noise.noise) / self.noise.scale * (1.0 + 2.0**-51))
 
     def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:

@@ -54,7 +54,7 @@ class LossDistribution:
         """The logarithms of the masses, and their losses."""
         half = len(self.masses) // 2
         with np.errstate(divide="ignore"):
-            return np.log(self.masses), np.arange(-half, half + 1) * self.step
+            return np.log(self.masses), np.arange(-half, half + 1.0) * self.step
 
     def _exponents(self, theta: float) -> Floats:
         logs, losses = self._logs
@@ -110,7 +110,9 @@ def dominating(sampled: Floats, step: float) -> LossDistribution:
     widths = np.exp((np.arange(points) - points) * step) * math.expm1(step)
     along = np.append(fall(-1, 0), -np.diff(u) / widths)
     lifted = (np.maximum.accumulate(along[::-1])[::-1] - along)[1:] * widths
-    convex = bool(np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * np.array(u[:-1]) + 1e-270) and along[0] >= np.max(along[1:], initial=0.0))
+    convex = bool(
+        np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * np.array(u[:-1]) + 1e-270) and along[0] >= np.max(along[1:], initial=0.0)
+    )
     vertices, falls = ([-1, *range(points + 1)], [math.inf, *along]) if convex else ([-1], [math.inf])
     for b in () if convex else range(points + 1):
         slope = fall(vertices[-1], b)
@@ -249,8 +251,8 @@ class TotalLoss:
         transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
         that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
         and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
-        part of it lands inside, which only adds). Losses are rounded up; those whose weight is below e^-60 count with that. The last sum, of N terms, is
-        off by at most N ulp, relatively.
+        part of it lands inside, which only adds). Losses are rounded up; those whose weight is below e^-60 count with that.
+        The last sum, of N terms, is off by at most N ulp, relatively.
         Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
         """
         if epsilon >= self.farthest:

@@ -11,6 +11,7 @@ import numpy as np
 from metricshuffle.accounting.composition.loss_distribution import TotalLoss, dominating, grid_step
 from metricshuffle.accounting.sums.additive import Clamped
 from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
 from metricshuffle.errors import InputError, require
 from metricshuffle.numerics.search import last_certified
@@ -205,7 +206,8 @@ def _on_whole_steps(profile: PrivacyProfile) -> bool:
     if isinstance(profile, ComposedProfile):
         others = [part for part, _ in profile.parts if type(part) is not PureProfile]
         return bool(others) and all(_on_whole_steps(part) for part in others)
-    return type(profile).covers is PrivacyProfile.covers
+    # Counts of randomized bits check the same distances as any profile, in another order.
+    return isinstance(profile, RandomizedResponseProfile) or type(profile).covers is PrivacyProfile.covers
 
 
 def _same(one: PrivacyProfile, other: PrivacyProfile) -> bool:

@@ -9,7 +9,7 @@ together, up to the stated distance.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -97,6 +97,7 @@ class AdditiveNoise(PrivacyProfile):
 
     noise: SummedNoise
     bound: str = "exact"
+    _kept: dict[float, tuple[int, SymmetricLaw]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def pure(self, distance: float) -> float:
         return self.noise.pure(math.floor(checked_distance(distance)))
@@ -107,7 +108,13 @@ class AdditiveNoise(PrivacyProfile):
         steps = math.floor(checked_distance(distance))
         # Rounded up so that neighbouring distances share one table.
         reach = max(64, 1 << max(steps - 1, 1).bit_length())
-        return self.noise.law(log_tail, reach if reach < LARGEST_RADIUS // 4 else steps)
+        reach = reach if reach < LARGEST_RADIUS // 4 else steps
+        kept = self._kept.get(log_tail)
+        if kept is None or kept[0] < reach:
+            kept = reach, self.noise.law(log_tail, reach)
+            self._kept.clear()
+            self._kept[log_tail] = kept
+        return kept[1]
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
         steps, found = math.floor(checked_distance(distance)), np.zeros(len(epsilons))

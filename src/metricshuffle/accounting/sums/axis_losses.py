@@ -67,7 +67,7 @@ def _far(axis: PrivacyProfile, reach: int, negligible: float) -> float:
     far = min(axis.pure(reach), 600.0)
     negligible = max(negligible, 1.001 * axis.delta(far, reach))
     for _ in range(8):
-        grid = far * np.arange(1, 33) / 32.0
+        grid = far / 32.0 * np.arange(1.0, 33.0)
         small = np.flatnonzero(axis.curve(grid, reach) <= negligible)
         if not len(small) or grid[small[0]] > far / 4.0:
             return float(grid[small[0]]) if len(small) else far

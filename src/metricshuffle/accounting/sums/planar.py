@@ -95,10 +95,12 @@ class PlanarNoise(PrivacyProfile):
 
     def _axis_losses(self, epsilon: float, delta: float, radius: float) -> AxisLosses:
         key = (epsilon, delta, radius)
-        if key not in self._losses:
+        kept = self._losses.get(key)
+        if kept is None:
+            kept = AxisLosses.of(self.axis, math.floor(radius), epsilon, delta)
             self._losses.clear()
-            self._losses[key] = AxisLosses.of(self.axis, math.floor(radius), epsilon, delta)
-        return self._losses[key]
+            self._losses[key] = kept
+        return kept
 
     def _joint(self, epsilon: float, delta: float, radius: float) -> Callable[[float, int, int], float]:
         """The sharpest bound there is at totals up to `epsilon`, for deltas of about `delta`."""
@@ -193,9 +195,10 @@ class PlanarNoise(PrivacyProfile):
         return self.shortfall(epsilon, delta, distance, shape) <= 0.0
 
     def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
-        if delta == 0.0 or shape == "flat" or distance > JOINT_RADIUS:
-            far = PerAxis(self.axis) if distance > JOINT_RADIUS else super()
-            return far.shortfall(epsilon, delta, distance, shape)
+        if distance > JOINT_RADIUS:
+            return PerAxis(self.axis).shortfall(epsilon, delta, distance, shape)
+        if delta == 0.0 or shape == "flat":
+            return super().shortfall(epsilon, delta, distance, shape)
         joint, slope = self._joint(epsilon, delta, distance), epsilon / distance
         excess = log_excess([joint(slope * math.hypot(i, j), i, j) for i, j in outermost(distance)], delta)
         return excess if self._swept is not None else min(excess, PerAxis(self.axis).shortfall(epsilon, delta, distance, shape))

@@ -21,7 +21,7 @@ from metricshuffle.noise.bit_count import bit_count_law, bit_count_range, checke
 from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
 from metricshuffle.numerics.search import last_whole
 from metricshuffle.numerics.types import Floats
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon, log_excess
 
 MOST_BITS = 2**50  # integers above lose their exactness as floats
 ONE_BY_ONE = 64  # up to this distance the moved bits are added one at a time, which keeps the likelihood ratio accurate
@@ -145,6 +145,24 @@ class RandomizedResponseProfile(PrivacyProfile):
         pure = np.where(epsilons < cost, -np.expm1(np.minimum(epsilons - cost, 0.0)) / (1.0 + math.exp(-cost)) * (1.0 + 1e-15), 0.0)
         return np.minimum(np.minimum(bound, pure), 1.0)
 
+    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
+        """As for every profile; all distances but the largest in one pass first, and those that fail one by one."""
+        steps = self._steps(distance)
+        if shape == "flat" or delta == 0.0 or steps < 3 or not self._in_one_pass(steps):
+            return super().covers(epsilon, delta, distance, shape)
+        slope = checked_epsilon(epsilon) / distance * (1.0 - 1e-15)
+        if not self.covers_at(epsilon * (steps / distance) * (1.0 - 6e-16), delta, steps):
+            return False
+        failing = np.flatnonzero(self.deltas(slope, steps - 1) > delta) + 1
+        return all(self.covers_at(slope * int(d), delta, int(d)) for d in failing[::-1])
+
+    def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
+        """The delta of a single step is looked at closely only if it might be the larger one."""
+        far = log_excess([self.delta(epsilon, distance)], delta) if delta > 0.0 else -math.inf
+        if shape == "linear" and math.isfinite(far) and log_excess([self.quick().delta(epsilon / max(distance, 1.0), 1.0)], delta) <= far:
+            return far
+        return super().shortfall(epsilon, delta, distance, shape)
+
     def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         return self.quick().covers_at(epsilon, delta, distance)
 
@@ -177,10 +195,14 @@ class RandomizedResponseProfile(PrivacyProfile):
         """
         rate, last = checked_epsilon(rate), self._steps(distance)
         chunk = max(self.bits // 200, 1)
-        if self.bits <= 2 * EVERY_DATA_SET or chunk < 8 or last * self._cells(last) > 20_000_000:
+        if not self._in_one_pass(last):
             return np.array([self.delta(rate * d, d) for d in range(1, last + 1)])
         pieces = [self._chunk(rate, first, min(first + chunk - 1, last)) for first in range(1, last + 1, chunk)]
         return np.concatenate(pieces) if pieces else np.zeros(0)
+
+    def _in_one_pass(self, last: int) -> bool:
+        """Whether there are enough bits, and not too many cells, for distances to share the law of the others."""
+        return self.bits > 2 * EVERY_DATA_SET and self.bits >= 1600 and last * self._cells(last) <= 20_000_000
 
     def _chunk(self, rate: float, first: int, last: int) -> Floats:
         from metricshuffle.noise import _binomial_kernels as kernels

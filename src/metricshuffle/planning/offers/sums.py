@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import Any
 
+from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_MESSAGES, FEWEST_USERS, messages_needed
 from metricshuffle.encodings import modulus_for
@@ -37,6 +38,10 @@ SHARING_PART, PADDING_PART = 1e-3, 0.1
 WRAP_LOG_PROBABILITY = -46.0
 # Rates are found to this much (relative): so much more noise than needed nobody notices.
 CALIBRATION = 1e-7
+# A count of randomized bits is looked at within so many standard deviations to both sides, and wider ones than this not at all.
+COUNT_DEVIATIONS, MOST_COUNTS = 29.0, 500_000
+# From so many cells on a calibration starts from one over as many; and no noise has a larger rate.
+WIDE, LEAST_NOISE = 4096, 32.0
 # Anybody's report is clamped with at most this chance: well below what a 95 % interval may miss.
 CLAMPED_RARELY = 0.005
 NAMES = {"geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"}
@@ -93,6 +98,10 @@ class SumSetting:
         depth = math.sqrt(-2.0 * math.log(self.target.delta))
         shift = math.sqrt(depth * depth + 2.0 * self.target.epsilon) - depth
         return self.target.distance / self.grain * math.sqrt(self.rounds) / shift
+
+    def normal_rate(self, total_shape: int) -> float:
+        """The rate of noise of that shape whose variance is that of the normal one."""
+        return 2.0 * math.asinh(math.sqrt(0.5 * total_shape) / self.normal_deviation)
 
     def randomizers(self, shape: object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
         """The same noise on every axis."""
@@ -190,14 +199,21 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
     bounded, certain = padding == "bounded", total_shape == 1 and at.rounds == 1
     budget = target.delta if certain else target.delta * (1.0 - PADDING_PART)
-    rate = _noise_rate(at, total_shape, budget)
-    noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
     # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
     reports = at.honest * at.axes * at.rounds
     room = target.delta if certain else target.delta * PADDING_PART
-    enough = math.ceil(noise.tail_radius(math.log(room / reports) - target.epsilon - 1.0))
-    if enough > LARGEST_RADIUS:
-        raise NotCertified(f"unary messages would need a padding of {enough:,}, that is more than {2 * enough:,} messages a person.")
+
+    def enough_at(rate: float) -> int:
+        enough = math.ceil(Polya(share, rate).tail_radius(math.log(room / reports) - target.epsilon - 1.0))
+        if enough > LARGEST_RADIUS:
+            raise NotCertified(f"unary messages would need a padding of {enough:,}, that is more than {2 * enough:,} messages a person.")
+        return enough
+
+    # Even with much less noise than normal noise would need the messages may be too many; that is seen before it is calibrated.
+    enough_at(min(max(2.0 * at.normal_rate(total_shape), at.accounts.pure_rate()), LEAST_NOISE))
+    rate = _noise_rate(at, total_shape, budget)
+    noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
+    enough = enough_at(rate)
     law = noise.law(UTILITY_LOG_TAIL, enough)
     is_narrow = narrow(total, target, at.grain)
     if bounded and not is_narrow:
@@ -265,10 +281,16 @@ def randomized_response(at: SumSetting) -> Candidate:
     def near(flip: float) -> bool:
         return less(1.0 / flip)
 
-    if target.shortfall(account(_flip(noisiest)).profile) > 0.0:
-        raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
     variance = at.normal_deviation**2 / (at.honest * min(at.spans))  # of a bit's estimate: flip (1 - flip) / (1 - 2 flip)^2
-    less.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-5)
+    likely = COUNT_DEVIATIONS * at.normal_deviation / math.sqrt(1.0 + 4.0 * variance)
+    if likely > MOST_COUNTS:
+        raise NotCertified(
+            f"the count of ones would take about {likely:.1g} values, each of which is looked at for many data sets; beyond "
+            f"{MOST_COUNTS:.0e} that takes minutes, so use a larger unit of the values."
+        )
+    less.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-4)
+    if less.passing == 1.0 / noisiest and target.shortfall(account(_flip(noisiest)).profile) > 0.0:
+        raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
     passing = noisiest
     while passing > 2.0**-30 and near(0.25 * passing):
         passing *= 0.25
@@ -343,8 +365,22 @@ def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float 
     def profile(rate: float) -> PrivacyProfile:
         return accounts.noise_profile(Polya(Fraction(total_shape), rate))
 
-    guess = 2.0 * math.asinh(math.sqrt(0.5 * total_shape) / at.normal_deviation)
-    return sampled(largest_rate(profile, at.target.with_delta(delta), start=pure, relative=precise, guess=max(guess, 1.001 * pure)))
+    target, wide = at.target.with_delta(delta), at.target.distance / at.grain > WIDE
+    guess = _scaled_guess(at, total_shape, target) if wide and at.grain == at.rounds == at.axes == 1 else at.normal_rate(total_shape)
+    return sampled(largest_rate(profile, target, start=pure, relative=precise, guess=max(guess, 1.001 * pure)))
+
+
+def _scaled_guess(at: SumSetting, total_shape: int, target: Target) -> float:
+    """About the rate that keeps a target over very many cells, from the same one over fewer: the laws have nearly the same form.
+
+    The variance shape / (2 sinh^2(rate / 2)) goes with the square of the cells.
+    """
+    scale = target.distance / WIDE
+    smaller = target.model_copy(update={"distance": float(WIDE)})
+    start = smaller.slope * (1.0 - 1e-12)
+    guess = max(2.0 * math.asinh(scale * math.sinh(0.5 * at.normal_rate(total_shape))), 1.001 * start)
+    found = largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(total_shape), rate)), smaller, start=start, relative=1e-9, guess=guess)
+    return 2.0 * math.asinh(math.sinh(0.5 * found) / scale)
 
 
 def sampled(rate: float) -> float:
