@@ -140,6 +140,13 @@ def test_moves_beyond_the_number_of_bits_are_those_of_all_bits() -> None:
     assert few.delta(0.5, 20.0) >= divergence(np.outer(p, p).ravel(), np.outer(q, q).ravel(), 0.5)
 
 
+def test_what_is_not_a_number_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = RandomizedResponseProfile(bits=5000, flip=0.3)
+    monkeypatch.setattr(RandomizedResponseProfile, "deltas", lambda self, rate, distance: np.full(int(distance), math.nan))
+    monkeypatch.setattr(RandomizedResponseProfile, "covers_at", lambda self, epsilon, delta, distance: distance == 8)
+    assert not bits.covers(1.0, 1e-3, 8.0)
+
+
 def test_small_steps_of_loss_lose_no_digit() -> None:
     """Curves at negative epsilons: 1 - x + x h(1/x), to 1e-13 of themselves however fine the grid."""
     losses = AxisLosses.of(PureProfile(1e-7), 1, 1e-7, 1e-12)
