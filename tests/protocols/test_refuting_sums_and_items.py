@@ -115,9 +115,9 @@ def attack_plane(rng: random.Random, kind: str) -> int:
     for i, j in rng.sample(cells, min(len(cells), 8)):
         (p, q), (r, s) = axis.pair(i), axis.pair(j)
         for one, other in (((p, r), (q, s)), ((p, s), (q, r))):
-            joint = [np.outer(*laws).ravel() for laws in (one, other)]
-            assert divergence(*joint, epsilon) <= flat * ROOM
-            assert divergence(*joint, epsilon * math.hypot(i, j) / radius) <= linear * ROOM
+            first, second = (np.outer(*laws).ravel() for laws in (one, other))
+            assert divergence(first, second, epsilon) <= flat * ROOM
+            assert divergence(first, second, epsilon * math.hypot(i, j) / radius) <= linear * ROOM
     return 4 * min(len(cells), 8)
 
 
@@ -138,6 +138,13 @@ def test_moves_beyond_the_number_of_bits_are_those_of_all_bits() -> None:
     assert few.delta(0.5, 5.0) <= few.delta(0.5, 20.0)
     p, q = (np.convolve(np.convolve(law, law), law) for law in (np.array([0.3, 0.7]), np.array([0.7, 0.3])))
     assert few.delta(0.5, 20.0) >= divergence(np.outer(p, p).ravel(), np.outer(q, q).ravel(), 0.5)
+
+
+def test_what_is_not_a_number_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = RandomizedResponseProfile(bits=5000, flip=0.3)
+    monkeypatch.setattr(RandomizedResponseProfile, "deltas", lambda self, rate, distance: np.full(int(distance), math.nan))
+    monkeypatch.setattr(RandomizedResponseProfile, "covers_at", lambda self, epsilon, delta, distance: distance == 8)
+    assert not bits.covers(1.0, 1e-3, 8.0)
 
 
 def test_small_steps_of_loss_lose_no_digit() -> None:

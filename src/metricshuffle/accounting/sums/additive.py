@@ -84,10 +84,11 @@ def _sorted_terms(law: SymmetricLaw, epsilons: Floats, steps: int) -> Floats:
     order = np.argsort(vanishes)[::-1]
     more = np.concatenate([[0.0], np.cumsum(gained[order])])
     less = np.concatenate([[0.0], np.cumsum(paid[order])])
-    count = np.searchsorted(-vanishes[order], -np.asarray(epsilons), side="left")
+    # Logarithms are off by less than 4e-13: terms that near count as well, and what they may take away is added again.
+    count = np.searchsorted(-vanishes[order], 4e-13 - np.asarray(epsilons), side="left")
     # A smaller factor than e^epsilon, where that would overflow, gives a larger bound.
     factor = np.exp(np.minimum(epsilons, 700.0)) * (1.0 - 8.0 * ROUNDOFF)
-    slack = (2.0 * len(more) + 64.0) * ROUNDOFF
+    slack = (2.0 * len(more) + 64.0) * ROUNDOFF + 5e-13
     return np.asarray(np.maximum(more[count] - factor * less[count], 0.0) + slack * more[count])
 
 

@@ -153,7 +153,7 @@ class RandomizedResponseProfile(PrivacyProfile):
         slope = checked_epsilon(epsilon) / distance * (1.0 - 1e-15)
         if not self.covers_at(epsilon * (steps / distance) * (1.0 - 6e-16), delta, steps):
             return False
-        failing = np.flatnonzero(self.deltas(slope, steps - 1) > delta) + 1
+        failing = np.flatnonzero(~(self.deltas(slope, steps - 1) <= delta)) + 1  # also what is not a number
         return all(self.covers_at(slope * int(d), delta, int(d)) for d in failing[::-1])
 
     def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
