@@ -88,7 +88,7 @@ class Visits:
 
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
-        wide = max(1, math.ceil((COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket))
+        wide = max(1, min(self.users, math.ceil((COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket)))
         until = math.ceil(math.log(max(smallest, 1e-300)) / self._log) if self.blanket < 1.0 else first + 1
         last = max(min(last, until), first + 1)
         ends = np.unique(np.append(np.arange(first + wide, last, wide), last)).astype(np.float64)
