@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "BoundedGeometric": (10, 0.5),
     "Channel": (_CHANNEL,),
     "ClusteredResponse": (3, 4, 0.25, 2.0),
+    "DiscreteGaussian": (4, 1.0),
     "Duchi": (3, 1.0),
     "ExponentialMechanism": (_LINE, 1.0),
     "HadamardResponse": (10, 1.0),

@@ -27,8 +27,9 @@ class DiscreteGaussian(Tabulated):
 
     P(Z = z) is proportional to e^(-z^2/(2 sigma^2)), rounded to multiples of 2^-63 after clamping: the rounded table is the law that is
     drawn and accounted for. Clamped four sigma beyond the ends (`margin`, if left out), estimates lose nothing; a report far out is
-    what shuffling hides worst, so clamp nearer for more privacy. Code y stands for the report y - margin. `local_profile` has an
-    epsilon at delta 0 which nobody would use (infinite if the table has zeros); ask it for epsilon at a delta.
+    what shuffling hides worst, so clamp nearer for more privacy. Code y stands for the report y - margin. `local_profile` has an epsilon
+    at delta 0 which nobody would use (infinite if the table has zeros); ask it for epsilon at a delta. Of noise of one variance,
+    `BoundedGeometric` hides more after shuffling: twice as much in epsilon for 9 values, sigma 4 and 10,000 people.
     Reference: Canonne, Kamath, Steinke 2020.
     """
 
