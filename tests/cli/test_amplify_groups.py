@@ -58,6 +58,11 @@ def test_a_local_delta(terminal: Terminal) -> None:
 
 
 WRONG = {
+    "dummies and nobody": (f"{KRR} --local-epsilon 1 --dummies 9", ("--dummies needs people", "--users")),
+    "a distance of one group": (
+        "amplify --randomizer laplace --low 0 --high 1 --delta 1e-6 --group 9:rate=1,distance=0.3 --group 9:rate=2",
+        ("'distance=0.3'", "low, high, rate, steps"),
+    ),
     "two counts": (f"{KRR} --local-epsilon 1 --users 9 --group 9", ("--users", "--group", "leave --users out")),
     "no count": (f"{KRR} --group many:local-epsilon=1", ("--group many", "whole number")),
     "negative": (f"{KRR} --group -3:local-epsilon=1", ("group 1", "from 0 to")),

@@ -48,7 +48,7 @@ class DataSet:
         """What each report counts: (K_a - e K_b)/mean law of the others, on a scale that keeps the sum within a million cells."""
         people = sum(many for _, many in self.others)
         mean = sum((many / people * law for law, many in self.others), start=np.zeros(self.first.size))
-        score = (self.first - growth * self.second) / np.maximum(mean, 1e-9)
+        score = (self.first - min(growth, 1e290) * self.second) / np.maximum(mean, 1e-9)
         middle = float(mean @ score)
         score -= middle
         largest = float(np.abs(score).max())
@@ -78,7 +78,10 @@ class Statistic:
             return np.bincount(points - low, weights=law, minlength=int(points.max()) - low + 1).astype(np.float64)
 
         groups = [Group(many, low, scaled(masses(law)), relative_error=KNOWN_TO) for law, many in data.others]
-        found = sum_law(groups, *covering_range(groups, log_tail))
+        first, last = covering_range(groups, log_tail)
+        if last - first > 8 * MOST_CELLS:
+            raise NotCertified("the sum of so many reports has too many values to be looked at one by one.")
+        found = sum_law(groups, first, last)
         small, large = np.exp(found.log_mass - found.log_error), np.exp(found.log_mass + found.log_error)
         return cls(
             np.convolve(small, masses(data.first)) * (1.0 - SLACK), np.convolve(large, masses(data.second)) * (1.0 + SLACK), found.outside

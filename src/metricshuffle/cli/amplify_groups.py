@@ -27,7 +27,7 @@ Dummies = Annotated[
     int | None,
     typer.Option("--dummies", parser=whole, metavar="M", help="Reports that the shuffler draws uniformly and mixes in; it is trusted to."),
 ]
-SHARED = ("matrix", "pair")
+SHARED = ("matrix", "pair", "distance")  # of all groups: what is asked about is one
 WHOLE = ("options", "steps", "size", "buckets", "span", "margin")
 
 
@@ -80,6 +80,8 @@ def counted(given: Given, users: int | None, texts: list[str], dummies: int | No
         raise InputError("--users and --group both say how many people there are; leave --users out.")
     if given.name == "metric" or given.values["pair"] is not None:
         raise InputError("--group and --dummies do not go with --randomizer metric or with --pair; leave them out.")
+    if users is None and not texts:
+        raise InputError("--dummies needs people to hide: give --users, or --group once for each group.")
     read = [_read(text, given) for text in texts or [str(users)]]
     people = [
         (GenericLDP(one.values["local-epsilon"], one.values["local-delta"] or 0.0) if given.name == "generic" else one.randomizer(), count)

@@ -17,6 +17,7 @@ from metricshuffle.randomizers.randomizer import Codes
 from metricshuffle.randomizers.tabulated import Tabulated
 
 LARGEST_TABLE = 2**20
+MOST_NOISE = 2**25  # numbers that are added up to make the table
 SMALLEST_SIGMA = 0.2
 FAR = 40.0  # standard deviations: e^-800 is nothing
 
@@ -26,9 +27,10 @@ class DiscreteGaussian(Tabulated):
 
     P(Z = z) is proportional to e^(-z^2/(2 sigma^2)), rounded to multiples of 2^-63 after clamping: the rounded table is the law that is
     drawn and accounted for. Clamped four sigma beyond the ends (`margin`, if left out), estimates lose nothing; a report far out is
-    what shuffling hides worst, so clamp nearer for more privacy. Code y stands for the report y - margin. `local_profile` has a finite
-    epsilon at delta 0, which nobody would use; ask it for epsilon at a delta. Of noise of one variance, `BoundedGeometric` hides more after
-    shuffling: twice as much in epsilon for 9 values, sigma 4 and 10,000 people. Reference: Canonne, Kamath, Steinke 2020.
+    what shuffling hides worst, so clamp nearer for more privacy. Code y stands for the report y - margin. `local_profile` has an epsilon
+    at delta 0 which nobody would use (infinite if the table has zeros); ask it for epsilon at a delta. Of noise of one variance,
+    `BoundedGeometric` hides more after shuffling: twice as much in epsilon for 9 values, sigma 4 and 10,000 people.
+    Reference: Canonne, Kamath, Steinke 2020.
     """
 
     kind: Literal["discrete-gaussian"] = "discrete-gaussian"
@@ -48,6 +50,10 @@ class DiscreteGaussian(Tabulated):
         if not self.sigma >= SMALLEST_SIGMA:
             raise InputError(
                 f"DiscreteGaussian: sigma must be at least {SMALLEST_SIGMA}, or nearly every report is the value; got {self.sigma!r}."
+            )
+        if not 2.0 * FAR * self.sigma * (self.span + 1) <= MOST_NOISE:
+            raise InputError(
+                f"DiscreteGaussian: sigma {self.sigma!r} is too large for a table of {self.span + 1:,} values; count in larger units."
             )
         if (self.span + 1) * (self.span + 1 + 2 * self.margin) > LARGEST_TABLE:
             raise InputError(

@@ -90,7 +90,7 @@ class Visits:
 
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
-        wide = (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket
+        wide = min(float(self.users), (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket)
         until = math.ceil(math.log(max(smallest, 1e-300)) / self._log) if self.blanket < 1.0 else first + 1
         last = max(min(last, until), first + 1)
         listed, end = [float(first)], first

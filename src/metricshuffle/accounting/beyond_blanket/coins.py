@@ -45,7 +45,8 @@ class Coins(NamedTuple):
         """The geometric mean of all coins, rounded down."""
         logs = [counts[h] * math.log(coin) for h, coin in zip(self.kept, self.coins, strict=True)]
         people = sum(counts[h] for h in self.kept)
-        return lowered(math.exp(min(0.0, math.fsum(logs) / people)), 64)
+        mean = math.fsum(logs) / people  # off by a few units of itself: that many of the result
+        return lowered(math.exp(min(0.0, mean)), 64 + 8 * math.ceil(abs(mean)))
 
 
 @theorem("metricshuffle", "coins over a common law")
@@ -97,9 +98,11 @@ def _price(choice: Coins, others: Sequence[Others]) -> float:
     are charged for."""
     counts = np.array([others[h].people for h in choice.kept], dtype=np.float64)
     spreads = np.array([others[h].spread for h in choice.kept])
-    weight = float(counts @ choice.coins)
-    left = 1.0 - DELAY * counts.sum() / weight * float(choice.coins.max()) / weight
-    return float(counts @ (choice.coins**2 * spreads)) / weight**2 / (left if left > 0.1 else 1e-6)
+    largest = float(choice.coins.max())
+    share = choice.coins / largest  # (squares of coins may be too small for a float)
+    weight = float(counts @ share)
+    left = 1.0 - DELAY * counts.sum() / weight / largest / weight
+    return float(counts @ (share**2 * spreads)) / weight**2 / (left if left > 0.1 else 1e-6)
 
 
 def chosen(others: Sequence[Others], gap: Floats) -> Coins | None:

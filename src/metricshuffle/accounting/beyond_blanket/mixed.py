@@ -138,7 +138,8 @@ class _Joined:
 
     @property
     def rises(self) -> bool:
-        return bool(self.value.size) and bool(np.any(self.value + 16.0 * ROUNDOFF * self.doubt > 0.0))
+        with np.errstate(invalid="ignore"):  # -inf + inf: growth b/mass overflows, so it outweighs excess and G is below zero
+            return bool(self.value.size) and bool(np.any(self.value + 16.0 * ROUNDOFF * self.doubt > 0.0))
 
     def _tops(self, s: float) -> Floats:
         """The largest log M(s) of each part, rounded up."""
@@ -154,7 +155,7 @@ class _Joined:
     def quickly(self, people: Floats, s: float) -> Floats:
         """As `psi_upper`, by x_+ <= e^(sx)/(e s) alone: ten times as large, but quick."""
         most = self._tops(s)
-        logs = people @ most + 16.0 * ROUNDOFF * (people @ np.abs(most)) - 1.0 - np.log(s * (people @ self.law.coins))
+        logs = people @ most + 16.0 * ROUNDOFF * (people @ np.abs(most)) - 1.0 - math.log(s) - np.log(people @ self.law.coins)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.exp(logs + 1e-12 * (1.0 + np.abs(logs)))
 
@@ -211,16 +212,17 @@ def psi_upper(joined: _Joined, people: Floats, s: float, least: float) -> Floats
     nothing = np.full(len(people), math.inf)
     if not (0.0 < s < math.inf and abs(least) < 1e300):
         return nothing
+    # everything in units of s: with zeros in a law the search for epsilon comes to s < 1e-154, whose square is no float
     period = one_group.ALIASED + min(max(4.0, -least), -LOG_LEAST)
-    step, smooth2 = 2.0 * math.pi * s / period, (one_group.SMOOTHED / s) ** 2
+    step, smooth2 = 2.0 * math.pi / period, one_group.SMOOTHED**2
     last = math.ceil(math.sqrt(2.0 * one_group.BEYOND / smooth2) / step)
     top, wrong, _ = one_group.tops(joined.starts, joined.mass, joined.value, joined.doubt, s)
     if last > MOST_NODES or not np.all(np.isfinite(top)):
         return nothing
     moduli = np.empty((people.shape[1], last + 1))
-    kernels.log_moduli(joined.starts, joined.mass, joined.value, top, wrong, s, step, joined.law.firsts, moduli)
+    kernels.log_moduli(joined.starts, joined.mass, joined.value, top, wrong, s, step * s, joined.law.firsts, moduli)
     y = step * np.arange(last + 1)
-    weight = np.log(2.0 / (s * s + y * y)) - 0.5 * smooth2 * y * y
+    weight = np.log(2.0 / (1.0 + y * y)) - 0.5 * smooth2 * y * y
     weight[0] -= math.log(2.0)
     exponent = people @ moduli + 16.0 * ROUNDOFF * (people @ np.abs(moduli)) + weight
     largest = exponent.max(axis=1, keepdims=True)
@@ -228,8 +230,10 @@ def psi_upper(joined: _Joined, people: Floats, s: float, least: float) -> Floats
     # nodes beyond the last one, where |M| <= M(s)
     outside = math.log(2.0 / (step * step * last)) - 0.5 * smooth2 * (step * last) ** 2
     sums = np.logaddexp(sums, people @ moduli[:, 0] + outside)
-    logs = sums + 0.5 * one_group.SMOOTHED**2 + np.log(step / (2.0 * math.pi * (people @ joined.law.coins)))
-    logs += ROUNDOFF * (last + 1024.0 + 16.0 * (np.abs(logs) + np.abs(largest[:, 0])) + 16.0 * (people @ np.abs(moduli[:, 0])))
+    scale = np.log(people @ joined.law.coins) + math.log(s)
+    logs = sums + 0.5 * smooth2 - math.log(period) - scale
+    doubts = np.abs(logs) + np.abs(scale) + np.abs(largest[:, 0]) + people @ np.abs(moduli[:, 0])
+    logs += ROUNDOFF * (last + 1024.0 + 16.0 * doubts)
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.exp(np.maximum(logs, LOG_LEAST)) * (1.0 + 16.0 * ROUNDOFF)
     return np.where(logs < 690.0, found, math.inf)
@@ -268,7 +272,8 @@ def _one_direction(law: MixedLaws, epsilon: float, enough: float) -> float:
         if not (0.0 < s < math.inf and abs(height) < math.inf):
             break
         if math.isnan(guide):  # the order of magnitude of the result, rather too small
-            guide = math.exp(min(max(height, -600.0), 0.0)) / (float(here @ law.coins) * s) * 1e-2 + float(joined.bare.max())
+            size = min(max(height, -600.0), 0.0) - math.log(float(here @ law.coins)) - math.log(s)
+            guide = math.exp(min(size, 0.0)) * 1e-2 + float(joined.bare.max())
             guide = max(guide, enough)
         share *= 0.5
         ends, chances = visits.blocks(first, max(users - math.ceil(share * users), first + 1), CUT * guide)
