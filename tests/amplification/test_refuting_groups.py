@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,9 +42,9 @@ def some_row(rng: random.Random, reports: int, zeros: float) -> Row:
     return tuple(row)
 
 
-def joined_by(law, row):
+def joined_by(law: dict[Row, Any], row: Sequence[Any]) -> dict[Row, Any]:
     """The law of the counts of reports with one more person (whole numbers or floats)."""
-    found: dict[Row, float] = {}
+    found: dict[Row, Any] = {}
     for counts, mass in law.items():
         for y, weight in enumerate(row):
             if weight:
