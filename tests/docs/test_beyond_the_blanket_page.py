@@ -30,7 +30,8 @@ def test_the_table_is_about_every_randomizer() -> None:
     assert list(rows()) == list(built_in(1.0))
     told = {type(one) for one in built_in(1.0).values()}
     known = {getattr(randomizers, name) for name in randomizers.__all__}
-    assert {one for one in known if issubclass(one, Randomizer)} - {Randomizer} == told
+    without = {Randomizer, randomizers.DiscreteGaussian}  # it has no local epsilon to speak of, as the page says
+    assert {one for one in known if issubclass(one, Randomizer)} - without == told
     for name, found in rows().items():
         assert len(found) == len(SETTINGS)
         for (users, _), (ratio, blanket) in zip(SETTINGS, found, strict=True):
@@ -51,7 +52,7 @@ def test_numbers_of_the_table_come_out_again(name: str) -> None:
 def test_the_table_takes_the_worst() -> None:
     made = [Gap("one", epsilon, 10**4, 1e-6, ratio, "blanket", 1.5, 0.1) for epsilon, ratio in ((1.0, 1.001), (2.0, 1.003))]
     assert table(made).splitlines()[-1] == "| one | 1.0030 (1.50) |"
-    (first, *_) = gaps((1.0,), ((1000, 1e-6),))
+    first = next(iter(gaps((1.0,), ((1000, 1e-6),))))
     assert first.randomizer == "binary response"
     assert first.bound == "two-report"
 

@@ -98,7 +98,7 @@ def test_what_is_promised_is_the_profiles_answer() -> None:
     alone = protocol.alone(FOUR, kept, 1)
     assert alone.epsilon == randomizer.local_epsilon()
     assert epsilon < 0.5 * alone.epsilon
-    assert protocol.alone(FOUR, kept, 3).epsilon == 3 * alone.epsilon
+    assert 3 * alone.epsilon <= protocol.alone(FOUR, kept, 3).epsilon <= 3 * alone.epsilon * (1 + 1e-14)
 
 
 def test_lines_and_grids_are_accounted_by_the_best_bound() -> None:

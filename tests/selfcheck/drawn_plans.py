@@ -26,11 +26,11 @@ def _users(numbers: Numbers, most: int) -> int:
     return int(_pick(numbers, 1, 2, 3, int(numbers.integers(2, 12)), int(np.exp(numbers.uniform(np.log(5.0), np.log(most))))))
 
 
-def _common(numbers: Numbers, users: int, repeated: bool) -> dict[str, Any]:
+def _common(numbers: Numbers, users: int, single: int) -> dict[str, Any]:
     options: dict[str, Any] = {"trusted": _pick(numbers, "shuffler", "shuffler", "shuffler", "nobody", "curator", "aggregator")}
     if users > 3:
         options["honest"] = _pick(numbers, None, None, "90%", "60%", max(2, users // 3))
-    options["rounds"] = _pick(numbers, 1, 1, 1, 1, 2, 3) if repeated else 1
+    options["rounds"] = _pick(numbers, *[1] * single, 2, 3)
     return options
 
 
@@ -121,7 +121,8 @@ KINDS: dict[str, tuple[Callable[[Numbers], tuple[Any, ...]], int]] = {
     "linear": (_linear, 2),
 }
 """What is asked, and how often."""
-SLOW_ROUNDS = {"number", "real", "centroid"}
+SUMS = {"number", "real", "centroid"}
+"""Several rounds of these take seconds to plan, so there are fewer."""
 
 
 def drawn(seed: int) -> tuple[str, ms.Plan | str]:
@@ -133,6 +134,8 @@ def drawn(seed: int) -> tuple[str, ms.Plan | str]:
     users = _users(numbers, most)
     shape = "flat" if name == "labels" else None
     try:
-        return name, ms.plan(query, _target(numbers, distance, shape), users, **_common(numbers, users, name not in SLOW_ROUNDS), **options)
+        return name, ms.plan(
+            query, _target(numbers, distance, shape), users, **_common(numbers, users, 30 if name in SUMS else 4), **options
+        )
     except ms.MetricShuffleError as refused:
         return name, str(refused)

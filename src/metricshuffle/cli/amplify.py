@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metricshuffle.cli import amplify_groups as several
@@ -81,7 +82,14 @@ def amplify(
             "are needed."
         )
     given.check()
+    _answer(given, users, honest, rounds, delta, epsilon, plot, as_json=as_json)
 
+
+def _answer(
+    given: Given, users: int, honest: str | None, rounds: int, delta: float | None, epsilon: float | None, plot: Path | None, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Both ends, in words or as JSON, and on a page if one is asked for."""
     from metricshuffle.cli.screen import note, say, screen, working
 
     with working("Accounting"):
@@ -119,12 +127,8 @@ def check_either(delta: float | None, epsilon: float | None) -> None:
 
 
 def _print_json(band: AmplifiedBand, delta: float | None, epsilon: float | None, rounded: Rounded | None) -> None:
-    """Both ends, each as a pair of epsilon and delta; what is infinite is null. A matrix that was rounded is told.
-
-    `attained` is a data set that gives away the lower end (null if that is nothing).
-    """
+    """Both ends (`as_numbers`). A matrix that was rounded is told."""
     import json
 
     changed = {} if rounded is None else {"rounded": True, "largest_relative_change": rounded.relative_change}
-    attained = None if band.attained is None else band.attained.document()
-    print(json.dumps({**several.as_numbers(band, delta, epsilon), "attained": attained, **changed}))
+    print(json.dumps({**several.as_numbers(band, delta, epsilon), **changed}))

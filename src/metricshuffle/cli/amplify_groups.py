@@ -113,7 +113,7 @@ def answer_groups(
 
 
 def as_numbers(band: AmplifiedBand, delta: float | None, epsilon: float | None) -> dict[str, Any]:
-    """Both ends, each as a pair of epsilon and delta, and what is behind the upper one; what is infinite is null."""
+    """Both ends, each as a pair of epsilon and delta, and what is behind them; what is infinite, and a lower end of 0, is null."""
     import math
 
     def finite(value: float | None) -> float | None:
@@ -123,4 +123,5 @@ def as_numbers(band: AmplifiedBand, delta: float | None, epsilon: float | None) 
         name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
         for name, value in (("upper", band.upper), ("lower", band.lower))
     }
-    return {**ends, "bound": band.bound, "evaluator": band.evaluator}
+    attained = None if band.attained is None else band.attained.document()
+    return {**ends, "bound": band.bound, "evaluator": band.evaluator, "attained": attained}

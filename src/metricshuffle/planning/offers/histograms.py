@@ -8,7 +8,7 @@ from functools import partial
 
 from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.rounding import promised
+from metricshuffle.numerics.rounding import lowered, promised
 from metricshuffle.numerics.search import farthest_certified, first_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
@@ -44,7 +44,11 @@ def calibrated(setting: Setting, query: Histogram, kind: str, fitted: Fitted) ->
     target = setting.target.for_each_of(setting.rounds)
     honest = None if setting.trusted == "nobody" or target.delta == 0.0 else setting.honest
     cap = setting.max_local_epsilon
-    most = LARGEST_LOCAL_EPSILON if cap is None else min(LARGEST_LOCAL_EPSILON, cap / setting.rounds)
+    most = (
+        LARGEST_LOCAL_EPSILON
+        if cap is None
+        else min(LARGEST_LOCAL_EPSILON, cap if setting.rounds == 1 else lowered(cap / setting.rounds, 8))
+    )
     metric = known_randomizers()[kind].distance is not Randomizer.distance  # of any member: which of them fit is not known yet
     step = 1.0 if metric and not fitted.in_steps else query.step
     # The rate of a metric one is its strength over the distance, in its own steps.

@@ -97,6 +97,8 @@ class SumSetting:
         """About the standard deviation, in cells, of normal noise that keeps the target: where a search may start (delta > 0)."""
         depth = math.sqrt(-2.0 * math.log(self.target.delta))
         shift = math.sqrt(depth * depth + 2.0 * self.target.epsilon) - depth
+        # A generous delta covers a move by itself: normal laws s deviations apart differ by s/sqrt(2 pi) in total variation.
+        shift = max(shift, math.sqrt(2.0 * math.pi) * self.target.delta)
         return self.target.distance / self.grain * math.sqrt(self.rounds) / shift
 
     def normal_rate(self, total_shape: int) -> float:
