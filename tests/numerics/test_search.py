@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.numerics.search import Bracket, farthest_certified, first_certified, last_certified, last_whole
+from metricshuffle.numerics.search import Bracket, every_block, farthest_certified, first_certified, last_certified, last_whole
 
 
 class Asked:
@@ -94,3 +94,20 @@ def test_the_limit_of_a_farthest_walk_is_the_last_that_is_looked_at(passes: bool
     assert farthest_certified(asked, 1.0, 5.0, step=1.0) == expected
     assert asked.values == [2.0, 4.0, 5.0]
     assert farthest_certified(asked, 5.0, 5.0, step=1.0) == Bracket(5.0, 5.0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 40])
+@pytest.mark.parametrize("widest", [1, 3, 50])
+def test_every_place_is_in_a_block_that_passed(count: int, widest: int) -> None:
+    """Whatever passes; and a single place that fails is never missed."""
+    seen: set[int] = set()
+
+    def short(first: int, last: int) -> bool:
+        if last - first < widest:
+            seen.update(range(first, last + 1))
+        return last - first < widest
+
+    assert every_block(count, short)
+    assert seen == set(range(count))
+    for wrong in range(count):
+        assert not every_block(count, lambda first, last, wrong=wrong: not first <= wrong <= last)  # type: ignore[misc]

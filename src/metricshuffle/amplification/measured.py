@@ -10,6 +10,7 @@ import numpy as np
 from metricshuffle.accounting.clones.bound import ClonePair, checked_users, delta_upper, epsilon_upper
 from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.citations import theorem
+from metricshuffle.numerics.search import every_block
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.channel import Channel
@@ -114,21 +115,15 @@ class MeasuredProfile(PrivacyProfile):
         return super().covers_at(epsilon, delta, distance)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """At every distance that two inputs have, not at whole steps only; blocks that fail are split, as in `PrivacyProfile.covers`."""
+        """At every distance that two inputs have, not at whole steps only; blocks that fail are halved."""
         least, largest = self.apart
         near = int(np.searchsorted(least, checked_distance(distance) * (1.0 + SAME), side="right"))
         if shape == "flat":
             return self.covers_at(epsilon, delta, distance)
         if self.pure(0.0) > 0.0:  # at distance 0 nothing is allowed
             return False
-        blocks = [(0, near - 2), (0, 0), (near - 1, near - 1)] if near else []
-        while blocks:
-            first, last = blocks.pop()
-            allowed = epsilon * (float(least[max(first, 0)]) / distance) * (1.0 - 6e-16)
-            if first > last or self.covers_at(allowed, delta, float(largest[last])):
-                continue
-            if first == last:
-                return False
-            middle = (first + last) // 2
-            blocks += [(first, middle), (middle + 1, last)]
-        return True
+
+        def passes(first: int, last: int) -> bool:
+            return self.covers_at(epsilon * (float(least[first]) / distance) * (1.0 - 6e-16), delta, float(largest[last]))
+
+        return every_block(near, passes)

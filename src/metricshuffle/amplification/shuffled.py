@@ -20,6 +20,7 @@ from metricshuffle.amplification.lower import relative_for
 from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.amplification.worst_pair import Pair, Pairs, PairScan
 from metricshuffle.numerics.rounding import never_small
+from metricshuffle.numerics.search import every_block
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 from metricshuffle.randomizers.randomizer import Randomizer
 
@@ -239,16 +240,11 @@ class ShuffledProfile(PrivacyProfile):
         if shape == "flat":
             return self.covers_at(epsilon, delta, reach)
         apart = distances_of(self.randomizer, reach)
-        blocks = [(1, len(apart) - 2), *{(0, 0), (len(apart) - 1, len(apart) - 1)}] if apart else []
-        while blocks:
-            first, last = blocks.pop()
-            if first > last or self.covers_at(epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last]):
-                continue
-            if first == last:
-                return False
-            middle = (first + last) // 2
-            blocks += [(first, middle), (middle + 1, last)]
-        return True
+
+        def passes(first: int, last: int) -> bool:
+            return self.covers_at(epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last])
+
+        return every_block(len(apart), passes)
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if linear, close by."""

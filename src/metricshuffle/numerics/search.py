@@ -76,6 +76,20 @@ def farthest_certified(certified: Certified, passing: float, limit: float, *, st
     return Bracket(failing, passing)
 
 
+def every_block(count: int, passes: Callable[[int, int], bool]) -> bool:
+    """Whether every one of 0..count-1 lies in a block first..last that passes: both ends, then all between; what fails is halved."""
+    blocks = [(1, count - 2), *{(0, 0), (count - 1, count - 1)}] if count else []
+    while blocks:
+        first, last = blocks.pop()
+        if first > last or passes(first, last):
+            continue
+        if first == last:
+            return False
+        middle = (first + last) // 2
+        blocks += [(first, middle), (middle + 1, last)]
+    return True
+
+
 class Remembered:
     """A question about a value > 0 that is a number: values whose `excess` is <= 0 pass, and larger ones do not.
 
