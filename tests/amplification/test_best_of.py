@@ -99,7 +99,7 @@ def candidates(randomizer: Randomizer, users: int, delta: float, distance: float
     ("randomizer", "users", "delta"),
     [
         (BoundedGeometric(8, 0.5), 10**4, 1e-6),
-        (BoundedGeometric(6, 1.5), 40, 1e-3),
+        pytest.param(BoundedGeometric(6, 1.5), 40, 1e-3, marks=pytest.mark.slow),
         (KaryRandomizedResponse(5, 3.0), 10**4, 1e-6),
         (KaryRandomizedResponse(4, 1.0), 3, 1e-2),
         (Rappor(6, 2.0), 300, 1e-5),

@@ -202,7 +202,9 @@ def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, n
     (tmp_path / "values.csv").write_text("kcal\n" + "3\n" * 100_000)
     words = ["randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports"]
     # Slowed down, so that the command is certainly in the middle of its work.
-    slow = "import runpy, time, metricshuffle.columns as c; c.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c._numbers; "
+    # (whoever runs the tests in the background may have had interrupts ignored, which children inherit)
+    slow = "import runpy, signal, time, metricshuffle.columns as c; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    slow += "c.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c._numbers; "
     slow += "c._numbers = lambda cells: (time.sleep(0.2), numbers(cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
     with subprocess.Popen([sys.executable, "-c", slow, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
         deadline = time.monotonic() + 20

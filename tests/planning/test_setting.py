@@ -151,6 +151,7 @@ def test_only_the_protocols_that_are_wanted_are_calibrated(name: str) -> None:
         plan(QUERIES[name], Target(1.0, 1e-6, 1.0), 50, protocols=[other], **choices)
 
 
+@pytest.mark.slow
 def test_the_order_of_protocols_does_not_depend_on_what_was_imported_first() -> None:
     """Families are asked by name, so that two plans of the same wishes are the same file."""
     text = "import metricshuffle.planning.offers.{first}, metricshuffle as ms; q = ms.UserHistogram(ms.users_of(ms.Integers(0, 3), 1)); "

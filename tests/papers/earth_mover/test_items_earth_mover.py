@@ -38,6 +38,7 @@ def test_table_2a_has_wins_losses_and_formulas() -> None:
         assert row.ours == pytest.approx(predicted, abs=5.0 * (row.standard_error or 1e-12) + 1e-3 * predicted), row.label
 
 
+@pytest.mark.slow
 def test_one_setting_of_table_2b_has_every_way_and_a_winner() -> None:
     found = table_2b.compared(table_2b.SETTINGS[2], 4, 1)
     assert {one.hides for one in found.methods} == {"user", "earth mover", "published"}
@@ -86,6 +87,7 @@ def test_the_predicted_error_against_many_multinomials() -> None:
         clustered_errors(Clusters(*shape), item_rate, shares * 2, reports)
 
 
+@pytest.mark.slow
 def test_theorem_4_4_is_below_what_is_certified_everywhere() -> None:
     found = items()["earth-mover-theorem-4-4"].run(Settings(quick=True))
     assert len(found.rows) == 16

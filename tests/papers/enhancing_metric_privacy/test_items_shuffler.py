@@ -55,6 +55,7 @@ REFUTED = {"shuffler-figure-3": 3, "shuffler-figure-6": 3, "shuffler-figure-7": 
            "shuffler-table-2": 5, "shuffler-table-3": 3}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_refutation_is_one_of_those_below() -> None:
     told = {name: len(rows(name, "impossible", "false")) for name in NOT_SIMULATED}
     assert {name: count for name, count in told.items() if count} == REFUTED

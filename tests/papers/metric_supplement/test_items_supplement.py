@@ -17,7 +17,12 @@ from metricshuffle.randomizers import PaddedExponential
 ITEMS = items_of("WitchHat")
 
 
-@pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.name)
+SLOW = ("supplement-figure-13",)  # seconds
+
+
+@pytest.mark.parametrize(
+    "item", [pytest.param(item, marks=[pytest.mark.slow] * (name in SLOW), id=item.name) for name, item in ITEMS.items()]
+)
 def test_every_item_is_complete(item: Item) -> None:
     result = found(item.name)
     assert item.paper == "WitchHat"

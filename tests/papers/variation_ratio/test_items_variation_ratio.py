@@ -24,7 +24,12 @@ def numbers(row: Row) -> tuple[float, float]:
     return row.as_published, row.ours
 
 
-@pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.name)
+SLOW = ("variation-ratio-bounds",)  # seconds
+
+
+@pytest.mark.parametrize(
+    "item", [pytest.param(item, marks=[pytest.mark.slow] * (name in SLOW), id=item.name) for name, item in ITEMS.items()]
+)
 def test_every_item_is_complete(item: Item) -> None:
     result = found(item.name)
     assert item.paper == "Wang24"

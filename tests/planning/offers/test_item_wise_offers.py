@@ -183,6 +183,7 @@ def test_points_that_reports_cannot_tell_apart_make_a_sentence() -> None:
             item_plan(Matrix(table), 5, 100, Target(1.0, 1e-6, 0.5))
 
 
+@pytest.mark.slow
 def test_a_metric_that_was_scaled_is_the_same_task() -> None:
     """Clusters and labels in another unit: the same item rate times the factor, the same error in that unit."""
     for metric in (Clustered(4, 4, 0.1), Discrete()):
