@@ -71,6 +71,7 @@ def test_a_task_that_lies_is_not_verified(terminal: Any, lie: str) -> None:
     assert terminal.refused("verify", "task.json", "--json") == told
 
 
+@pytest.mark.slow
 def test_every_planned_task_is_verified(terminal: Any) -> None:
     """And what nobody changed is certified, from the plan and from the task."""
     for kind in SENT:

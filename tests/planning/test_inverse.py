@@ -56,7 +56,7 @@ def test_the_error_is_met_and_a_little_less_epsilon_does_not_meet_it(
     ("query", "error", "delta", "distance", "users", "choices"),
     [
         (Histogram(Categories(["a", "b", "c"])), 0.02, 1e-6, 1.0, 2000, {"protocols": ["k-ary-randomized-response"]}),
-        (Histogram(Integers(0, 29), 3), 0.05, 1e-6, 9.0, 2000, {"protocols": ["bounded-geometric"]}),
+        pytest.param(Histogram(Integers(0, 29), 3), 0.05, 1e-6, 9.0, 2000, {"protocols": ["bounded-geometric"]}, marks=pytest.mark.slow),
         (UserHistogram(users_of(Clustered(2, 3, 0.2))), 0.05, 0.0, 1.0, 60, {"trusted": "curator", "protocols": ["tree-laplace"]}),
         (UserLinearQuery.average(users_of(Integers(0, 20))), 0.1, 0.0, 5.0, 60, {}),
         (Mean(Interval(0.0, 1.0)), 0.01, 1e-6, 0.25, 1000, {"granularity": 0.1, "encoding": "modular"}),

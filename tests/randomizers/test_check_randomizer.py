@@ -91,6 +91,7 @@ class Line(Honest):
         return PureProfile(20.0 * math.log(2.0))
 
 
+@pytest.mark.slow
 def test_honest_ones_pass_and_the_rest_follows_from_the_rows() -> None:
     for honest in (Mine(), Seven(), Line()):
         check_randomizer(honest, draws=20_000)

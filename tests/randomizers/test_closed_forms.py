@@ -58,7 +58,14 @@ EVERY = [
 IDS = [f"{index}-{type(randomizer).__name__}" for index, randomizer in enumerate(EVERY)]
 
 
-@pytest.mark.parametrize("randomizer", EVERY, ids=IDS)
+def again(place: int) -> bool:
+    """Whether one of that kind came before."""
+    return type(EVERY[place]) in {type(one) for one in EVERY[:place]}
+
+
+@pytest.mark.parametrize(
+    "randomizer", [pytest.param(one, marks=[pytest.mark.slow] * again(place), id=IDS[place]) for place, one in enumerate(EVERY)]
+)
 def test_it_passes_the_public_checks(randomizer: Randomizer) -> None:
     check_randomizer(randomizer, draws=6_000, most_pairs=30)
 

@@ -43,7 +43,7 @@ def test_every_item_is_complete(item: Item) -> None:
     assert all(words.endswith(".") for words in result.words)
 
 
-@pytest.mark.parametrize("name", ITEMS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in ITEMS])
 def test_every_chart_can_be_drawn(name: str) -> None:
     check_charts(name)
 
