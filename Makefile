@@ -11,7 +11,7 @@ SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doct
 
 help:
 	@echo "make demo      plan, randomize, shuffle and estimate on built-in data; writes demo-output/report.html"
-	@echo "make test      the tests (about a minute)"
+	@echo "make test      the tests (five to six minutes on two cores)"
 	@echo "make test-all  the tests, the slow ones included"
 	@echo "make check     ruff, mypy --strict, tests, generated documents up to date, the site builds"
 	@echo "make bench     benchmarks: a table and benchmarks/results.json"
