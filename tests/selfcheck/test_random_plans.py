@@ -80,4 +80,4 @@ def test_guarantees_of_two_thousand_random_plans(start: int) -> None:
         looked_at(seed, tally, sharp)
     assert tally["plans"] >= CHUNK // 3, tally
     for kind in KINDS:  # the attacks would notice a promise that is a quarter too good, in every kind of question
-        assert tally[kind] < 10 or sharp[kind], (kind, tally, sharp)
+        assert tally[kind] < 30 or sharp[kind], (kind, tally, sharp)
