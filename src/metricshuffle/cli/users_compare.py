@@ -74,11 +74,6 @@ def compare(
             asked = Asked(levels=LEVELS if levels is None else levels, box=box, side=side, unit=unit, items=items)
             people, held = real_users(csv, user_column, column or [], asked, coordinates, delimiter)
             near, many = NEAR * people.diameter, len(held)
-        rates = rate or list(dict.fromkeys([epsilon / people.diameter, epsilon / near]))
-        if max(rates) * people.diameter > 1000.0:
-            raise InputError(
-                f"--rate {max(rates):g} makes a full replacement cost epsilon {max(rates) * people.diameter:g}; stay below 1000."
-            )
         compared = [
             compare_users(
                 people,
@@ -92,7 +87,7 @@ def compare(
                 progress=tell,
                 published=_published(each, delta, many, people),
             )
-            for each in rates
+            for each in _rates(rate, epsilon, people, near)
         ]
         if plot is not None:
             from metricshuffle.files import write_text
@@ -102,6 +97,14 @@ def compare(
     _show(compared, people, many, as_json=as_json)
     if plot is not None:
         note(f"Wrote {plot}.")
+
+
+def _rates(given: list[float] | None, epsilon: float, people: People, near: float) -> list[float]:
+    """What was given, or epsilon for a full replacement and epsilon for a move nearby."""
+    rates = given or list(dict.fromkeys([epsilon / people.diameter, epsilon / near]))
+    if max(rates) * people.diameter > 1000.0:
+        raise InputError(f"--rate {max(rates):g} makes a full replacement cost epsilon {max(rates) * people.diameter:g}; stay below 1000.")
+    return rates
 
 
 def _show(compared: list[UserComparison], people: People, many: int, *, as_json: bool) -> None:

@@ -144,13 +144,16 @@ class Task(Stored):
         claimed, across = self.guarantee, self.query.diameter
         if claimed.shape == "linear" and claimed.distance < across:
             epsilon = raised(claimed.epsilon * (across / claimed.distance), 4)
-            try:
-                wide = Target(epsilon, claimed.delta, across)
-                if self.protocol.account(self.query, wide, self.honest, self.rounds).kept:
-                    claimed = claimed.model_copy(update={"epsilon": epsilon, "distance": across})
-            except (ConditionError, NotCertified, InputError):
-                pass  # nothing is certified there: what follows from the promise by chaining remains
+            if self._keeps(epsilon, claimed.delta, across):  # else what follows from the promise by chaining remains
+                claimed = claimed.model_copy(update={"epsilon": epsilon, "distance": across})
         return full_replacement_sentence(claimed, across)
+
+    def _keeps(self, epsilon: float, delta: float, distance: float) -> bool:
+        """Whether a linear promise is certified; what cannot be is not."""
+        try:
+            return self.protocol.account(self.query, Target(epsilon, delta, distance), self.honest, self.rounds).kept
+        except (ConditionError, NotCertified, InputError):
+            return False
 
     def _check_words(self, claimed: Guarantee, true: Guarantee, more: bool) -> None:
         """Raise if the claim is stronger, or about something else, than what was computed."""
