@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,24 @@ def close_above(found: DeltaBracket, golden: float) -> bool:
 )
 def test_golden_clone_pairs(log_ratio: float, r0: float, r1: float, users: int, epsilon: float, golden: float) -> None:
     assert close_above(delta_bracket(BlanketLaw.clone_pair(log_ratio, r0, r1), users, epsilon), golden)
+
+
+def test_what_is_at_the_floor_is_not_looked_at_closer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below e^-690 the bracket is [0, about e^-690], from one contour; just above it is tight."""
+    law, users, widths, contour = BlanketLaw.clone_pair(1.0, 0.1, 0.1), 10**6, [], contours.contour
+
+    def counted(*given: Any) -> Any:
+        widths.append(given[4])
+        return contour(*given)
+
+    monkeypatch.setattr(contours, "contour", counted)
+    above = delta_bracket(law, users, 0.07, relative=2e-3)
+    assert 1e-280 < above.lower <= above.upper <= above.lower * (1.0 + 2e-3)
+    assert len(widths) > 1
+    widths.clear()
+    below = delta_bracket(law, users, 0.1, relative=2e-3)
+    assert 0.0 == below.lower < below.upper < 1e-295
+    assert len(widths) == 1
 
 
 def test_golden_direction() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from metricshuffle import errors
-from metricshuffle.accounting.composition.loss_distribution import dominating, grid_step
+from metricshuffle.accounting.composition import loss_distribution
+from metricshuffle.accounting.composition.loss_distribution import DROPPED, TotalLoss, _farthest_sum, _repeated, dominating, grid_step
 from metricshuffle.accounting.composition.rounds import ComposedProfile, composed, composed_of
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.padded import RarelyClamped
@@ -336,10 +337,85 @@ def test_what_cannot_be_composed() -> None:
         dominating(np.array([0.1, 0.1, 0.1, math.nan, math.nan]), 0.25)
 
 
-def test_the_missing_extra_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_loss_distribution_of_the_library_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(errors, "import_module", absent)
+    exact = randomized_response(PureProfile(0.002).pure(1.0), 3000, 0.2)
+    assert exact <= composed(PureProfile(0.002), 3000).delta(0.2, 1.0) <= exact * (1 + 1e-3)
     with pytest.raises(MissingExtra, match=r"pip install 'metricshuffle\[compose\]'"):
-        composed(PureProfile(1.0), 2)
+        PureProfile(1.0).to_pld(1.0)
+
+
+@pytest.mark.parametrize("form", ["bell", "ends", "skew", "single"])
+@pytest.mark.parametrize("rounds", [2, 7, 100])
+def test_a_narrow_window_misses_no_more_than_it_says(form: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Against the sum convolved directly, all masses of which are positive and good to a few roundings.
+    places = np.arange(101.0)
+    vector = {
+        "bell": np.exp(-0.5 * ((places - 40.0) / 4.0) ** 2),
+        "ends": np.where(np.isin(places, [0, 100]), [[0.1], [1e-6]][rounds > 7], 0.0) + (places == 50),
+        "skew": np.exp(-0.6 * places),
+        "single": (places == 17).astype(float),
+    }[form]
+    vector = vector / vector.sum()
+    truth = np.ones(1)
+    for _ in range(rounds):
+        truth = np.convolve(truth, vector)
+    whole_at, whole, nothing = _repeated(vector, rounds)
+    assert (whole_at, len(whole)) == (0, len(truth))
+    assert nothing < 1e-30
+    assert whole == pytest.approx(truth, abs=1e-14 * rounds)
+
+    monkeypatch.setattr(loss_distribution, "WHOLE", 1)
+    at, law, missing = _repeated(vector, rounds)
+    inside = truth[at : at + len(law)]
+    assert np.all(law[: len(inside)] >= inside - 1e-14 * rounds)  # what is outside comes on top, somewhere
+    assert 1.0 - math.fsum(inside) <= missing + 1e-14 * rounds <= 1e-12 * rounds
+    assert math.fsum(truth[_farthest_sum(vector, rounds) + 1 :]) <= DROPPED
+    if rounds == 100 and form != "ends":
+        assert len(law) < 0.5 * len(truth)
+    pytest.importorskip("dp_accounting")
+    from dp_accounting.pld.common import self_convolve
+
+    lower, power = self_convolve(vector, rounds, DROPPED)
+    theirs = np.zeros(len(truth) + len(power))
+    theirs[lower : lower + len(power)] = power
+    assert law[: len(inside)] == pytest.approx(theirs[at : at + len(inside)], abs=1e-12)
+
+
+def test_many_rounds_in_a_narrow_window_are_those_convolved_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, epsilons = DiscreteNoise(0.25), (0.0, 0.5, 3.0, 10.0)
+    monkeypatch.setattr(loss_distribution, "WHOLE", 2**30)
+    whole = [composed(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
+    monkeypatch.setattr(loss_distribution, "WHOLE", 2**10)
+    narrow = [composed(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
+    exact = [profile.composed_exactly(200, epsilon, 1) for epsilon in epsilons]
+    assert narrow == pytest.approx(whole, rel=1e-8)  # fewer cells are less noise of the transform
+    assert all(one <= two * (1 + 1e-11) for one, two in zip(narrow, whole, strict=True))
+    assert all(one >= true * (1 - 1e-12) for one, true in zip(narrow, exact, strict=True))
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3, 5, 8), (8, 1, 5, 2, 3)])
+def test_a_quick_look_is_an_upper_bound_in_whatever_order_distances_come(order: tuple[int, ...]) -> None:
+    profile = DiscreteNoise(0.25)
+    together = composed(profile, 12)
+    assert isinstance(together, ComposedProfile)
+    for distance in order:
+        quick = together._total(distance, "quick")
+        assert quick is not None
+        for epsilon in (0.2 * distance, 0.8 * distance, 2.0 * distance):
+            exact = profile.composed_exactly(12, epsilon, distance)
+            assert exact * (1 - 1e-12) <= quick.delta(epsilon) <= exact * 1.1 + 1e-15
+
+
+def test_tilts_are_near_the_best() -> None:
+    law = dominating(DiscreteNoise(0.25).curve(0.01 * np.arange(101.0), 4.0), grid_step(0.01))
+    total = TotalLoss([(law, 30)])
+    for epsilon in (-5.0, 0.0, 3.0, 10.0, 25.0, 29.9):
+        theta, least = total._best_tilt(epsilon)
+        scanned = min(total._log_moment(tried)[0] - tried * epsilon for tried in np.linspace(0.0, 500.0 / total.reach, 1001))
+        assert 0.0 <= theta <= 500.0 / total.reach
+        assert least == total._log_moment(theta)[0] - theta * epsilon
+        assert least <= scanned + 0.2

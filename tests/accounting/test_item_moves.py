@@ -12,6 +12,7 @@ import pytest
 from tests.oracles.item_channels import Channel, response
 from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
 
+from metricshuffle.accounting.blanket.bound import delta_bracket
 from metricshuffle.accounting.blanket.bound import delta_upper as blanket_delta
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clone_delta
@@ -79,6 +80,26 @@ def test_never_below_brute_force(seed: int) -> None:
         assert exact <= profile.delta(epsilon, moved) * (1.0 + 1e-9)
         assert exact <= black_box.delta(float(matched), epsilon) * (1.0 + 1e-9)
         assert exact <= lines.delta(lines.clock.time(moved), epsilon) * (1.0 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lines_are_those_of_the_worst_move(seed: int) -> None:
+    """Whichever it is: never below any move's own bracket, and no higher than the worst of them looked at closely."""
+    rng = np.random.default_rng(seed)
+    places = np.array([0.0, *np.sort(rng.uniform(0.05, 0.95, 2)), 1.0])
+    rows = rng.dirichlet(np.full(4, 2.0), 4) * 0.7 + 0.1 * rng.uniform()
+    channel = Channel(rows / rows.sum(axis=1, keepdims=True), np.abs(places[:, None] - places[None]))
+    users = int(rng.integers(20, 400))
+    lines = BlanketLines(moves_of(channel), users, 5)
+    worst = set()
+    for slope in (0.0, *np.geomspace(1e-3, 1.0, 7) * min(lines.pure, 5.0)):
+        found = [delta_bracket(move.law, users, math.log1p(slope * move.share), relative=2e-3) for move in lines.moves]
+        closely = [(one.upper / move.share, index) for index, (one, move) in enumerate(zip(found, lines.moves, strict=True))]
+        worst.add(max(closely)[1])
+        intercept = lines.intercept(float(slope))
+        assert all(one.lower / move.share <= intercept for one, move in zip(found, lines.moves, strict=True))
+        assert intercept <= max(closely)[0] * (1.0 + 1e-9)
+    assert worst != {0} or seed != 1  # the farthest move is not always the worst
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ def test_calibration_of_a_family() -> None:
     assert found.item_rate > 1.15 * calibrated(shuffle, 10.0, 1e-9).item_rate
 
 
+@pytest.mark.parametrize(("model", "rate"), [("local", 5.0), ("central", 5.0)])
+def test_neither_bound_keeps_more_than_a_family_was_given(model: Any, rate: float) -> None:
+    """What was found is certified from the start, and a little more is certified neither for the family nor for any randomizer."""
+    shuffle, delta = ItemShuffle.of(model, 50, 20), 1e-6
+    found = calibrated_family(lambda x: ClusteredResponse(3, 3, 0.2, x), shuffle, rate, delta)
+    for item_rate, kept in ((found.item_rate, True), (found.item_rate * 1.003, False)):
+        moves = moves_of(ClusteredResponse(3, 3, 0.2, item_rate))
+        own = max(move.rate for move in moves) * (1.0 + 1e-12)
+        profiles = [ItemWiseProfile(own, shuffle), ItemWiseProfile(own, shuffle, moves, "blanket flow")]
+        assert any(profile.certificate(rate, delta).kept for profile in profiles) == kept
+
+
 def test_a_family_that_gives_away_more_than_it_says_is_refused() -> None:
     with pytest.raises(ConditionError, match="x \\* d private"):
         calibrated_family(lambda rate: KaryRandomizedResponse(3, 2.0 * rate), ItemShuffle(4, 4), 1.0, 1e-9)

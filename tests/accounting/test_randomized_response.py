@@ -155,6 +155,25 @@ def test_all_distances_at_once(bits: int, flip: float, distance: int) -> None:
         assert exact * (1.0 - 1e-9) <= deltas[d - 1] <= 1.15 * single
 
 
+@pytest.mark.parametrize("bits", [66, 67, 90])
+def test_bits_set_aside_only_add_to_a_curve(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomized_response, "NEARLY_ALL", 1)  # as of very many bits, where it costs nothing
+    epsilons = np.array([0.0, 0.2, 1.0])
+    for distance in (1, 2, 5):
+        true = [brute_force(bits, 0.2, float(epsilon), distance) for epsilon in epsilons]
+        bound = RandomizedResponseProfile(bits, 0.2).curve(epsilons, distance)
+        assert (true <= bound * (1.0 + 1e-12)).all()
+
+
+def test_bits_set_aside_make_no_difference_to_very_many() -> None:
+    profile = RandomizedResponseProfile(randomized_response.NEARLY_ALL, 0.05, most_blocks=16)
+    epsilons = np.array([0.01, 0.05, 0.1])
+    for distance in (1, 7, 64):
+        single = [profile.delta(float(epsilon), distance) for epsilon in epsilons]
+        assert profile.curve(epsilons, distance) == pytest.approx(single, rel=2e-3)
+    assert len(profile._others) == 16, "other distances share the laws of the others"
+
+
 def test_delta_falls_in_epsilon_and_rises_in_distance() -> None:
     profile = RandomizedResponseProfile(5000, 0.05)
     falling = [profile.delta(epsilon, 3) for epsilon in np.linspace(0.0, 3.0, 31)]
@@ -176,7 +195,7 @@ def test_pure_epsilon_is_attained_and_never_exceeded() -> None:
 
 def test_near_and_far_routes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = RandomizedResponseProfile(2000, 0.05)
-    near, far = profile._near(40, 100, 150), profile._far(40, 100, 150)
+    near, far = profile._near(40, 100, 150, 40), profile._far(40, 100, 150)
     for epsilon in (0.5, 5.0):
         assert near.delta(epsilon) == pytest.approx(far.delta(epsilon), rel=1e-8)
     assert profile._pair(40, 100, 150) is profile._pair(40, 100, 150)
@@ -258,3 +277,19 @@ def test_wrong_inputs_are_sentences() -> None:
     for count, level in ((-1, 0.9), (11, 0.9), (5, 1.0), (5, math.nan)):
         with pytest.raises(InputError, match=r"count|level"):
             count_interval(count, 10, 0.1, level)
+
+
+@pytest.mark.parametrize(("bits", "flip", "distance", "epsilon"), [(40, 0.2, 3, 0.5), (5000, 0.1, 5, 0.4), (200_000, 0.05, 50, 1.0)])
+def test_the_fewest_ones_are_a_part_of_all_data_sets(bits: int, flip: float, distance: int, epsilon: float) -> None:
+    whole = RandomizedResponseProfile(bits, flip)
+    part = whole.fewest_ones()
+    assert part.bound != whole.bound
+    grid = np.linspace(0.0, 2.0 * epsilon, 9)
+    for fewer, every in (
+        (part.delta(epsilon, distance), whole.delta(epsilon, distance)),
+        (part.curve(grid, distance), whole.curve(grid, distance)),
+        (part.curves(grid, distance), whole.curves(grid, distance)),
+    ):
+        assert np.all(np.asarray(fewer) <= np.asarray(every))
+    # What a search needs: hardly less, where the worst data set is not among them.
+    assert part.delta(epsilon, distance) >= 0.9 * whole.delta(epsilon, distance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -10,18 +11,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import erf
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_value
 from tests.oracles.polya_mpmath import negative_binomial_masses, polya_masses
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.noise import _sampling_kernels as kernels
 from metricshuffle.noise import sampling
+from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import (
     rational_rate,
     sample_discrete_laplace,
     sample_geometric,
     sample_negative_binomial,
     sample_polya,
+    sample_polya_rows,
 )  # fmt: skip
 from metricshuffle.randomness import Randomness
 
@@ -134,43 +138,111 @@ def test_shares_of_all_users_add_up_to_discrete_laplace() -> None:
     assert symmetric_p_value(shares.sum(axis=0), laplace_masses(0.5, 60)) > TOO_UNLIKELY
 
 
+def tabulated_masses(shape: Fraction, rate: Fraction) -> Any:
+    """P(Z = z) for z = 0, 1, ... to where e^-30 is left: the certified law (it has tests of its own); sums of products take minutes."""
+    return np.exp(Polya(shape, float(rate)).law(-30.0).log_mass)
+
+
+SHAPES = [HALF, Fraction(1, 3), Fraction(9, 10), Fraction(1, 100)]
+RATES = [rational_rate(1e-3), rational_rate(0.03), TENTH, Fraction(1), Fraction(5)]
+
+
+@pytest.mark.parametrize("rate", RATES, ids=float)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_polya_law_from_tiny_to_large_rates(shape: Fraction, rate: Fraction) -> None:
+    """Every value up to 60, and the mass beyond; where the law is wide, also in 20 wide cells."""
+    draws = sample_polya_rows(shape, [rate] * 10, 20_000, Randomness.seeded("wide")).ravel()
+    masses = tabulated_masses(shape, rate)
+    assert symmetric_p_value(draws, masses[:60].tolist()) > TOO_UNLIKELY
+    if rate < TENTH:
+        width = int(0.4 / rate)
+        wide = [2 * sum(masses[1 + width * cell : 1 + width * (cell + 1)]) for cell in range(20)]
+        assert p_value((np.abs(draws) - 1) // width + 1, [masses[0], *wide]) > TOO_UNLIKELY
+
+
+@pytest.mark.parametrize("rate", RATES, ids=float)
+def test_shares_of_a_hundred_thousand_people(rate: Fraction) -> None:
+    """How many of 3e7 shares are not 0, to five sigma; their signs; and their sizes by powers of 2."""
+    shape, many = Fraction(1, 10**5), 30_000_000
+    draws = sample_polya_rows(shape, [rate] * 300, many // 300, Randomness.seeded("crowd"))
+    others, masses = draws[draws != 0], tabulated_masses(shape, rate)
+    expected = -many * math.expm1(2 * float(shape) * math.log(-math.expm1(-rate)))  # 1 - (1-p)^(2/h), but for equal jumps on both sides
+    assert abs(others.size - expected) < 5 * math.sqrt(expected)
+    assert rate >= 5 or abs(others.size - 1.5 * expected) > 5 * math.sqrt(expected)  # a wrong chance would be seen
+    assert abs(int(np.sum(others > 0)) - others.size / 2) < 5 * math.sqrt(others.size / 4)
+    if rate < 5:
+        powers = [2**i for i in range(20) if 2**i < masses.size]
+        cells = np.add.reduceat(masses[1:] / masses[1:].sum(), [power - 1 for power in powers])
+        found = np.searchsorted(powers, np.abs(others), side="right") - 1
+        assert p_value(found, cells.tolist(), least_expected=10) > TOO_UNLIKELY
+
+
+def test_a_million_times_smaller_rate_takes_no_longer_and_has_the_right_law() -> None:
+    """NB(1/2) at rate 1e-6 is 1e6 times a Gamma(1/2) variable, which is half the square of a normal one (but for P(0) = 1e-3)."""
+    draws = sample_negative_binomial(HALF, rational_rate(1e-6), 20_000, Randomness.seeded("small rate"))
+    chances = np.linspace(0.05, 0.95, 19)
+    cells = np.searchsorted(chances, erf(np.sqrt(draws * 1e-6)))
+    assert p_value(cells, [0.05] * 20) > TOO_UNLIKELY
+    assert p_value(np.searchsorted(chances, erf(np.sqrt(draws * 1.1e-6))), [0.05] * 20) < TOO_UNLIKELY
+
+
+def test_rows_have_a_rate_for_each_column() -> None:
+    rates = [TENTH, Fraction(2), rational_rate(0.1), Fraction(1), Fraction(2), TENTH]
+    draws = sample_polya_rows(HALF, rates, 60_000, Randomness.seeded("columns"))
+    assert draws.shape == (60_000, 6)
+    assert draws.dtype == np.int64
+    for column, rate in enumerate(rates):
+        assert symmetric_p_value(draws[:, column], polya_masses(HALF, rate, 120)) > TOO_UNLIKELY
+        for other in range(column):  # independent of each other, and not one a copy of the other
+            assert abs(np.corrcoef(draws[:, column], draws[:, other])[0, 1]) < 5 / math.sqrt(60_000)
+    whole = sample_polya_rows(Fraction(9, 4), [HALF, Fraction(1), HALF], 60_000, Randomness.seeded("whole columns"))
+    for column, rate in enumerate([HALF, Fraction(1), HALF]):
+        assert symmetric_p_value(whole[:, column], polya_masses(Fraction(9, 4), rate, 120)) > TOO_UNLIKELY
+
+
+def test_rows_of_nothing_and_what_is_refused() -> None:
+    stream = Randomness.seeded("no rows")
+    for shape in (HALF, Fraction(1), Fraction(5, 2)):
+        assert sample_polya_rows(shape, [], 7, stream).shape == (7, 0)
+        assert sample_polya_rows(shape, [HALF, TENTH], 0, stream).shape == (0, 2)
+    wrong: list[list[Any]] = [[0.1], [HALF, 0.1], [HALF, Fraction(1, 2**33), HALF]]
+    for rates in wrong:
+        with pytest.raises(InputError, match="rate"):
+            sample_polya_rows(HALF, rates, 1, stream)
+
+
 def test_oracle_agrees_with_known_values() -> None:
     masses = polya_masses(Fraction(1, 100), Fraction(1, 10), 1)
     assert masses == pytest.approx([0.954152992504, 0.00868719913624], rel=1e-11)
 
 
-def _laplace(words: Any, out: Any, state: Any) -> int:
-    return int(kernels.fill_discrete_laplace(words, np.uint64(1), np.uint64(10), out, state))
+def _laplace(randomness: Randomness, buffer_words: int) -> Any:
+    out = np.empty(3000, dtype=np.int64)
+
+    def fill(words: Any, state: Any) -> int:
+        return int(kernels.fill_discrete_laplace(words, np.uint64(1), np.uint64(10), out, state))
+
+    sampling._driven(fill, out.size, randomness, buffer_words)
+    return out
 
 
-def _binomial(words: Any, out: Any, state: Any) -> int:
-    rate, shape = (np.uint64(1), np.uint64(30)), (np.uint64(1), np.uint64(3))
-    quotient, remainder = (np.uint64(number) for number in divmod(2**64, 3))
-    return int(kernels.fill_negative_binomial(words, *rate, *shape, quotient, remainder, out, state))
+def _share(users: int, rate: Fraction) -> Callable[[Randomness, int], Any]:
+    def draw(randomness: Randomness, buffer_words: int) -> Any:
+        out = np.zeros((1500, 3), dtype=np.int64)
+        sampling._add_jumps(out, np.array([2, 0]), Fraction(1, users), rate, 2, randomness, buffer_words=buffer_words)
+        assert not out[:, 1].any()
+        return out
+
+    return draw
 
 
-@pytest.mark.parametrize("kernel", [_laplace, _binomial])
-def test_draws_are_a_function_of_the_stream_whatever_the_buffer(kernel: Any) -> None:
+@pytest.mark.parametrize("draw", [_laplace, _share(3, Fraction(1, 30)), _share(100, Fraction(1, 1000)), _share(2, Fraction(3))])
+def test_draws_are_a_function_of_the_stream_whatever_the_buffer(draw: Any) -> None:
     # This is what makes refilling unbiased: with one word at a time nearly every step is interrupted.
-    reference = sampling._filled(kernel, 3000, Randomness.seeded("dry"), buffer_words=2**19)
-    assert np.abs(reference).max() > 30
+    reference = draw(Randomness.seeded("dry"), 2**19)
+    assert np.count_nonzero(reference) > 20
     for buffer_words in (1, 2, 13, 100, 8192):
-        np.testing.assert_array_equal(sampling._filled(kernel, 3000, Randomness.seeded("dry"), buffer_words=buffer_words), reference)
-
-
-@pytest.mark.parametrize("second", [5, 2**63])  # (second * 3) >> 64 is 0, below the remainder 1, or 1
-def test_a_word_that_does_not_decide_the_first_test_is_followed_by_another(second: int) -> None:
-    quotient, remainder = divmod(2**64, 3)
-    for length in (1, 2):  # one word is too few: nothing is used up, nothing is decided
-        words, out, state = np.array([quotient, second][:length], dtype=np.uint64), np.full(1, -1), np.array([0, kernels.SCAN, 1, 0, 0])
-        numbers = (np.uint64(number) for number in (1, 30, 1, 3, quotient, remainder))
-        position = kernels.fill_negative_binomial(words, *numbers, out, state)
-        if length == 1:
-            assert (position, state[1], state[2]) == (0, kernels.SCAN, 1)
-        elif second == 2**63:
-            assert (position, out[0]) == (2, 0)
-        else:
-            assert (position, state[1]) == (2, kernels.GROW)
+        np.testing.assert_array_equal(draw(Randomness.seeded("dry"), buffer_words), reference)
 
 
 def test_a_broken_source_is_an_error_not_a_draw() -> None:

@@ -12,8 +12,8 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning.drawing import simulated_noise
+from metricshuffle.protocols.answer_features import TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
-from metricshuffle.protocols.features import TreeEdges
 from metricshuffle.queries.coordinates import Answers
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomness import Randomness

@@ -13,9 +13,9 @@ from tests.oracles.small_plans import SMALL, plan_of
 from metricshuffle.errors import MetricShuffleError, NotCertified
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols import Frequencies, NoisyVectors, Protocol, Sums
+from metricshuffle.protocols import Frequencies, NoisyAnswers, Protocol, Sums
+from metricshuffle.protocols.answer_features import Columns, TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.features import Columns, TreeEdges
 from metricshuffle.queries import Centroid, Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, PlanarGeometric, WitchHat
 from metricshuffle.randomizers.additive import AdditiveRandomizer
@@ -43,10 +43,10 @@ def counts(randomizer: Any, trusted: Who = "nobody", **parts: Any) -> Frequencie
     return Frequencies(name="forged", trusted=trusted, randomizer=randomizer, **parts)
 
 
-def vectors(query: UserHistogram | UserLinearQuery, scale: float, trusted: Who = "nobody", width: int | None = None) -> NoisyVectors:
+def vectors(query: UserHistogram | UserLinearQuery, scale: float, trusted: Who = "nobody", width: int | None = None) -> NoisyAnswers:
     features = TreeEdges() if isinstance(query, UserHistogram) else Columns()
     columns = features.coordinates(query).numbers.shape[1] if width is None else width
-    return NoisyVectors(name="forged", trusted=trusted, features=features, noise=AnswerNoise("l1", scale, columns))
+    return NoisyAnswers(name="forged", trusted=trusted, features=features, noise=AnswerNoise("l1", scale, columns))
 
 
 def claimed(query: Query, protocol: Protocol, target: Target, users: int = 2000) -> Task:
@@ -80,6 +80,7 @@ def weaker(guarantee: Guarantee, **changes: Any) -> Guarantee:
 SOME = ("sum", "mean of reals", "centroid", "hat", "labels", "line", "users' tree", "users' shares", "users' items", "users' mean")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SOME)) for name in SMALL])
 def test_a_claim_that_is_a_little_too_strong_is_refused(name: str) -> None:
     """A fifth less epsilon or a millionth of the delta, a longer distance, more rounds, another trust or another unit."""

@@ -71,6 +71,7 @@ def test_item_wise_shares_are_unbiased() -> None:
         assert sum(release.value["share"]) == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_errors_count_which_items_were_drawn() -> None:
     """A large item rate leaves hardly any noise but that of drawing 3 of everybody's items: it used to be left out."""
     made = plan(UserHistogram(users_of(SPACE)), Target(30.0, 1e-2, 0.1, "flat"), 60, protocols=["item-wise"], samples=3)

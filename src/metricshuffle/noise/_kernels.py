@@ -52,48 +52,51 @@ def polya_ratios(shape: float, rate: float, radius: int, start: int, log_ratio: 
         gap = m + 1.0 - b
         if gap < 0.0:
             w_low, w_high = w_high, w_low
-        low_log = 0.0
-        high_log = 0.0
-        new_low = 0.0
-        new_high = 0.0
-        for end in range(2):
-            w = w_low if end == 0 else w_high
-            t1 = q2 * m
-            t2 = p * gap * w
-            d1 = a * m
-            d2 = p * gap * (1.0 - w)
-            numerator = t1 + t2
-            denominator = d1 - d2
-            numerator_error = 9.0 * ROUNDOFF * (t1 + abs(t2))
-            denominator_error = 9.0 * ROUNDOFF * (d1 + abs(d2))
-            rho = p * (m - 1.0 + b) / denominator
-            rho_error = 6.0 * ROUNDOFF + denominator_error / (denominator - denominator_error)
-            if end == 0:
-                value = (numerator - numerator_error) / (denominator + denominator_error) * (1.0 - 3.0 * ROUNDOFF)
-                if value > 0.5:
-                    rho = rho * (1.0 + rho_error)
-                    high_log = math.log(rho)
-                    value = 1.0 - rho
-                    value = value - ROUNDOFF
-                else:
-                    value = max(value, least_w)
-                    high_log = math.log1p(-value)
-                new_low = min(max(value, least_w), most_w)
-            else:
-                value = (numerator + numerator_error) / (denominator - denominator_error) * (1.0 + 3.0 * ROUNDOFF)
-                if value > 0.5:
-                    rho = rho * (1.0 - rho_error)
-                    low_log = math.log(rho)
-                    value = 1.0 - rho
-                    value = value + ROUNDOFF
-                else:
-                    value = min(value, most_w)
-                    low_log = math.log1p(-value)
-                new_high = min(max(value, least_w), most_w)
-        w_low, w_high = new_low, new_high
+        t1 = q2 * m
+        d1 = a * m
+        low_t2, high_t2 = p * gap * w_low, p * gap * w_high
+        low_d2, high_d2 = p * gap * (1.0 - w_low), p * gap * (1.0 - w_high)
+        numerator = t1 + low_t2 - 9.0 * ROUNDOFF * (t1 + abs(low_t2))
+        low_error = 9.0 * ROUNDOFF * (d1 + abs(low_d2))
+        low = numerator / (d1 - low_d2 + low_error) * (1.0 - 3.0 * ROUNDOFF)
+        numerator = t1 + high_t2 + 9.0 * ROUNDOFF * (t1 + abs(high_t2))
+        high_error = 9.0 * ROUNDOFF * (d1 + abs(high_d2))
+        high = numerator / (d1 - high_d2 - high_error) * (1.0 + 3.0 * ROUNDOFF)
+        # A NaN fails the comparison, and is carried on to where it is refused.
+        if high <= 0.5:
+            w_low, w_high = min(max(low, least_w), most_w), min(max(high, least_w), most_w)
+            if m <= radius:
+                # log(1 - w) at the middle is at most half the width, over 1 - w_high, from either end.
+                log_ratio[m] = math.log1p(-0.5 * (w_low + w_high))
+                half_width[m] = 0.5 * (w_high - w_low) / (1.0 - w_high) * (1.0 + 8.0 * ROUNDOFF) - 8.0 * ROUNDOFF * log_ratio[m]
+            continue
+        most_rho = p * (m - 1.0 + b) / (d1 - low_d2) * (1.0 + (6.0 * ROUNDOFF + low_error / (d1 - low_d2 - low_error)))
+        least_rho = p * (m - 1.0 + b) / (d1 - high_d2) * (1.0 - (6.0 * ROUNDOFF + high_error / (d1 - high_d2 - high_error)))
+        if low > 0.5:
+            high_log = math.log(most_rho)
+            low = 1.0 - most_rho - ROUNDOFF
+        else:
+            low = max(low, least_w)
+            high_log = math.log1p(-low)
+        low_log = math.log(least_rho)
+        high = 1.0 - least_rho + ROUNDOFF
+        w_low, w_high = min(max(low, least_w), most_w), min(max(high, least_w), most_w)
         if m <= radius:
             log_ratio[m] = 0.5 * (low_log + high_log)
             half_width[m] = 0.5 * (high_log - low_log) + 4.0 * ROUNDOFF * (abs(low_log) + abs(high_log))
+
+
+@njit(cache=True)
+def doubled_sums(relative: Floats, error: Floats) -> tuple[float, float]:
+    """The sum of relative[m] over both signs of m, relative[0] counted once, and of relative[m] * error[m], counted twice."""
+    total, lost, weighted = 0.0, 0.0, 0.0
+    for m in range(len(relative) - 1, -1, -1):
+        value = relative[m]
+        new = total + value
+        lost += (total - new) + value if total >= value else (value - new) + total
+        total = new
+        weighted += value * error[m]
+    return 2.0 * (total + lost) - relative[0], 2.0 * weighted
 
 
 @njit(cache=True)

@@ -19,7 +19,7 @@ from numba import njit
 
 from metricshuffle._randomness_kernels import ONE, ZERO, multiply_high, rejected
 
-DRY = -1
+DRY, UNDECIDED = -1, -2
 SIGN = np.uint64(63)
 
 
@@ -121,78 +121,124 @@ def fill_discrete_laplace(words, above, under, out, state):  # type: ignore[no-u
     return position
 
 
-FRESH, SCAN, GROW, CLIMB = 0, 1, 2, 3
+SKIP, COUNT, JUMP = 0, 1, 2
 
 
 @njit(cache=True, nogil=True)
-def fill_negative_binomial(words, above, under, part, whole, quotient, remainder, out, state):  # type: ignore[no-untyped-def]
-    """Fill out[state[0]:] with NB(part/whole, exp(-above/under)); state = (done, phase, left, target, reached).
+def rank(words, position, rows, first, last):  # type: ignore[no-untyped-def]
+    """(how many of rows[first:last] a uniform real number V lies below, next position), or (0, DRY), or (0, UNDECIDED).
 
-    (quotient, remainder) = divmod(2^64 part, whole): a uniform real number (word + u)/2^64 lies below part/whole if word < quotient,
-    or if word = quotient and u < remainder/whole, so nearly always one comparison makes an exact Bernoulli(r), r = part/whole.
-    FRESH  draws G, the number of trials in a row that ask for k >= 1 before one says k = 0;
-    SCAN   gives each of the G trials its first acceptance test, Bernoulli(r): none passes -> the value is 0;
-    GROW   one passed: k - 1 is again geometric (no memory);
-    CLIMB  the tests j = 2..k, each failing with probability (1 - r)/j: one fails -> FRESH, none -> the value is k.
+    The rows are falling numbers in 0..1, written as digits of 64 bits; the words are the digits of V, as many of them as it takes to
+    tell V from the rows. UNDECIDED: the digits of a row are used up, and V may lie on either side of what follows them.
     """
-    position = 0
-    while state[0] < out.size:
-        phase = state[1]
-        if phase == FRESH or phase == GROW:  # noqa: SIM109 (a tuple test is slower when compiled)
-            value, after = geometric(words, position, above, under)
-            if after == DRY:
-                return position
-            position = after
-            if phase == FRESH:
-                state[1], state[2] = SCAN, value
-            else:
-                state[1], state[3], state[4] = CLIMB, value + 1, 1
-        elif phase == SCAN:
-            left, passed = state[2], False
-            while left > 0 and not passed:
-                if position == words.size:
-                    state[2] = left
-                    return position
-                word = words[position]
-                after = position + 1
-                passed = word < quotient
-                if word == quotient:  # 64 bits do not decide whether the uniform number lies below part/whole
-                    number, after = below(words, after, whole)
-                    if after == DRY:
-                        state[2] = left
-                        return position
-                    passed = number < remainder
-                position = after
-                left -= 1
-            if passed:
-                state[1] = GROW
-            else:
-                out[state[0]] = 0
-                state[0] += 1
-                state[1] = FRESH
+    used = 0
+    for row in range(first, last):
+        digit, smaller, decided = 0, False, False
+        while not decided:
+            if digit == rows.shape[1]:
+                return 0, UNDECIDED
+            if position + digit == words.size:
+                return 0, DRY
+            word, limit = words[position + digit], rows[row, digit]
+            smaller, decided = word < limit, word != limit
+            digit += 1
+        used = max(used, digit)
+        if not smaller:
+            return row - first, position + used
+    return last - first, position + used
+
+
+@njit(cache=True, nogil=True)
+def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
+    """(K with P(K = k) proportional to exp(-k above/under) / k for k >= 1, next position), or (0, DRY or UNDECIDED).
+
+    Block i < I is k in [2^i, 2^(i+1)), block I the tail (see jumps.py). Bounds: a block has 2^i <= under/above <= 2^32, and
+    above * (k - 2^i) < under <= 2^62; the tail is 2^33 + geometric at most.
+    """
+    many = blocks.shape[0]
+    while True:
+        block, position = rank(words, position, blocks, 0, many)
+        if position < 0:
+            return 0, position
+        least, more = ONE << np.uint64(block), ZERO
+        if block == many:
+            tail, position = geometric(words, position, above, under)
+            if position == DRY:
+                return 0, DRY
+            more = np.uint64(tail)
+        elif block > 0:
+            if position == words.size:
+                return 0, DRY
+            more = words[position] >> np.uint64(64 - block)
+            position += 1
+        if more == ZERO:
+            return np.int64(least), position
+        number, position = below(words, position, least + more)
+        if position == DRY:
+            return 0, DRY
+        if number >= least:
+            continue
+        if block < many:
+            kept, position = exp_bernoulli(words, position, above * more, under)
+            if position == DRY:
+                return 0, DRY
+            if not kept:
+                continue
+        return np.int64(least + more), position
+
+
+@njit(cache=True, nogil=True)
+def run_of_zeros(words, position, bits):  # type: ignore[no-untyped-def]
+    """(the number whose binary digits are heads with the probabilities `bits`, next position), or (0, DRY or UNDECIDED)."""
+    length = 0
+    for level in range(bits.shape[0]):
+        one, position = rank(words, position, bits, level, level + 1)
+        if position < 0:
+            return 0, position
+        length += one << level
+    return length, position
+
+
+@njit(cache=True, nogil=True)
+def add_negative_binomials(words, above, under, run, bits, numbers, blocks, columns, end, out, state):  # type: ignore[no-untyped-def]
+    """Add NB draws to the columns `columns` of `out`, row by row, then subtract as many; state = (place, phase, jumps left, undecided).
+
+    A place is one draw; the first rows * columns of them are added, the others up to `end` subtracted. No place without a jump is visited.
+    SKIP   2^levels places at a time without a jump, then the rest of the run;
+    COUNT  the number of jumps of the place that was reached, at least 1;
+    JUMP   one of them.
+    If the tables have too few digits, `undecided` is set and the step is left as if the buffer had run dry.
+    """
+    position, cells = 0, out.shape[0] * columns.size
+    while state[0] < end:
+        if state[1] == SKIP:
+            whole, after = rank(words, position, run, 0, 1)
+            if after >= 0:
+                if whole == 1:
+                    state[0] += 1 << bits.shape[0]
+                else:
+                    length, after = run_of_zeros(words, after, bits)
+                    if after >= 0:
+                        state[0] += length
+                        state[1] = COUNT
+        elif state[1] == COUNT:
+            more, after = rank(words, position, numbers, 0, numbers.shape[0])
+            if after >= 0:
+                state[1], state[2] = JUMP, 1 + more
         else:
-            reached, target, failed = state[4], state[3], False
-            while reached < target and not failed:
-                if position == words.size:
-                    state[4] = reached
-                    return position
-                word, step = words[position], np.uint64(reached + 1)
-                after = position + 1
-                if rejected(word, step):  # costs only itself, and the test is still to be made
-                    position = after
-                    continue
-                if multiply_high(word, step) == ZERO:
-                    number, after = below(words, after, whole)
-                    if after == DRY:
-                        state[4] = reached
-                        return position
-                    failed = number >= part
-                position = after
-                reached += 1
-            if not failed:
-                out[state[0]] = target
-                state[0] += 1
-            state[1] = FRESH
+            size, after = jump(words, position, above, under, blocks)
+            if after >= 0:
+                added = state[0] < cells
+                row, column = divmod(state[0] if added else state[0] - cells, columns.size)
+                out[row, columns[column]] += size if added else -size
+                state[2] -= 1
+                if state[2] == 0:
+                    state[0] += 1
+                    state[1] = SKIP
+        if after < 0:
+            state[3] = after == UNDECIDED
+            break
+        position = after
     return position
 
 

@@ -55,13 +55,16 @@ class SymmetricLaw:
             raise InputError("a law needs one log_error for each log_mass.")
         if not np.max(self.log_error) <= self.log_error[-1]:
             raise InputError("the log_error of a law must be largest at its radius.")
-        if np.isnan(self.log_mass).any() or not np.isfinite(self.log_error).all():
+        lowest = float(np.min(self.log_mass))  # not a number if any is not; so are the extremes of the errors
+        if math.isnan(lowest) or not (math.isfinite(self.log_error[-1]) and math.isfinite(np.min(self.log_error))):
             raise NotCertified("the noise law has a mass that is not a number; nothing can be certified from it.")
         if not self.outside < 1.0:
             raise NotCertified("none of the mass of the noise law could be certified; use fewer cells (a larger rate) or more users.")
         from metricshuffle.noise import _kernels
 
-        mass = np.where(self.log_mass < SMALLEST_LOG_MASS, 0.0, np.exp(self.log_mass))
+        mass = np.exp(self.log_mass)
+        if lowest < SMALLEST_LOG_MASS:
+            mass[self.log_mass < SMALLEST_LOG_MASS] = 0.0
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "tail", _kernels.tail_sums(mass))
         object.__setattr__(self, "outside", self.outside + UNDERFLOW)

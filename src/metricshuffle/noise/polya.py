@@ -84,8 +84,7 @@ class Polya:
             return math.nextafter(self.rate * distance, math.inf)
         if distance > LARGEST_RADIUS:
             raise too_many_cells(distance, "ask at a smaller distance.")
-        log_ratio, error = _log_masses(self.shape, self.rate, distance)
-        return math.nextafter(float(error[distance]) - float(log_ratio[distance]), math.inf)
+        return _log_convex_pure(self.shape, self.rate, distance)
 
     def _tilts(self) -> tuple[Floats, Floats]:
         """Tilts s (rounded down) and the cumulant K(s) = log E e^{sZ} (rounded up) on a grid.
@@ -136,7 +135,9 @@ def _log_masses(shape: Fraction, rate: float, radius: int) -> tuple[Floats, Floa
 
     b = rounded_down(shape)
     p = _ratio(rate)
-    warm_up = math.sqrt(float(radius) ** 2 + 100.0 * b * p / (1.0 + p * p)) - radius + 24.0 / rate + 64.0
+    # A step backwards narrows the interval by p^2 or more: e^-32 of its first width (1 - p, or 1) is left, over 1/(2 rate) steps.
+    depth = 16.0 + (0.5 * math.log1p(1.0 / rate) if b < 1.0 else 0.0)
+    warm_up = math.sqrt(float(radius) ** 2 + 100.0 * b * p / (1.0 + p * p)) - radius + depth / rate + 64.0
     log_mass, log_error = np.zeros(radius + 1), np.zeros(radius + 1)
     for _ in range(4):
         if radius + warm_up > 4 * LARGEST_RADIUS:
@@ -157,27 +158,34 @@ def _tabulated(shape: Fraction, rate: float, radius: int) -> SymmetricLaw:
 
     log_mass, log_error = _log_masses(shape, rate, radius)
     outside = Polya(shape, rate).mass_beyond(radius)
-    relative = np.exp(log_mass)
-    total = 2.0 * float(_kernels.tail_sums(relative)[0]) - 1.0
+    total, doubt = _kernels.doubled_sums(np.exp(log_mass), log_error)
     # 1 = f(0) (1 + 2 sum f(m)/f(0)) + tail, so the error of log f(0) is the mass-weighted error of the ratios,
-    # and that of `total` and of subtracting its logarithm.
-    weighted = 2.0 * float(np.sum(relative * np.expm1(log_error))) / total  # not np.dot, whose threads stall a busy machine
+    # and that of `total` and of subtracting its logarithm. (e^x - 1)/x is largest at the largest error, which is the last.
+    largest = float(log_error[radius])
+    weighted = doubt / total * (math.expm1(largest) / largest if largest > 0.0 else 1.0) if largest < 1.0 else math.inf
     scale_error = 1.01 * weighted + (16.0 + 4.0 * math.log(total)) * ROUNDOFF - math.log1p(-min(outside, 0.5))
     if not scale_error < 0.1:
         raise NotCertified(
             f"Polya noise with shape {float(shape):g} and rate {rate:g} is known only to a relative error of {scale_error:.1e}; "
             "use a larger rate or a smaller distance."
         )
-    return SymmetricLaw(
-        log_mass=log_mass - math.log(total), log_error=log_error + scale_error, outside=outside,
-        log_concave=shape >= 1, cumulative_errors=True,
-    )  # fmt: skip
+    log_mass -= math.log(total)  # in place: fresh memory takes longer than what is done with it
+    log_error += scale_error
+    return SymmetricLaw(log_mass=log_mass, log_error=log_error, outside=outside, log_concave=shape >= 1, cumulative_errors=True)
+
+
+@lru_cache(maxsize=64)
+def _log_convex_pure(shape: Fraction, rate: float, distance: int) -> float:
+    """log f(0)/f(distance), rounded up."""
+    log_ratio, error = _log_masses(shape, rate, distance)
+    return math.nextafter(float(error[distance]) - float(log_ratio[distance]), math.inf)
 
 
 @lru_cache(maxsize=64)
 def _tail_radius(noise: Polya, log_tail: float) -> float:
     s, cumulant = noise._tilts()
-    radius = (cumulant - log_tail + math.log(2.0)) / s
+    with np.errstate(over="ignore"):  # an infinite radius is refused by whoever would have to fill it
+        radius = (cumulant - log_tail + math.log(2.0)) / s
     return float(np.min(radius)) * (1.0 + 1e-9) + 1.0
 
 

@@ -4,18 +4,19 @@ Rates and shapes are Fractions. The compiled kernels take any rate s/t in [2^-32
 t <= 2^62; `rational_rate` turns a float into the next such dyadic rational DOWN (towards more noise), which
 is again exactly a float, so that the rate that is accounted for is the rate that is sampled.
 
-Time: a geometric reads about 8 words whatever its rate. A Polya share of fractional shape reads two or three
-times 1/rate words more (35 in all at rate 0.1; MILLISECONDS at rate 1e-6).
+Time: a geometric reads about 8 words whatever its rate. A negative binomial of shape r <= 1 is a sum of r ln(1/(1 - e^-rate)) jumps
+on average, each of about 10 words; a row of draws without a jump costs nothing (Polya shares of 1/100000 at rate 1e-6: one in
+3,600 is not 0).
 
-Timing leaks: rejected trials say nothing (they are independent of the value), but the accepted trial takes
-longer for a larger value. Pad to a deadline, and never abort, redraw or drop on an overrun, which would
+Timing leaks: rejected trials say nothing (they are independent of the value), but a larger value takes longer, and so does a vector with
+more places that are not 0. Pad to a deadline, and never abort, redraw or drop on an overrun, which would
 condition the noise; or draw from a `Table` with constant_time=True.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from numbers import Rational
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.noise.jumps import jump_tables
 from metricshuffle.numerics.types import Integers64, Words
 from metricshuffle.randomness import BUFFER_WORDS, Randomness, checked_count
 
@@ -32,6 +34,8 @@ LARGEST_NUMERATOR, LARGEST_DENOMINATOR = 2**30, 2**62
 LARGEST_SHAPE = 2**20
 LONGEST_STEP = 2**20
 """Words. A step reads about 10; one that wants 2^20 has probability below e^-100000: the source is broken."""
+FEWEST_DIGITS, MOST_DIGITS = 2, 64
+"""Words of a real number that a random number is compared with. 64 equal ones have probability 2^-4096: the source is broken, too."""
 
 
 def rational_rate(rate: float) -> Fraction:
@@ -68,27 +72,34 @@ def _checked_shape(shape: Fraction) -> Fraction:
     return exact
 
 
-def _filled(
-    kernel: Callable[[Words, Integers64, Integers64], int], count: int, randomness: Randomness, *, buffer_words: int | None = None
-) -> Integers64:
-    """Run a kernel over the word stream until `count` draws are made.
+def _broken(wanted: str) -> NotCertified:
+    return NotCertified(f"one draw asked for more than {wanted}; the source of randomness is broken.")
+
+
+def _driven(kernel: Callable[[Words, Integers64], int], goal: int, randomness: Randomness, buffer_words: int) -> None:
+    """Run a kernel over the word stream until its state says that `goal` places are done.
 
     Unbiased: `kernel` returns where its interrupted step began; the words from there on are kept and read
     again, followed by fresh ones, so the draws are the same function of the stream for every buffer length.
     """
-    out, state = np.empty(count, dtype=np.int64), np.zeros(5, dtype=np.int64)
-    buffer = np.empty(buffer_words or min(BUFFER_WORDS, 64 + 16 * count), dtype=np.uint64)
+    state, buffer = np.zeros(4, dtype=np.int64), np.empty(buffer_words, dtype=np.uint64)
     kept = 0
-    while state[0] < count:
+    while state[0] < goal:
         randomness.fill(buffer[kept:])
-        position = kernel(buffer, out, state)
+        position = kernel(buffer, state)
         kept = buffer.size - position
         if position:
             buffer[:kept] = buffer[position:].copy()
         elif buffer.size < LONGEST_STEP:
             buffer = np.concatenate([buffer, np.empty(buffer.size, dtype=np.uint64)])
         else:
-            raise NotCertified("one draw asked for more than a million random words; the source of randomness is broken.")
+            raise _broken("a million random words")
+
+
+def _filled(kernel: Callable[[Words, Integers64, Integers64], int], count: int, randomness: Randomness) -> Integers64:
+    """`count` draws, of about 10 words each, by a kernel that fills an array."""
+    out = np.empty(count, dtype=np.int64)
+    _driven(lambda words, state: kernel(words, out, state), count, randomness, min(BUFFER_WORDS, 64 + 16 * count))
     return out
 
 
@@ -124,35 +135,25 @@ def sample_discrete_laplace(rate: Fraction, count: int, randomness: Randomness) 
     return _filled(lambda words, out, state: kernels.fill_discrete_laplace(words, above, under, out, state), size, randomness)
 
 
-@theorem("metricshuffle", "exact negative binomial by rejection")
+@theorem("metricshuffle", "exact negative binomial as a sum of jumps")
 def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of NB(r, p): P(A = k) = C(r+k-1, k) (1-p)^r p^k, with r = shape and p = exp(-rate).
 
-    Statement: for r <= 1, a geometric k accepted with probability prod_{j=1..k} (j-1+r)/j, else started afresh, is NB(r, p):
-    (1-p) p^k times that product is proportional to C(r+k-1, k) p^k; a trial is accepted with probability (1-p)^(1-r).
-    The kernel runs the same trials in another order: it tests j = 1 before it draws the rest of k (given k >= 1, k-1 is
-    geometric again), and it draws how many trials in a row say k >= 1 as one geometric (they are independent coins).
-    A test (j-1+r)/j fails with probability (1/j)(1-r), two independent coins, so no product of denominators is formed.
-    For r > 1, floor(r) independent geometrics are added to NB(r - floor(r), p): generating functions multiply.
-    Conditions: as sample_geometric; shape in (0, 2^20], its denominator up to 2^62. Numerics: integers only; int64
+    Statement: for r < 1, A is the sum of M jumps, M Poisson of mean r L with L = -ln(1-p), each jump K with P(K = k) = p^k/(k L):
+    the generating functions agree, ((1-p)/(1-pz))^r = exp(r L (g(z) - 1)) with g(z) = -ln(1-pz)/L. In a row of draws the runs of
+    zeros are geometric, and only the draws between them are made; jumps.py has the laws of the parts and why each is exact.
+    For r >= 1, floor(r) independent geometrics are added to NB(r - floor(r), p): generating functions multiply.
+    Conditions: as sample_geometric; shape in (0, 2^20], its denominator up to 2^62. Numerics: integers only: random words are
+    compared with digits of real numbers, and if those known so far (128 bits) do not decide, more are computed. int64
     could overflow only in an event of probability below e^(-2^20).
-    Reference: proved above.
+    Reference: Quenouille 1949 for the law; proved above and in jumps.py.
     """
-    from metricshuffle.noise import _sampling_kernels as kernels
-
-    exact, size = _checked_shape(shape), checked_count(count)
-    above, under = _fraction_words(_checked_rate(rate))
+    exact, exact_rate, size = _checked_shape(shape), _checked_rate(rate), checked_count(count)
     whole, rest = divmod(exact, 1)
-    total = _row_sums(sample_geometric, rate, int(whole), size, randomness)
+    total = _row_sums(sample_geometric, exact_rate, int(whole), size, randomness).reshape(size, 1)
     if rest:
-        part, parts = _fraction_words(rest)
-        quotient, remainder = (np.uint64(number) for number in divmod(rest.numerator << 64, rest.denominator))
-
-        def fill(words: Words, out: Integers64, state: Integers64) -> int:
-            return int(kernels.fill_negative_binomial(words, above, under, part, parts, quotient, remainder, out, state))
-
-        total += _filled(fill, size, randomness)
-    return total
+        _add_jumps(total, np.zeros(1, dtype=np.int64), rest, exact_rate, 1, randomness)
+    return total[:, 0]
 
 
 @theorem("Goryczka17", "Polya shares of discrete Laplace noise")
@@ -162,14 +163,74 @@ def sample_polya(shape: Fraction, rate: Fraction, count: int, randomness: Random
     Statement: floor(shape) discrete Laplace draws plus the difference of two NB(shape - floor(shape)) draws; shapes add.
     Conditions, numerics: as sample_negative_binomial. Reference: Goryczka and Xiong 2017; the sampler is proved above.
     """
-    exact, size = _checked_shape(shape), checked_count(count)
+    return sample_polya_rows(shape, [rate], count, randomness)[:, 0]
+
+
+def sample_polya_rows(shape: Fraction, rates: Sequence[Fraction], rows: int, randomness: Randomness) -> Integers64:
+    """One row a person: independent draws of `sample_polya`, with a rate for each column. Memory: the result, and 16 MB.
+
+    Columns of equal rate are drawn together, which is what makes rows of many columns cheap: a rate by itself costs some microseconds.
+    """
+    exact, size = _checked_shape(shape), checked_count(rows)
     whole, rest = divmod(exact, 1)
-    total = _row_sums(sample_discrete_laplace, rate, int(whole), size, randomness)
-    if rest:
-        draws = sample_negative_binomial(rest, rate, 2 * size, randomness)
-        total += draws[:size]
-        total -= draws[size:]
-    return total
+    out = np.zeros((size, len(rates)), dtype=np.int64)
+    for rate, members in _columns_of_each(list(rates)).items():
+        together = max(1, 2**20 // len(members))
+        for done in range(0, size if whole else 0, together):
+            block = min(together, size - done)
+            sums = _row_sums(sample_discrete_laplace, rate, int(whole), block * len(members), randomness)
+            out[done : done + block, members] = sums.reshape(block, len(members))
+        if rest:
+            _add_jumps(out, np.array(members, dtype=np.int64), rest, rate, 2, randomness)
+    return out
+
+
+def _columns_of_each(rates: list[Fraction]) -> dict[Fraction, list[int]]:
+    """Which columns have which rate. A rate that is the same object as another is not checked again: 386 checks take 5 ms."""
+    same: dict[int, list[int]] = {}
+    if all(rate is rates[0] for rate in rates):
+        same[0] = list(range(len(rates)))
+    else:
+        for column, rate in enumerate(rates):
+            same.setdefault(id(rate), []).append(column)
+    equal: dict[Fraction, list[int]] = {}
+    for members in filter(None, same.values()):
+        equal.setdefault(_checked_rate(rates[members[0]]), []).extend(members)
+    return equal
+
+
+def _add_jumps(
+    out: Integers64,
+    columns: Integers64,
+    shape: Fraction,
+    rate: Fraction,
+    sides: int,
+    randomness: Randomness,
+    *,
+    buffer_words: int | None = None,
+) -> None:
+    """Add NB(shape, exp(-rate)) to every entry of some columns, shape < 1; with two sides subtract another draw."""
+    from metricshuffle.noise import _sampling_kernels as kernels
+
+    (above, under), end, digits = _fraction_words(rate), sides * out.shape[0] * columns.size, FEWEST_DIGITS
+    tables = jump_tables(shape, rate, digits)
+    # a run is drawn in pieces of 2^levels places: not much shorter than it, nor longer than what is asked for
+    levels = min(len(tables.bits), max(0, end - 1).bit_length())
+
+    def fill(words: Words, state: Integers64) -> int:
+        nonlocal digits, tables
+        position = 0
+        while True:
+            numbers = tables.runs[levels : levels + 1], tables.bits[:levels], tables.numbers, tables.blocks
+            position += int(kernels.add_negative_binomials(words[position:], above, under, *numbers, columns, end, out, state))
+            if not state[3]:
+                return position
+            digits, state[3] = 2 * digits, 0
+            if digits > MOST_DIGITS:
+                raise _broken(f"{64 * MOST_DIGITS:,} bits of one real number")
+            tables = jump_tables(shape, rate, digits)
+
+    _driven(fill, end, randomness, buffer_words or min(BUFFER_WORDS, 64 + int(end * min(tables.mean, 1.0) * 32)))
 
 
 def _row_sums(

@@ -16,19 +16,31 @@ from metricshuffle.errors import PlanError
 from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust, Who
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.tally import Batch, Shuffled, Tally
+from metricshuffle.protocols.tally import ID_BYTES, Batch, Shuffled, Tally
 from metricshuffle.queries.base import Estimate, Inputs, Query
 from metricshuffle.randomness import Randomness
-
-ID_BYTES = 16
+from metricshuffle.shown import Brief
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One report: so many whole numbers of one type, the same for everybody. Each number is a message (unary counts stand for theirs)."""
+    """One report: so many whole numbers of one type, the same for everybody.
+
+    A message is `width` of them, one after another, and belongs to one of `piles`, which are mixed each by itself; a report has the
+    messages of the first pile first, as many for each. Not `apart`: a number stands for many messages (a count of unary ones), so that
+    messages cannot be mixed one by one in this form.
+    """
 
     type: np.dtype[Any]
     numbers: int
+    piles: int = 1
+    width: int = 1
+    apart: bool = True
+
+    @property
+    def each(self) -> int:
+        """Messages of a person for one pile."""
+        return self.numbers // (self.piles * self.width)
 
     @property
     def size(self) -> int:
@@ -37,7 +49,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Reports:
+class Reports(Brief):
     """Randomized reports as the clients send them: one row of messages a person, all of the same size.
 
     `batch_id` is random. Reports `first` .. of that batch are here: the same ones twice are recognised by it, whichever way they come.
@@ -61,7 +73,7 @@ class Reports:
 
 
 @dataclass(frozen=True)
-class Account:
+class Account(Brief):
     """What certifies a promise: the profile and the target it must keep, both in the profile's own steps.
 
     `delta` is what is spent of the target's; `bound` names the argument; `shape` is that of the promise as it is told.
@@ -161,8 +173,16 @@ class Protocol(Kinded, ABC):
         """The standard error of the answer for so many people, where it does not depend on what they hold."""
         return None
 
-    def check_people(self, people: int, users: int) -> None:
+    def check_people(self, query: Query, people: int, users: int) -> None:
         """Raise if the protocol has no room for so many."""
+
+    def warning(self, query: Query) -> str:
+        """What the number that is left if the shuffler colludes does not say, in a sentence; empty if it says enough."""
+        return ""
+
+    def remarks(self, query: Query, target: Target, honest: int, rounds: int) -> list[str]:
+        """What else is true of the promise, in sentences."""
+        return []
 
     def check_width(self, messages: NDArray[Any]) -> None:
         """Raise unless these are rows of messages of this protocol."""
@@ -188,6 +208,25 @@ class Protocol(Kinded, ABC):
             between=query.between(self.step),
             items=query.items,
         )
+
+
+def seen_alone(
+    query: Query, target: Target, rounds: int, epsilon: float, bound: str, *, delta: float = 0.0, step: float = 1.0
+) -> Guarantee:
+    """What is promised of one person's reports where nobody is trusted: at the target's distance, over all rounds."""
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        distance=target.distance,
+        unit=query.unit,
+        shape="flat",
+        protects="one person" if query.items is None else "one user's items",
+        trust=Trust(trusted="nobody"),
+        bound=bound,
+        rounds=rounds,
+        between=query.between(step),
+        items=query.items,
+    )
 
 
 AnyProtocol = Annotated[SerializeAsAny[Protocol], BeforeValidator(Protocol.of_kind)]

@@ -22,10 +22,10 @@ from metricshuffle.estimation.likelihood import likeliest
 from metricshuffle.estimation.tree_projection import possible_shares
 from metricshuffle.numerics.rounding import plain, raised
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.privacy.guarantee import Guarantee, Trust
+from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account, Layout, Protocol
+from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
 from metricshuffle.protocols.item_accounts import ItemAccounts
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Estimate, Inputs, Query
@@ -336,18 +336,8 @@ class Frequencies(Protocol):
             return (
                 self.guarantee(query, target, 1, rounds) if self.trusted == "nobody" else ItemAccounts.of(self, query).alone(target, rounds)
             )
-        return Guarantee(
-            epsilon=raised(self.local_epsilon(target) * rounds, 2) if rounds > 1 else self.local_epsilon(target),
-            delta=0.0,
-            distance=target.distance,
-            unit=query.unit,
-            shape="flat",
-            protects="one person",
-            trust=Trust(trusted="nobody"),
-            bound=self.randomizer.local_profile().bound,
-            rounds=rounds,
-            between=query.between(self.step),
-        )
+        epsilon = raised(self.local_epsilon(target) * rounds, 2) if rounds > 1 else self.local_epsilon(target)
+        return seen_alone(query, target, rounds, epsilon, self.randomizer.local_profile().bound, step=self.step)
 
 
 def _sizes(inputs: Inputs) -> Integers64:

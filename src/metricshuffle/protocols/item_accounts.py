@@ -18,10 +18,10 @@ from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.errors import NotCertified, PlanError
 from metricshuffle.numerics.rounding import lowered, raised
 from metricshuffle.numerics.search import last_certified
-from metricshuffle.privacy.guarantee import Guarantee, Trust
+from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account
+from metricshuffle.protocols.base import Account, seen_alone
 from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
@@ -178,25 +178,16 @@ class ItemAccounts:
     def alone(self, target: Target, rounds: int) -> Guarantee:
         """What is left if whoever is trusted colludes: a user's reports, shuffled by herself, at the target's delta."""
         each = target.for_each_of(rounds)
-        profile: PrivacyProfile = ItemWiseProfile(self.item_rate, self.shuffle(1, together=False))
-        profile = SampledProfile(profile, self.items, reach_of(self.query.people)) if self.drawn else profile
+        own = ItemWiseProfile(self.item_rate, self.shuffle(1, together=False))
+        profile = SampledProfile(own, self.items, reach_of(self.query.people)) if self.drawn else own
+        if not self.drawn:
+            own.prepare(each.delta, target.distance)
         ceiling, delta = profile.pure(target.distance), each.delta
         # three digits are enough, and every step of the search may take long; the last value that was certified
         covered = partial(_covered, profile, delta, target.distance)
         epsilon = ceiling if delta == 0.0 or math.isinf(ceiling) else last_certified(covered, 0.0, ceiling, relative=1e-3)
-        return Guarantee(
-            epsilon=raised(epsilon * rounds, 2) if rounds > 1 else epsilon,
-            delta=target.delta,
-            distance=target.distance,
-            unit=self.query.unit,
-            shape="flat",
-            protects="one user's items",
-            trust=Trust(trusted="nobody"),
-            bound=profile.bound,
-            rounds=rounds,
-            between=self.query.between(1.0),
-            items=self.query.items,
-        )
+        over_all = raised(epsilon * rounds, 2) if rounds > 1 else epsilon
+        return seen_alone(self.query, target, rounds, over_all, profile.bound, delta=target.delta)
 
     def check_rate(self) -> None:
         """Raise unless every report is item_rate * d private, pair by pair from the laws themselves."""
@@ -231,4 +222,4 @@ def counted_by_all_laws(items: int, randomizer: Randomizer) -> bool:
 
 
 def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:
-    return profile.covers_at(epsilon, delta, distance)
+    return profile.covers(epsilon, delta, distance, "flat")

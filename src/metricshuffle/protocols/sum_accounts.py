@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
@@ -42,9 +43,8 @@ class SumAccounts:
         return PlanarNoise(axis, joint if self.target.distance <= JOINT_RADIUS else PerAxis.bound)
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
-        """The whole query's profile for exact noise of that total law on each axis."""
-        axis: PrivacyProfile = AdditiveNoise(noise)
-        return self.total_profile(axis if self.grain == 1 else Quantised(axis, self.grain))
+        """The whole query's profile for exact noise of that total law on each axis; the last one is kept, with the laws it knows."""
+        return _noise_profile(self, noise)
 
     def report_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
         """What one person's report hides if everybody else colludes, over all rounds; the worse axis stands for both.
@@ -100,3 +100,9 @@ class SumAccounts:
         if self.axes == 2 and self.target.distance >= math.sqrt(2.0):
             slope *= math.sqrt(2.0)
         return PureProfile(self.rounds * slope * (1.0 + 1e-15))
+
+
+@lru_cache(maxsize=1)
+def _noise_profile(accounts: SumAccounts, noise: Polya) -> PrivacyProfile:
+    axis: PrivacyProfile = AdditiveNoise(noise)
+    return accounts.total_profile(axis if accounts.grain == 1 else Quantised(axis, accounts.grain))

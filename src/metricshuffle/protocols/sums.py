@@ -19,10 +19,10 @@ from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.numerics.types import Floats
-from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust
+from metricshuffle.privacy.guarantee import Guarantee, Protects
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account, Layout, Protocol
+from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
 from metricshuffle.protocols.sum_accounts import SumAccounts
 from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.queries.base import Estimate, Inputs, Query
@@ -70,15 +70,15 @@ class Sums(Protocol):
     @property
     def layout(self) -> Layout:
         if self.modulus is not None:
-            return Layout(np.dtype("<u8"), self.shares * len(self.randomizers))
+            return Layout(np.dtype("<u8"), self.shares * len(self.randomizers), len(self.randomizers))
         longest = max(randomizer.length for randomizer in self.randomizers)
-        return Layout(np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(self.randomizers))
+        return Layout(np.dtype("<u2" if longest < 2**16 else "<u4" if longest < 2**32 else "<u8"), len(self.randomizers), apart=False)
 
     @property
     def row(self) -> int:
         return len(self.randomizers)
 
-    def check_people(self, people: int, users: int) -> None:
+    def check_people(self, query: Query, people: int, users: int) -> None:
         if self.modulus is None:
             return
         top = max(randomizer.top for randomizer in self.randomizers)
@@ -267,14 +267,21 @@ class Sums(Protocol):
         return narrow(total, accounts.target, accounts.grain)
 
     def _response_profile(self, accounts: SumAccounts, honest: int) -> PrivacyProfile:
-        # Fewer bits hide less, so the shorter axis stands for both; it must be able to move as far.
-        shorter = min(self.randomizers, key=lambda randomizer: randomizer.span)
-        if accounts.axes == 2 and honest * shorter.span < accounts.target.distance:
-            bits = f"{honest * shorter.span:,}"
+        self.check_bits(honest, accounts.target.distance)
+        return accounts.total_profile(self.shorter.summed_profile(honest))
+
+    @property
+    def shorter(self) -> Randomizer:
+        """Of the axes: fewer bits hide less, so it stands for both."""
+        return min(self.randomizers, key=lambda randomizer: randomizer.span)
+
+    def check_bits(self, honest: int, steps: float) -> None:
+        """Raise unless the shorter axis, which stands for both, can move as far as that: what it cannot do it would seem to hide."""
+        bits = honest * self.shorter.span
+        if isinstance(self.shorter, CountResponse) and len(self.randomizers) == 2 and bits < steps:
             raise ConditionError(
-                "RR-Shuffle on two axes", "at least as many honest bits on the shorter axis as the distance has cells", bits
+                "RR-Shuffle on two axes", "at least as many honest bits on the shorter axis as the distance has cells", f"{bits:,}"
             )
-        return accounts.total_profile(shorter.summed_profile(honest))
 
     def report_profile(self, target: Target, rounds: int) -> PrivacyProfile:
         """What one person's report hides, in steps."""
@@ -287,18 +294,7 @@ class Sums(Protocol):
             profile, steps = self.report_profile(target, rounds), target.in_steps(self.step).distance
             delta = 0.0 if math.isfinite(profile.pure(steps)) else target.delta
             epsilon, bound = profile.epsilon(delta, steps), profile.bound
-        return Guarantee(
-            epsilon=epsilon,
-            delta=delta,
-            distance=target.distance,
-            unit=query.unit,
-            shape="flat",
-            protects="one person",
-            trust=Trust(trusted="nobody"),
-            bound=bound,
-            rounds=rounds,
-            between=query.between(self.step),
-        )
+        return seen_alone(query, target, rounds, epsilon, bound, delta=delta, step=self.step)
 
 
 def narrow(total: Polya, target: Target, grain: int) -> bool:

@@ -1,4 +1,4 @@
-"""What is left of many reports: sums or counts, and how many people they come from. No ids, no order.
+"""What is left of many reports: sums or counts, and how many people they come from. No order, and no ids but those of whole batches.
 
 A `Tally` adds and merges; `Shuffled` is what a shuffler, an aggregator or a curator lets go of it. An analyst estimates from the second.
 """
@@ -12,11 +12,15 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from metricshuffle.declared import content_digest
 from metricshuffle.encodings.frame import Frame, whole_of
 from metricshuffle.errors import InputError, PlanError
+from metricshuffle.shown import Brief
 
 # A sum of numbers is written with this many bytes: 1e13 people of 64-bit numbers need 14.
 NUMBER_BYTES = 16
+# Of the random id of a batch, and of a report.
+ID_BYTES = 16
 # What a tally may hold at the most (64 MB), the key of a row included; a curator's fractions take one row of sums for every number of
 # items that somebody holds.
 MOST_NUMBERS = 2**22
@@ -42,11 +46,13 @@ class Batch:
 
 
 @dataclass(eq=False)
-class _Counted:
+class _Counted(Brief):
     """The common part of a tally and of what is published of it."""
 
     formats: ClassVar[tuple[str, str]]
     """Of honest and of seeded ones."""
+    earlier_formats: ClassVar[tuple[str, ...]] = ()
+    """Of honest and of seeded ones, as earlier versions wrote them; they can be read."""
     what: ClassVar[str]
 
     batch: Batch
@@ -78,15 +84,27 @@ class _Counted:
             body = b"".join(number.to_bytes(NUMBER_BYTES, "little", signed=True) for _, row in rows for number in row)
         except OverflowError:
             raise PlanError(f"{self.what} has sums that are too large to be written; something else than reports was added up.") from None
-        return Frame(self.formats[self.batch.seeded], header, body).to_bytes()
+        more, after = self._more()
+        return Frame(self.formats[self.batch.seeded], {**header, **more}, body + after).to_bytes()
+
+    def _more(self) -> tuple[dict[str, Any], bytes]:
+        """What else stands in the header, and what follows the sums."""
+        return {}, b""
+
+    @classmethod
+    def _read_more(cls, frame: Frame, after: bytes) -> dict[str, Any]:
+        """The fields that `_more` wrote."""
+        if after:
+            raise _strange(cls.what)
+        return {}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Undo `to_bytes`; what is damaged or something else is refused in words."""
-        frame = Frame.from_bytes(data, cls.formats, cls.what)
+        frame = Frame.from_bytes(data, (*cls.formats, *cls.earlier_formats), cls.what)
         header, what = frame.header, cls.what
         rows, task = header.get("rows"), header.get("task")
-        strange = PlanError(f"{what} is damaged: its rows are not what its length says; ask for it again.")
+        strange = _strange(what)
         if not isinstance(task, str) or not isinstance(rows, list):
             raise strange
         sums: Sums = {}
@@ -100,11 +118,14 @@ class _Counted:
             pieces = range(start, end, NUMBER_BYTES)
             sums[row[0]] = [int.from_bytes(frame.body[at : at + NUMBER_BYTES], "little", signed=True) for at in pieces]
             start = end
-        if start != len(frame.body):
-            raise strange
-        batch = Batch(task, whole_of(header, "round", what, 1), frame.format == cls.formats[1])
+        more = cls._read_more(frame, frame.body[start:])
+        batch = Batch(task, whole_of(header, "round", what, 1), frame.format in (cls.formats[1], *cls.earlier_formats[1:2]))
         modulus = None if header.get("modulus") is None else whole_of(header, "modulus", what, 2)
-        return cls(batch, whole_of(header, "people", what), whole_of(header, "messages", what), sums, modulus)
+        return cls(batch, whole_of(header, "people", what), whole_of(header, "messages", what), sums, modulus, **more)
+
+
+def _strange(what: str) -> PlanError:
+    return PlanError(f"{what} is damaged: its rows are not what its length says; ask for it again.")
 
 
 class Counting(Protocol):
@@ -162,14 +183,44 @@ class Tally(_Counted):
 
 @dataclass(eq=False)
 class Shuffled(_Counted):
-    """What the shuffler (aggregator, curator) lets the analyst see; a raw tally or unshuffled reports are other types."""
+    """What the shuffler (aggregator, curator) lets the analyst see; a raw tally or unshuffled reports are other types.
 
-    formats: ClassVar[tuple[str, str]] = ("metricshuffle-shuffled/2", "metricshuffle-shuffled-seeded/2")
+    `batches` are the ids of the batches of reports that are in it, 16 random bytes each, sorted, so that they say nothing of the order
+    in which they came. An analyst, who keeps count with them (`planning.budget`), learns from an id that its batch is in it and nothing
+    else: that somebody took part is public. There are none in files of earlier versions, and in what is published of a tally alone.
+    """
+
+    formats: ClassVar[tuple[str, str]] = ("metricshuffle-shuffled/3", "metricshuffle-shuffled-seeded/3")
+    earlier_formats: ClassVar[tuple[str, ...]] = ("metricshuffle-shuffled/2", "metricshuffle-shuffled-seeded/2")
     what: ClassVar[str] = "a shuffled batch"
+
+    batches: tuple[bytes, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.batches = tuple(sorted(set(self.batches)))
+        if any(len(batch_id) != ID_BYTES for batch_id in self.batches):
+            raise InputError(f"the id of a batch of reports is {ID_BYTES} bytes long.")
 
     @property
     def reports(self) -> int:
         return self.people
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of task, round, people and sums: the same in whatever file they lie, and another as soon as a number differs."""
+        rows = [[key, [str(number) for number in row]] for key, row in sorted(self.sums.items())]
+        return content_digest([self.batch.task, self.batch.round, self.people, self.messages, rows])
+
+    def _more(self) -> tuple[dict[str, Any], bytes]:
+        return {"batches": len(self.batches)}, b"".join(self.batches)
+
+    @classmethod
+    def _read_more(cls, frame: Frame, after: bytes) -> dict[str, Any]:
+        if frame.format in cls.earlier_formats:
+            return super()._read_more(frame, after)
+        if len(after) != ID_BYTES * whole_of(frame.header, "batches", cls.what):
+            raise _strange(cls.what)
+        return {"batches": tuple(after[at : at + ID_BYTES] for at in range(0, len(after), ID_BYTES))}
 
 
 def exact_sums(records: NDArray[Any]) -> list[int]:

@@ -1,173 +1,426 @@
-"""Noisy vectors: whole-number features of what everybody holds, with noise on each person's vector or, by a curator, on the sum of all.
-
-The third way to share noise, through a shuffler, belongs here too: nobody's vector would be noisy enough alone, and the sums would be.
-"""
+"""Noisy vectors: everybody adds a share of noise to whole-number features of what she holds, and only the noisy sums can be seen."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.items.gaussian import MetricGaussian
-from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
-from metricshuffle.errors import PlanError
+from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
+from metricshuffle.accounting.vectors.colluding import no_noise_probability
+from metricshuffle.accounting.vectors.floor import floor_loss
+from metricshuffle.accounting.vectors.mixing import largest_mixed_epsilon, mixing_term, packed_security_bits
+from metricshuffle.accounting.vectors.unequal import rounding_factor
+from metricshuffle.declared import Positive, Whole
+from metricshuffle.encodings.packed import Packed
+from metricshuffle.errors import ConditionError, InputError, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod
-from metricshuffle.numerics.types import Floats
-from metricshuffle.privacy.guarantee import Guarantee, Trust
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
+from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.sampling import rational_rate, sample_polya_rows
+from metricshuffle.numerics.rounding import promised, promised_delta, raised, reached
+from metricshuffle.numerics.search import last_whole
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.privacy.guarantee import Guarantee, Protects
+from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.base import Account, Layout, Protocol
-from metricshuffle.protocols.features import AnyFeatures
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, normal_width
-from metricshuffle.protocols.tally import Shuffled, Tally, exact_sums
+from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
+from metricshuffle.protocols.features import AnyFeatures, Blur, Cells, Features, Lattice, blurred, blurred_variances, space_of
+from metricshuffle.protocols.frequencies import AnyRandomizer, normal_width
+from metricshuffle.protocols.tally import Shuffled, Tally
+from metricshuffle.protocols.vector_accounts import VectorAccounts
 from metricshuffle.queries.base import Estimate, Inputs, Query
-from metricshuffle.queries.coordinates import Answers
-from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.planar_geometric import PlanarGeometric
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories, Discrete, Space
 
-BITS_PER_NUMBER = 64
-# A scale is this much larger than the constant over the rate, for the roundings between them.
-ROOM = 1.0 + 2.0**-50
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# What the messages that are made at once take up in memory, about.
+BYTES_AT_ONCE = 2**26
+# A promise with a larger delta is not worth telling.
+LARGEST_TOLD = 1e-3
+# Simulated releases from which the errors of shares are told where the features do not measure single points; fewer of fine maps, of which
+# one takes seconds.
+LIKE_RELEASES, FEW_LIKE_RELEASES = 64, 8
+FINE = 4096
+"""A map of more points than this takes seconds to fit: less is simulated of it, and when planning one feature set is tried."""
 
 
 class NoisyVectors(Protocol):
-    """Features of a person's items and the noise on their average: on everybody's own vector ("nobody") or on the sum ("curator")."""
+    """Features, the noise on each of their sums, and how a vector is sent.
+
+    Coordinate e has noise of the rate `factor` * weights[e], rounded down to what is sampled exactly; everybody adds a share of shape
+    1/`sharers` to it (a curator adds all of it, once). A person's vector makes up `units`: her items, if everybody holds so many; with
+    different numbers of items (up to `most_items`) her features are averaged, times `units`, and rounded. `floor` randomizes every item
+    first, for the day that the shuffler colludes.
+    """
 
     kind: Literal["noisy-vectors"] = "noisy-vectors"
     features: AnyFeatures
-    noise: AnswerNoise
+    coordinates: Whole
+    factor: Positive
+    sharers: Whole = 1
+    units: Whole = 1
+    most_items: Whole | None = None
+    floor: AnyRandomizer | None = None
+    together: Whole = 1
+    """How many coordinates make one message."""
+    shares: Whole = 1
+
+    @property
+    def encoding(self) -> str:
+        return f"{self.features}{', no floor' if self.floor is None and self.trusted != 'curator' else ''}"
+
+    @property
+    def packed(self) -> Packed:
+        if self.modulus is None or self.modulus < 2 or self.modulus & (self.modulus - 1):
+            raise PlanError("sums of noisy vectors are residues of a power of two; the task is damaged.")
+        return Packed(self.coordinates, self.modulus.bit_length() - 1, self.together, self.shares, self.trusted)
 
     @property
     def layout(self) -> Layout:
-        """A vector of cells of the noise; to a curator, how many items a person holds and the sums of their features."""
-        return Layout(np.dtype("<i8"), self.noise.coordinates + (self.trusted == "curator"))
+        return Layout(self.packed.type, self.packed.numbers, self.packed.groups, self.packed.width)
 
     @property
     def bits_per_user(self) -> int:
-        return BITS_PER_NUMBER * self.noise.coordinates
+        return self.packed.bits_per_user
+
+    @property
+    def messages_per_user(self) -> int:
+        return self.packed.messages_per_user
 
     @property
     def row(self) -> int:
-        return self.noise.coordinates
+        return self.coordinates
+
+    def check_people(self, query: Query, people: int, users: int) -> None:
+        most = self.units * int(feature_table(self.features, space_of(query)).max())
+        if people > users or people * most >= (self.modulus or 0):
+            room = min(users, ((self.modulus or 1) - 1) // most)
+            raise PlanError(
+                f"{people:,} reports are more than this plan's modulus has room for, {room:,}; plan again for more people, or "
+                "say whose rows they are if a person has several (--user-column)."
+            )
 
     # Clients
 
     def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
-        if inputs.sizes is None:
-            raise PlanError("vectors are made of users' items; this task has single values, so it is damaged.")
-        answers = Answers.of(self.features.coordinates(inputs.query), inputs.numbers[:, 0], inputs.sizes)
-        if self.trusted == "curator":
-            return np.concatenate([answers.sizes[:, None], answers.numerators.astype(np.int64)], axis=1)
-        return self.noise.on_each(answers, randomness)
+        """One row of residues a person; to a curator those of her features as they are."""
+        together = max(1, BYTES_AT_ONCE // (8 * self.coordinates + self.layout.size))
+        rows, done = np.empty((inputs.people, self.layout.numbers), dtype=self.layout.type), 0
+        for part in inputs.parts(together):
+            rows[done : done + part.people] = self.packed.residues(self._values(part, randomness), randomness)
+            done += part.people
+        return rows
 
-    # Shuffler, curator
+    def _values(self, inputs: Inputs, randomness: Randomness) -> Integers64:
+        """Everybody's features with her share of the noise."""
+        codes, space = np.ascontiguousarray(inputs.numbers[:, 0]), space_of(inputs.query)
+        if self.floor is not None:
+            codes = np.asarray(self.floor.codes_of(self.floor.reports(self.floor.values_of(codes), randomness)), dtype=np.int64)
+        values = self._features_of(codes, inputs.sizes, space)
+        if self.trusted == "curator":
+            return values
+        return values + sample_polya_rows(Fraction(1, self.sharers), self._exact_rates(space), len(values), randomness)
+
+    def _features_of(self, codes: Integers64, sizes: Integers64 | None, space: Space) -> Integers64:
+        """The features of everybody's items, added up; of averages, in units, where people hold different numbers of items."""
+        table = feature_table(self.features, space)
+        if sizes is None:
+            return np.asarray(table[codes].toarray(), dtype=np.int64)
+        from scipy.sparse import csr_array
+
+        held = csr_array(
+            (np.ones(len(codes), dtype=np.int64), codes, np.concatenate([[0], np.cumsum(sizes)])), (len(sizes), table.shape[0])
+        )
+        sums = np.asarray((held @ table).toarray(), dtype=np.int64)
+        if self.most_items is None:
+            return sums
+        if int(sizes.max(initial=0)) > self.most_items:
+            raise InputError(
+                f"somebody holds {int(sizes.max()):,} items, and the plan counts on {self.most_items:,} at the most; leave items out, or "
+                "plan again for more (--most-items)."
+            )
+        return np.asarray((2 * self.units * sums + sizes[:, None]) // (2 * sizes[:, None]))
+
+    def _largest_average(self, space: Space) -> int:
+        """The largest number on the way to an average that is rounded to whole units."""
+        most = self.most_items or 1
+        return 2 * self.units * most * int(feature_table(self.features, space).max()) + most
+
+    # Shuffler, aggregator, curator
 
     def counted(self, messages: NDArray[Any]) -> dict[int, list[int]]:
         self.check_width(messages)
-        if self.trusted != "curator":
-            return {0: exact_sums(messages)}
-        sizes = messages[:, 0]
-        if len(sizes) and int(sizes.min()) < 1:
-            raise PlanError("somebody is said to hold no items; a message is damaged.")
-        return {int(size): exact_sums(messages[sizes == size, 1:]) for size in np.unique(sizes)}
+        return {0: self.packed.total(messages)}
 
     def published(self, query: Query, tally: Tally, randomness: Randomness) -> dict[int, list[int]]:
-        if self.trusted != "curator":
-            return super().published(query, tally, randomness)
-        scale = Fraction(2) ** self.features.coordinates(query).power
-        total = [Fraction(0)] * self.noise.coordinates
-        for size, row in tally.sums.items():
-            total = [mine + Fraction(number, size) for mine, number in zip(total, row, strict=True)]
-        return {0: [int(cell) for cell in self.noise.on([number / scale for number in total], randomness)]}
+        totals = list(tally.numbers)
+        if self.trusted == "curator":
+            noise = sample_polya_rows(Fraction(1), self._exact_rates(space_of(query)), 1, randomness)[0]
+            totals = [(total + int(drawn)) % (self.modulus or 2) for total, drawn in zip(totals, noise, strict=True)]
+        return {0: totals}
 
     # Analyst
 
-    def draws(self, people: int) -> int:
-        """How many noise vectors are in the sum of so many people's."""
-        return 1 if self.trusted == "curator" else people
-
     def estimate(self, query: Query, shuffled: Shuffled) -> Estimate:
-        people, cells = shuffled.people, shuffled.numbers
-        if len(cells) != self.noise.coordinates:
-            raise PlanError(f"a batch of this task is {self.noise.coordinates:,} sums; this one is not.")
-        draws = self.draws(people)
-        means = self.noise.middles(cells, draws) / people
-        error = math.sqrt(self.noise.variance * draws) / people
-        shares, errors = self.features.totals(query, means, error)
-        totals, deviations = shares * people, errors * people
-        certain = people < FEW_PEOPLE or self.trusted == "curator"
+        people, space = shuffled.people, space_of(query)
+        if len(shuffled.numbers) != self.coordinates or not all(0 <= number < (self.modulus or 0) for number in shuffled.numbers):
+            raise PlanError(f"a batch of this task is {self.coordinates:,} sums in 0..{(self.modulus or 1) - 1:,}; this one is not.")
+        most = people * self.units * feature_table(self.features, space).max(axis=0).toarray().ravel()
+        sums = [self.packed.centred(number, 0, int(top)) for number, top in zip(shuffled.numbers, most, strict=True)]
+        means, errors = np.array(sums, dtype=np.float64) / (people * self.units), self.errors(query, people)
+        possible = self.features.shares(space, means, errors, self.blur)
+        told_apart, warning = self.features.unbiased(space, means, errors), ""
+        measured = told_apart if self.floor is None else None
+        if measured is None:
+            measured = possible, self.deviations(query, possible, errors, people)
+            simulated = f"standard errors and intervals come from {_like_releases(space)} simulated releases about the estimated shares"
+            warning = (
+                f"Values were randomized before they were counted, so {simulated}."
+                if told_apart is not None
+                else f"What was measured does not tell single cells apart, so shares are smoothed: their {simulated}, and know nothing of "
+                "peaks narrower than what was measured."
+            )
+        totals, deviations = measured[0] * people, measured[1] * people
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             miss = (1.0 - level) / (totals.size if simultaneous else 1)
-            # Chebyshev's inequality where there are too few draws for the normal approximation
-            halves = deviations * (1.0 / math.sqrt(miss) if certain or method == "bernstein" else normal_width(miss))
+            halves = deviations * (1.0 / math.sqrt(miss) if method == "bernstein" else laplace_width(miss))
             return totals - halves, totals + halves
 
-        return Estimate(totals, deviations, people, self.step, ends, self.features.possible(query, means))
+        return Estimate(totals, deviations, people, self.step, ends, possible, warning, band=self._band(query, means, people))
+
+    def _band(self, query: Query, means: Floats, people: int) -> Callable[[float], tuple[Floats, Floats]] | None:
+        """For the shares up to each point of a line: by the exact law of the noise, and between windows because such shares rise.
+
+        Statement: with probability `level` every window mean lies within its noise of what was measured (union bound). What is true at
+        a place is at least the mean of any window that ends there or before, and at most that of one that begins there or after.
+        """
+        space = space_of(query)
+        known = self.features.cumulative(space, means, self.errors(query, people)) if self.floor is None else None
+        if known is None:
+            return None
+        shape = Fraction(1) if self.trusted == "curator" else Fraction(people, self.sharers)
+        rates, windows = self.rates(space), known.last - known.first + 1
+        # (averages were rounded to whole units)
+        rounding = 0.0 if self.most_items is None else 0.5 / self.units
+
+        def band(level: float) -> tuple[Floats, Floats]:
+            radius = {float(rate): noise_radius(Polya(shape, float(rate)), (1.0 - level) / len(rates)) for rate in np.unique(rates)}
+            halves = np.array([radius[float(rate)] for rate in rates]) / (people * self.units * windows) + rounding / windows
+            low, high = np.zeros(space.domain.size or 0), np.ones(space.domain.size or 0)
+            low[known.last], high[known.first] = known.shares - halves, known.shares + halves
+            low[-1] = 1.0
+            return np.clip(np.maximum.accumulate(low), 0.0, 1.0), np.clip(np.minimum.accumulate(high[::-1])[::-1], 0.0, 1.0)
+
+        return band
+
+    @property
+    def blur(self) -> Blur | None:
+        """How points are randomized before they are counted."""
+        return None if self.floor is None else _laws(self.floor)
+
+    def errors(self, query: Query, people: int) -> Floats:
+        """The standard errors of the means of the features; where values are randomized first, at most what that adds."""
+        space = space_of(query)
+        variances = self._noise_variances(space, people)
+        if self.floor is not None:
+            tops = feature_table(self.features, space).max(axis=0).toarray().ravel().astype(np.float64)
+            variances = variances + 0.25 * tops**2 * people * self.units
+        return np.asarray(np.sqrt(variances) / (people * self.units))
+
+    def _noise_variances(self, space: Space, people: int) -> Floats:
+        """Of the noise on each sum."""
+        shape = Fraction(1) if self.trusted == "curator" else Fraction(people, self.sharers)
+        rates, which = np.unique(self.rates(space), return_inverse=True)
+        return np.array([Polya(shape, float(rate)).variance() for rate in rates])[which]
+
+    def deviations(self, query: Query, shares: Floats, errors: Floats, people: int) -> Floats:
+        """How much the shares of releases like this one differ, simulated; `errors` are the ones that shares are fitted with.
+
+        Where single points are told apart, with what randomizing values of these shares adds, and no less than unbiased shares differ:
+        those of points that seem empty cannot fall. Elsewhere with the most that randomizing may add, which makes up for some of what
+        smoothing hides, and for the same reason no less than points differ on the whole (root mean square): points that seem empty in
+        every simulated release are not known to be.
+        """
+        from scipy.special import ndtri
+
+        space, spread, least = space_of(query), errors, None
+        count = _like_releases(space)
+        words = Randomness.seeded("like releases").words(count * self.coordinates) >> np.uint64(11)
+        drawn = ndtri((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(count, self.coordinates)
+        table = feature_table(self.features, space)
+        means = blurred(shares, self.blur) @ table
+        if self.blur is not None and self.features.unbiased(space, means, errors) is not None:
+            added = people * self.units * blurred_variances(shares, self.blur, table)
+            spread = np.sqrt(self._noise_variances(space, people) + added) / (people * self.units)
+            measured = self.features.unbiased(space, means, spread)
+            least = None if measured is None else measured[1]
+        off = self.features.shares(space, means + spread * drawn, errors, self.blur) - shares
+        return np.maximum(np.sqrt(np.mean(off**2, axis=0)), np.sqrt(np.mean(off**2)) if least is None else least)
 
     def expected_error(self, query: Query, people: int) -> float | None:
-        """Of the means of a linear query, by formula; of shares by simulation only."""
-        return None if query.shared else self.noise.mean_size(self.draws(people)) / people
+        return None
 
     # What it hides
 
+    def rates(self, space: Space) -> Floats:
+        """The rate of the noise of every coordinate, as it is sampled."""
+        return np.array([float(rate) for rate in self._exact_rates(space)])
+
+    def _exact_rates(self, space: Space) -> list[Fraction]:
+        weights, which = np.unique(self.features.weights(space), return_inverse=True)
+        exact = [rational_rate(self.factor * float(weight)) for weight in weights]
+        return [exact[index] for index in which]
+
     def check(self, query: Query) -> None:
-        needed = self.features.coordinates(query).numbers.shape[1]
-        if self.modulus is not None:
-            raise PlanError("sums of noisy vectors are no residues; the task is damaged.")
-        if self.noise.coordinates != needed:
-            raise PlanError(f"the features are {needed:,} numbers, and the noise is made for {self.noise.coordinates:,}.")
-        if self.modulus is not None or self.trusted not in ("nobody", "curator"):
-            raise PlanError("noisy vectors are added up as they are, by nobody in particular or by a curator; the task is damaged.")
-        # Cells much finer than the noise would run out of whole numbers for some answers and not for others, which tells them apart.
-        if self.noise.cell != AnswerNoise(self.noise.noise, self.noise.scale, self.noise.coordinates).cell:
-            raise PlanError("the cells of the noise are not of the size that belongs to its scale; the task is damaged.")
+        space = space_of(query)
+        if self.trusted in ("nobody", "curator") and (self.sharers != 1 or self.shares != 1 or self.together != 1):
+            raise PlanError(f"{self.trusted} takes whole vectors with whole noise; the task is damaged.")
+        if self.sharers < 1 or feature_table(self.features, space).shape[1] != self.coordinates:
+            raise PlanError(f"the features of this query are not the {self.coordinates:,} that the task is made for.")
+        _ = self.packed  # refuses a modulus or a number of shares that cannot be
+        if isinstance(query, UserHistogram) and query.people.items is None:
+            fits = self.most_items is not None and self.most_items >= 1 and self.units >= 1 and self.floor is None
+        else:
+            held = query.people.items if isinstance(query, UserHistogram) else 1
+            fits = self.most_items is None and self.units == held
+        if not fits:
+            raise PlanError("the vectors are made for another number of items than people hold; the task is damaged.")
+        if self.most_items is not None and self._largest_average(space) >= 2**63:
+            raise PlanError(
+                f"averages of {self.most_items:,} items in {self.units:,} units do not fit 64 bits, and people with the same shares "
+                "would get different vectors; use fewer units."
+            )
+        if self.floor is not None and (self.trusted == "curator" or floor_slope(self.floor, self.features, space) is None):
+            raise PlanError("values are randomized first in a way that is not accounted for; the task is damaged.")
+
+    def security(self, honest: int) -> float:
+        """Of one pile of mixed shares, in bits."""
+        return packed_security_bits(honest, self.shares, [2**self.packed.group_bits])
+
+    def accounts(self, query: Query, rounds: int) -> VectorAccounts:
+        space = space_of(query)
+        stretch = 1.0 if self.most_items is None else raised(float(rounding_factor(self.most_items, self.units)), 2)
+        return VectorAccounts(space, self.features, self.rates(space), self.units, stretch, isinstance(query, Histogram), rounds)
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
-        profile, spent = self._profile(query, rounds), 0.0
-        if self.noise.noise == "gaussian":
-            spent = target.delta
-        elif self.noise.noise != "l1":
-            spent = clamping_penalty(target.epsilon, 2.0 * rounds * self.noise.inexactness)
-        bound = profile.bound if self.noise.noise == "l1" else f"{profile.bound}, drawn nearly exactly"
-        return Account(
-            profile if self.noise.noise == "l1" else RarelyClamped(profile, rounds * self.noise.inexactness),
-            target.with_delta(spent),
-            "one user's items",
-            spent,
-            bound,
-            target.shape,
+        if self.trusted in ("shuffler", "aggregator") and honest < self.sharers:
+            raise ConditionError("Noisy vectors", f"noise shared among no more than {honest:,} honest people", f"{self.sharers:,}")
+        ideal = self.accounts(query, rounds).ideal(target)
+        shape: Shape = "flat" if isinstance(query.values_in, Categories) and query.items is None else target.shape
+        protects: Protects = "people together" if shape == "linear" else "one person"
+        if query.items is not None:
+            protects = "one user's items"
+        if self.trusted != "shuffler":
+            pure = ideal.covers(target.epsilon, 0.0, target.distance, target.shape)
+            return Account(ideal, target.with_delta(0.0) if pure else target, protects, 0.0 if pure else target.delta, ideal.bound, shape)
+        sigma = self.security(honest)
+        mixed = SplitAndMix(ideal, sigma, self.packed.groups * rounds)
+        return Account(mixed, target, protects, target.delta, mixed.bound, shape)
+
+    def warning(self, query: Query) -> str:
+        if self.floor is not None or self.trusted in ("nobody", "curator"):
+            return ""
+        bare = no_noise_probability(self.rates(space_of(query)), self.sharers)
+        return (
+            f"If the {self.trusted} colludes there is in effect no protection: one person's share of the noise is nothing at all with "
+            f"probability {promised_delta(bare)}, and then her vector is read as it is."
         )
 
-    def _profile(self, query: Query, rounds: int) -> PrivacyProfile:
-        """Of the law that is accounted for; what is drawn differs by `inexactness` in total variation.
-
-        The sum over the users moves by no more than one user's answer, so both kinds of trust have the same profile.
-        """
-        if self.noise.noise == "gaussian":
-            constant = self.features.constant(query, "l2" if self.noise.coordinates > 1 else "l1")
-            # up to four roundings of 2^-53 each
-            return MetricGaussian(self.noise.scale / constant / math.sqrt(rounds) * (1.0 - 2.0**-50))
-        return PureProfile(rounds * self.features.constant(query, self.noise.noise) / self.noise.scale * (1.0 + 2.0**-51))
+    def remarks(self, query: Query, target: Target, honest: int, rounds: int) -> list[str]:
+        mixed, lines = self.trusted == "shuffler", []
+        sigma, sharings = (self.security(honest), self.packed.groups * rounds) if mixed else (0.0, 1)
+        if isinstance(query, Histogram) and target.shape == "linear" and target.delta > 0.0:
+            accounts = self.accounts(query, rounds)
+            far, told = accounts.far(), []
+            for distance in sorted({target.distance, query.diameter}):
+                epsilon = far.epsilon(target.delta, distance)
+                # (mixing adds more where epsilon is larger)
+                delta = target.delta + (mixing_term(epsilon, sigma, sharings) if mixed else 0.0)
+                if promised(epsilon) != promised(accounts.slope * distance) and delta < LARGEST_TOLD:
+                    moved = f"{reached(distance)} {query.unit}".rstrip()
+                    told.append(f"epsilon {promised(epsilon)} with delta {promised_delta(raised(delta, 1))} if she moves by {moved}")
+            if told:
+                lines.append(f"Of one person the sums tell less once a delta is allowed: {' and '.join(told)}.")
+        if mixed:
+            most = largest_mixed_epsilon(sharings, sigma, target.delta)
+            lines.append(
+                f"Shares are mixed well enough for a total epsilon of {reached(most)}, over everybody who moves; beyond that delta grows."
+            )
+        return lines
 
     def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:
         if self.trusted == "nobody":
             return self.guarantee(query, target, 1, rounds)
-        return Guarantee(
-            epsilon=math.inf,
-            delta=0.0,
-            distance=target.distance,
-            unit=query.unit,
-            shape="flat",
-            protects="one user's items",
-            trust=Trust(trusted="nobody"),
-            bound="raw items seen",
-            rounds=rounds,
-            between=query.between(self.step),
-            items=query.items if isinstance(query, UserQuery) else None,
-        )
+        epsilon, bound = math.inf, "raw values seen" if query.items is None else "raw items seen"
+        if self.trusted != "curator":
+            space, accounts = space_of(query), self.accounts(query, rounds)
+            epsilon, bound = accounts.alone(self.sharers, target.distance), "pure, one share of the noise"
+            if self.floor is not None:
+                slope = floor_slope(self.floor, self.features, space)
+                kept = math.inf if slope is None else raised(rounds * self.units * slope * target.distance, 4)
+                epsilon, bound = (kept, "pure, values randomized first") if kept < epsilon else (epsilon, bound)
+        return seen_alone(query, target, rounds, epsilon, bound, step=self.step)
+
+
+def _like_releases(space: Space) -> int:
+    return LIKE_RELEASES if (space.domain.size or 0) <= FINE else FEW_LIKE_RELEASES
+
+
+@lru_cache(maxsize=32)
+def feature_table(features: Features, space: Space) -> csr_array:
+    """The features of every point, made once."""
+    return features.checked_table(space)
+
+
+@lru_cache(maxsize=32)
+def _laws(floor: Randomizer) -> Blur:
+    if isinstance(floor, PlanarGeometric):
+        across, up = floor.axes
+        return up.rows(), across.rows()
+    return (np.asarray(floor.rows(), dtype=np.float64),)
+
+
+def floor_slope(floor: Randomizer, features: Features, space: Space) -> float | None:
+    """What one randomized item gives away per unit of distance, at most; None if the sums' own promise would not survive it.
+
+    Statement: clamped geometric noise on a line or on the axes of a grid: the same noise brings no two points farther apart on any axis,
+    so that no pair costs more than before; randomized response on labels, any two of which are 1 apart: single cells cost the same for
+    any two. See docs/proofs/noisy-vectors.md.
+    """
+    lattice = Lattice.of(space)
+    if isinstance(floor, BoundedGeometric) and lattice is not None and lattice.sides == (floor.inputs,):
+        return lattice.per_unit(floor_loss(float(floor.exact_rate), 1.0))
+    if isinstance(floor, PlanarGeometric) and lattice is not None and lattice.sides == (floor.width, floor.height):
+        same = (floor.cell, floor.metric) == (lattice.step, "euclidean" if lattice.straight else "manhattan")
+        return raised(floor.rate, 4) if same else None
+    if isinstance(floor, KaryRandomizedResponse) and isinstance(features, Cells) and type(space.metric) is Discrete:
+        return floor.local_epsilon() if floor.inputs == space.domain.size else None
+    return None
+
+
+def noise_radius(noise: Polya, miss: float) -> int:
+    """What the noise exceeds to either side with probability `miss` at the most."""
+    law, most = noise.law(math.log(miss) - 5.0), math.ceil(noise.tail_radius(math.log(miss)))
+    return last_whole(lambda radius: law.beyond(radius) <= miss, -1, most)
+
+
+def laplace_width(miss: float) -> float:
+    """How many standard errors a sum of Laplace variables exceeds to either side with probability about `miss`.
+
+    P(|Z| > t sd(Z)) is e^(-t sqrt 2) for one of them and normal for very many; the wider of the two is taken for any number.
+    """
+    return max(normal_width(miss), -math.log(miss) / math.sqrt(2.0))

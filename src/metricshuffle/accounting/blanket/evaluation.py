@@ -23,6 +23,7 @@ FINE = 1e-2
 ROUNDED = 1e-3
 NARROW = 1e-3  # a width that costs many nodes
 NODE_BUDGET = 400_000  # nodes times atoms of one contour
+FLOOR = 1e-295  # both evaluators round up what is smaller than e^-690: closer looks hardly lower it
 TAIL = 120.0  # counts beyond probability e^-120 are bounded
 
 
@@ -131,7 +132,7 @@ def contoured(atoms: Atoms, users: int, relative: float) -> tuple[float, float, 
         if nodes >= limit or not upper < math.inf:
             break
         gap = (upper - lower) / upper
-        if gap <= relative:
+        if gap <= relative or upper < FLOOR:
             break
         # what smoothing adds is about quadratic in the width, the nodes are about inverse to it
         narrower = max(width * (math.sqrt(0.4 * relative / gap) if gap < 0.5 else 0.05), width * 1.5 * nodes / limit)
@@ -175,7 +176,7 @@ class Evaluation:
             if least + low > lower:
                 lower = lowered(least + low, 4)
             # what is left after an enumeration is rounding, unless the tail it cut off matters: no other method would help
-            if upper - lower <= max(relative, ROUNDED if method == "enumeration" else 0.0) * upper:
+            if upper - lower <= max(relative, ROUNDED if method == "enumeration" else 0.0) * upper or upper < FLOOR:
                 return lower, upper, winner
         return max(lower, _single_draw(atoms, self.users)), upper, winner
 

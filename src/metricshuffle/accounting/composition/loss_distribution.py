@@ -14,16 +14,19 @@ from functools import cached_property, reduce
 import numpy as np
 
 from metricshuffle.citations import theorem
-from metricshuffle.errors import NotCertified, require
+from metricshuffle.errors import NotCertified
 from metricshuffle.numerics.rounding import ULP, raised
 from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.curves import falling, lower_hull
 
 # Outward rounding of every mass; a dozen roundings of 1.1e-16 each are what it has to cover.
 SLACK = 1e-13
 # A curve that becomes convex by raising it by no more than this, relatively, is not convex by rounding only.
 ROUGHNESS = 1e-12
-# Mass (of the tilted law) that the convolution may drop in the far tails; added to delta.
+# Mass (of the tilted law) that the convolution may drop in each of the far tails; added to delta.
 DROPPED = 1e-13
+# Entries of a tilted law below this become 0 (they would be subnormal in a transform); what they weigh is added to delta.
+SMALLEST = 1e-40
 # e^-FAINT times the whole (tilted) law is added where weights smaller than that are left out.
 FAINT = 60.0
 # Up to this many losses their law is convolved whole; beyond, far tails are dropped.
@@ -60,22 +63,20 @@ class LossDistribution:
         logs, losses = self._logs
         return np.asarray(logs + theta * losses)
 
-    def log_moment(self, theta: float) -> tuple[float, float]:
-        """(ln sum of mass * e^(theta * loss) over finite losses, its derivative in theta)."""
+    def log_moment(self, theta: float) -> tuple[float, float, float]:
+        """(ln sum of mass * e^(theta * loss) over finite losses, its derivative in theta, its second one)."""
         exponents = self._exponents(theta)
         top = float(exponents.max())
         weights = np.exp(exponents - top)
         total = float(weights.sum())
-        return top + math.log(total), float(np.sum(weights * self._logs[1])) / total
+        weighted = weights * self._logs[1]
+        mean = float(weighted.sum()) / total
+        return top + math.log(total), mean, max(float((weighted * self._logs[1]).sum()) / total - mean * mean, 0.0)
 
     def tilted(self, theta: float, log_moment: float) -> Floats:
-        """mass * e^(theta * loss - log_moment): a probability vector.
-
-        Entries below 1e-40 become 0: over 1e9 cells and rounds they weigh nothing next to
-        DROPPED, and they make the library's Chernoff bounds overflow.
-        """
+        """mass * e^(theta * loss - log_moment): a probability vector, without what is below SMALLEST."""
         vector = np.exp(self._exponents(theta) - log_moment)
-        vector[vector < 1e-40] = 0.0
+        vector[vector < SMALLEST] = 0.0
         return vector
 
 
@@ -98,38 +99,23 @@ def dominating(sampled: Floats, step: float) -> LossDistribution:
     points = len(sampled) - 1
     if not bool(np.all((sampled >= 0.0) & (sampled <= 1.0))):
         raise NotCertified("a round's profile returned a delta outside [0, 1], so it cannot be composed; please report this as a bug.")
-    u = np.minimum.accumulate(sampled).tolist()
-
-    def fall(a: int, b: int) -> float:
-        """x_n * B between the vertices a < b; vertex -1 is the point (-1, 1)."""
-        if a < 0:
-            return float((1.0 - u[b]) * math.exp((points - b) * step) / (1.0 + math.exp(-b * step)))
-        return float((u[a] - u[b]) * math.exp((points - a) * step) / math.expm1((b - a) * step))
-
+    u = np.minimum.accumulate(sampled)
+    fall = falling(step * np.arange(points + 1.0), u)
     # Convex up to roundings, as curves of exact laws are: then every point is a vertex, and raising the slopes below does the rest.
+    every = np.arange(-1, points + 1)
+    along = fall(every[:-1], every[1:])
     widths = np.exp((np.arange(points) - points) * step) * math.expm1(step)
-    along = np.append(fall(-1, 0), -np.diff(u) / widths)
     lifted = (np.maximum.accumulate(along[::-1])[::-1] - along)[1:] * widths
-    convex = bool(
-        np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * np.array(u[:-1]) + 1e-270) and along[0] >= np.max(along[1:], initial=0.0)
-    )
-    vertices, falls = ([-1, *range(points + 1)], [math.inf, *along]) if convex else ([-1], [math.inf])
-    for b in () if convex else range(points + 1):
-        slope = fall(vertices[-1], b)
-        while len(vertices) > 1 and slope >= falls[-1]:
-            vertices.pop()
-            falls.pop()
-            slope = fall(vertices[-1], b)
-        vertices.append(b)
-        falls.append(slope)
-    slopes = np.maximum.accumulate(np.array([*falls[1:], 0.0])[::-1])[::-1] * (1.0 + SLACK)
-    at = np.array(vertices[1:])
+    convex = bool(np.all(np.cumsum(lifted[::-1])[::-1] <= ROUGHNESS * u[:-1] + 1e-270) and along[0] >= np.max(along[1:], initial=0.0))
+    at, falls = (every, np.append(math.inf, along)) if convex else lower_hull(points + 1, fall)
+    slopes = np.maximum.accumulate(np.append(falls[1:], 0.0)[::-1])[::-1] * (1.0 + SLACK)
+    at = at[1:]
     lower = (slopes[:-1] - slopes[1:]) * (1.0 + SLACK)
     masses = np.zeros(2 * points + 1)
     masses[points - at] = lower * math.exp(-points * step)
     masses[points + at] = lower * np.exp((at - points) * step)
     masses[points] = 0.0
-    infinite = u[-1]
+    infinite = float(u[-1])
     masses[points] = max(0.0, 1.0 - float(np.sum(masses)) - infinite) + 16.0 * ULP
     law = LossDistribution(step, masses, infinite)
     if not 1.0 <= law.total <= 1.0 + 1e-9:
@@ -156,18 +142,62 @@ class _Tilted:
     relative: float
 
 
-def _repeated(vector: Floats, rounds: int) -> tuple[int, Floats, float]:
-    """The law of the sum of `rounds` draws: where it starts, its masses, and how much of it may be missing."""
-    if rounds == 1:
-        return 0, vector, 0.0
-    length = rounds * (len(vector) - 1) + 1
-    if length <= WHOLE:
-        from scipy import fft
+def _convolved(one: Floats, other: Floats) -> Floats:
+    from scipy import fft
 
-        size = fft.next_fast_len(length, real=True)
-        return 0, np.asarray(fft.irfft(fft.rfft(vector, size) ** rounds, size)[:length]), 0.0
-    lower, power = require("dp_accounting.pld.common", "compose").self_convolve(vector, rounds, DROPPED)
-    return lower, np.asarray(power), 2.0 * DROPPED
+    length = len(one) + len(other) - 1
+    size = fft.next_fast_len(length, real=True)
+    return np.asarray(fft.irfft(fft.rfft(one, size) * fft.rfft(other, size), size)[:length])
+
+
+def _repeated(vector: Floats, rounds: int) -> tuple[int, Floats, float]:
+    """The law of the sum of `rounds` draws: where it starts, its masses, and how much of it may be missing.
+
+    Statement: masses of the sums in a window, plus, somewhere in it, of those outside (a transform of N cells is periodic: it adds up
+    the sums that are the same modulo N). So no mass inside is too small, and what is missing is that of the sums outside.
+    Numerics: that is at most DROPPED on either side (`_farthest_sum`), and any draw is one of those left out of `tilted` with a
+    probability below SMALLEST times their number. The window is no narrower than the vector, which is then not folded.
+    """
+    from scipy import fft
+
+    if rounds == 1:
+        return 0, vector, SMALLEST * len(vector)
+    length, lower, left_out = rounds * (len(vector) - 1) + 1, 0, 0.0
+    size = fft.next_fast_len(length, real=True)
+    if length > WHOLE:
+        lower = length - 1 - _farthest_sum(vector[::-1], rounds)
+        upper = _farthest_sum(vector, rounds)
+        narrow = fft.next_fast_len(max(upper - lower + 1, len(vector)), real=True)
+        if narrow < size:
+            size, left_out = narrow, 2.0 * DROPPED
+        else:
+            lower = 0
+    power = np.asarray(fft.irfft(fft.rfft(vector, size) ** rounds, size))
+    return lower, np.roll(power, -(lower % size))[:length], left_out + SMALLEST * rounds * len(vector)
+
+
+def _farthest_sum(vector: Floats, rounds: int) -> int:
+    """A whole number that the sum of `rounds` draws exceeds with probability DROPPED at most.
+
+    Statement: P(sum >= x) <= E[e^(t draw)]^rounds e^(-t x), for every t > 0 (Chernoff); the best of a few t is taken. One whose
+    moment is no number is not.
+    Numerics: draws are counted from a whole number near their mean, so that exponents are small; those of a moment, of absolute error
+    below 1e-12 of a round, are off by less than 1e-6 over 1e5 rounds, for which 1e-3 is added.
+    """
+    at = np.flatnonzero(vector)
+    mass = vector[at]
+    centre = round(float(np.sum(at * mass)))
+    from_centre = (at - centre).astype(np.float64)
+    variance = max(float(np.sum(from_centre**2 * mass)), 1e-6)
+    depth = 1e-3 - math.log(DROPPED)
+    # For normal sums the best t is this one times 1.
+    tilts = math.sqrt(2.0 * depth / (rounds * variance)) * np.geomspace(0.125, 8.0, 25)
+    with np.errstate(over="ignore"):
+        moments = np.log(np.sum(np.exp(np.outer(tilts, from_centre)) * mass, axis=1))
+    farthest = (rounds * moments + depth) / tilts
+    best = float(np.min(farthest, where=np.isfinite(farthest), initial=math.inf))
+    most = rounds * int(at[-1])
+    return min(most, rounds * centre + math.ceil(best)) if best < most else most
 
 
 class TotalLoss:
@@ -185,29 +215,32 @@ class TotalLoss:
         self.infinite = -math.expm1(none) * math.exp(excess) * (1.0 + 1e-12)
         self._tilts: list[_Tilted] = []
 
-    def _log_moment(self, theta: float) -> tuple[float, float]:
+    def _log_moment(self, theta: float) -> tuple[float, float, float]:
         terms = [(law.log_moment(theta), rounds) for law, rounds in self.parts]
-        return sum(k * term[0] for term, k in terms), sum(k * term[1] for term, k in terms)
+        return sum(k * term[0] for term, k in terms), sum(k * term[1] for term, k in terms), sum(k * term[2] for term, k in terms)
 
-    def _best_tilt(self, epsilon: float) -> float:
-        """A near-minimiser of log moment - theta * epsilon, in [0, 500/reach]; ANY value is valid, this one is sharp."""
-        if self._log_moment(0.0)[1] >= epsilon:
-            return 0.0
-        low, high = 0.0, 1.0 / self.reach
-        while high * self.reach < 500.0 and self._log_moment(high)[1] < epsilon:
-            low, high = high, 2.0 * high
-        for _ in range(8):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._log_moment(middle)[1] < epsilon else (low, middle)
-        return low
+    def _best_tilt(self, epsilon: float) -> tuple[float, float]:
+        """A near-minimiser theta of log moment - theta * epsilon, in [0, 500/reach], and that least value.
+
+        ANY theta is valid, this one is sharp: by Newton's steps until the rest is about 0.05, halving where they lead out of what is left.
+        """
+        theta, low, high = 0.0, 0.0, 500.0 / self.reach
+        for _ in range(40):
+            moment, mean, variance = self._log_moment(theta)
+            if mean >= epsilon and theta == 0.0:
+                break
+            low, high = (theta, high) if mean < epsilon else (low, theta)
+            if (epsilon - mean) ** 2 <= 0.1 * variance or high - low <= 1e-3 * high:
+                break
+            newton = theta + (epsilon - mean) / variance if variance > 0.0 else math.inf
+            theta = newton if low < newton < high else 0.5 * (low + high)
+        return theta, moment - theta * epsilon
 
     def _tilt(self, theta: float) -> _Tilted:
-        from scipy.signal import fftconvolve
-
         powers: list[Floats] = []
         first, norms, log_scale, relative, dropped = 0, 0.0, 0.0, 1e-11, 0.0
         for law, rounds in self.parts:
-            moment, _ = law.log_moment(theta)
+            moment = law.log_moment(theta)[0]
             vector = law.tilted(theta, moment)
             lower, power, left_out = _repeated(vector, rounds)
             powers.append(power)
@@ -216,19 +249,19 @@ class TotalLoss:
             norms += (rounds + 3) * float(np.linalg.norm(vector))
             log_scale += rounds * moment
             relative += 8.0 * ULP * rounds * (theta * law.reach + abs(moment) + 20.0)
-        total = reduce(fftconvolve, powers)
+        total = reduce(_convolved, powers)
         noise = 64.0 * ULP * math.log2(len(total) + 2) * norms
         return _Tilted(theta, first, total, noise, dropped, log_scale, relative)
 
     def _chosen_tilt(self, epsilon: float) -> _Tilted:
-        wanted = self._best_tilt(epsilon)
-        best = self._log_moment(wanted)[0] - wanted * epsilon
+        wanted, best = self._best_tilt(epsilon)
         for tilt in self._tilts:
             if tilt.log_scale - tilt.theta * epsilon <= best + 3.0:
                 return tilt
         # A few tilts serve every epsilon; each may hold megabytes, so only the latest are kept.
-        self._tilts = [self._tilt(wanted), *self._tilts[:5]]
-        return self._tilts[0]
+        made = self._tilt(wanted)
+        self._tilts = [made, *self._tilts[:5]]
+        return made
 
     @theorem("metricshuffle", "tilted convolution of loss distributions with a noise bound")
     def delta(self, epsilon: float) -> float:
@@ -250,8 +283,7 @@ class TotalLoss:
         times a bound on the 2-norm of the FFT noise, 64 ulp log2(N) sum (rounds + 3) |v|_2 (one
         transform errs by at most a few ulp log2(N) in relative 2-norm, the power multiplies
         that by `rounds` because |v|_1 = 1, and |v * w|_2 <= |v|_2; the factor 64 is the margin);
-        and the mass that `self_convolve` leaves out by its Chernoff bounds, twice over (the wrapped
-        part of it lands inside, which only adds). Losses are rounded up; those whose weight is below e^-60 count with that.
+        and the mass that `_repeated` leaves out in the far tails. Losses are rounded up; those whose weight is below e^-60 count with that.
         The last sum, of N terms, is off by at most N ulp, relatively.
         Reference: Zhu, Dong, Wang 2022, Theorem 10 (adaptive composition of dominating pairs).
         """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from metricshuffle.accounting.sums.additive import Clamped
 from metricshuffle.accounting.sums.padded import RarelyClamped
 from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
-from metricshuffle.errors import InputError, require
+from metricshuffle.errors import InputError
 from metricshuffle.numerics.search import last_certified
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon
 
@@ -22,9 +24,14 @@ from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, ch
 SMALLEST_DELTA = 1e-18
 # Losses beyond this are not put on a grid.
 FARTHEST = 600.0
+# Of a reach that is about right: those that are tried.
+NEARBY = np.array([0.7, 0.85, 0.95, 1.0, 1.05, 1.1, 1.2, 1.35])
 POINTS, FEW_POINTS, MOST_POINTS, MOST_CELLS = 1000, 250, 8000, 2**21
 MOST_ROUNDS = 100_000
-_KEPT_DISTANCES = 16
+Look = Literal["quick", "coarse", "fine"]
+"""How losses are looked at: those of quick profiles on few points, those of the profiles themselves on few points, or on many."""
+# Totals that are kept, for as many distances: more of them where they are small.
+FEWEST_KEPT, MOST_KEPT = 16, 128
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,9 @@ class ComposedProfile(PrivacyProfile):
 
     parts: tuple[tuple[PrivacyProfile, int], ...]
     bound: str = "composed"
-    _totals: dict[tuple[float, bool], TotalLoss | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _totals: dict[tuple[float, Look], TotalLoss | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _reaches: dict[tuple[int, float], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Of each part, at distances that are powers of 2: how far its losses go. What is found at a distance does not depend on others."""
 
     def __post_init__(self) -> None:
         for profile, rounds in self.parts:
@@ -55,8 +64,11 @@ class ComposedProfile(PrivacyProfile):
                 raise InputError(f"rounds must be a whole number >= 1, got {rounds!r}.")
         if not 1 <= self.rounds <= MOST_ROUNDS:
             raise InputError(f"a composition needs between 1 and {MOST_ROUNDS:,} rounds in total, got {self.rounds:,}.")
-        # Asked for here, not at the first number, so that a plan without the extra fails at once.
-        require("dp_accounting.pld.common", "compose")
+
+    @cached_property
+    def _quick_parts(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        """Made once: what they remember of one distance may serve the next."""
+        return tuple((profile.quick(), rounds) for profile, rounds in self.parts)
 
     @property
     def rounds(self) -> int:
@@ -138,33 +150,45 @@ class ComposedProfile(PrivacyProfile):
         return splits
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
-        return self.surely_covers_at(epsilon, delta, distance) or super().covers_at(epsilon, delta, distance)
+        return (
+            self.surely_covers_at(epsilon, delta, distance)
+            or (any(profile.quick() is not profile for profile, _ in self.parts) and self._covered("coarse", epsilon, delta, distance))
+            or super().covers_at(epsilon, delta, distance)
+        )
 
     def surely_covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """By a coarse grid of losses."""
         epsilon, distance = checked_epsilon(epsilon), checked_distance(distance)
         if delta == 0.0 or epsilon >= self.pure(distance):
             return super().covers_at(epsilon, delta, distance)
-        total = self._total(distance, quick=True)
+        return self._covered("quick", epsilon, delta, distance)
+
+    def _covered(self, look: Look, epsilon: float, delta: float, distance: float) -> bool:
+        """Whether the composed losses alone tell so."""
+        if delta == 0.0:
+            return False
+        total = self._total(distance, look)
         return total is not None and total.delta(epsilon) <= delta
 
-    def _total(self, distance: float, *, quick: bool = False) -> TotalLoss | None:
+    def _total(self, distance: float, look: Look = "fine") -> TotalLoss | None:
         """The composed loss distribution at that distance; None where no grid can hold it."""
-        key = (distance, quick)
-        if key not in self._totals:
-            while len(self._totals) >= _KEPT_DISTANCES:
-                self._totals.pop(next(iter(self._totals)))
-            self._totals[key] = self._built(distance, quick)
-        return self._totals[key]
+        key = (distance, look)
+        if key in (known := self._totals):
+            return known[key]
+        total = self._built(distance, look)
+        kept = min(max(FEWEST_KEPT, MOST_CELLS // (2 * FEW_POINTS * self.rounds)), MOST_KEPT)
+        # A new dictionary each time: whoever else asks this profile, in another thread, goes on with the old one.
+        object.__setattr__(self, "_totals", {**dict(list(known.items())[-kept + 1 :]), key: total})
+        return total
 
-    def _built(self, distance: float, quick: bool) -> TotalLoss | None:
-        parts = [(profile.quick() if quick else profile, rounds) for profile, rounds in self.parts]
-        reaches = [_reach(profile, SMALLEST_DELTA / self.rounds, distance) for profile, _ in parts]
+    def _built(self, distance: float, look: Look) -> TotalLoss | None:
+        parts = self._quick_parts if look == "quick" else self.parts
+        reaches = [self._reach(index, profile, distance, look) for index, (profile, _) in enumerate(parts)]
         widest = max(reaches)
         if widest == 0.0:
             return None
         cells = 2.0 * sum(rounds * reach for reach, (_, rounds) in zip(reaches, parts, strict=True))
-        finest = min(reach for reach in reaches if reach > 0.0) / (FEW_POINTS if quick else POINTS)
+        finest = min(reach for reach in reaches if reach > 0.0) / (POINTS if look == "fine" else FEW_POINTS)
         step = grid_step(max(finest, widest / MOST_POINTS, cells / MOST_CELLS))
         laws = []
         for reach, (profile, rounds) in zip(reaches, parts, strict=True):
@@ -172,6 +196,20 @@ class ComposedProfile(PrivacyProfile):
             points += points * step < reach
             laws.append((dominating(profile.curve(step * np.arange(points + 1.0), distance), step), rounds))
         return TotalLoss(laws)
+
+    def _reach(self, index: int, profile: PrivacyProfile, distance: float, look: Look) -> float:
+        """How far the losses of a part are put on the grid; unless looked at finely about as far, for the distance, as at a power of 2."""
+        negligible = SMALLEST_DELTA / self.rounds
+        if look != "fine" and distance > 0.0:
+            key = index, 2.0 ** math.ceil(math.log2(distance))
+            if key not in self._reaches:
+                self._reaches[key] = _reach(self._quick_parts[index][0], negligible, key[1])
+            tried = self._reaches[key] * (distance / key[1]) * NEARBY
+            if 0.0 < tried[-1] < min(profile.pure(distance), FARTHEST):
+                first = int(np.argmax(np.append(profile.curve(tried, distance) <= negligible, True)))
+                if 0 < first < len(tried):
+                    return float(tried[first])
+        return _reach(profile, negligible, distance)
 
 
 def _reach(profile: PrivacyProfile, negligible: float, distance: float) -> float:

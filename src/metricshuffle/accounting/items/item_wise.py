@@ -154,10 +154,14 @@ class ItemWiseProfile(PrivacyProfile):
             return one_move(self.total, self.shuffle.shuffled, epsilon, scaled)
         return max((self._law_delta(move, epsilon) for move in self.moves if move.distance <= scaled), default=0.0)
 
-    def epsilon(self, delta: float, distance: float) -> float:
+    def prepare(self, delta: float, distance: float) -> None:
+        """One set of lines for a whole search over epsilon, whose smallest deltas are at the largest epsilon."""
         delta, ceiling = checked_delta(delta), self.pure(distance)
         if delta > 0.0 and ceiling > 0.0 and self.shuffle.items > 1:
-            self.lines(min(ceiling, LARGEST_EXPONENT), delta)  # one set of lines for the whole search
+            self.lines(min(ceiling, LARGEST_EXPONENT), delta)
+
+    def epsilon(self, delta: float, distance: float) -> float:
+        self.prepare(delta, distance)
         return super().epsilon(delta, distance)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
@@ -256,7 +260,7 @@ def calibrated_family(
     """
     rate, delta = _checked_rate("rate", rate), checked_delta(delta)
 
-    def check(item_rate: float) -> Certificate:
+    def check(item_rate: float, any_up_to: float = math.inf) -> Certificate:
         try:
             moves = moves_of(family(item_rate), shuffle.diameter)
         except NotCertified:  # (no such randomizer)
@@ -264,9 +268,10 @@ def calibrated_family(
         own = _own_rate(moves, shuffle)
         if not own * shuffle.diameter <= LARGEST_TOTAL:
             return Certificate(False, 1.0, delta, (), "blanket flow")
-        any_randomizer = _certified(ItemWiseProfile(own, shuffle), rate, delta, flat_up_to)
-        if any_randomizer.kept:
-            return any_randomizer
+        if own <= any_up_to:
+            any_randomizer = _certified(ItemWiseProfile(own, shuffle), rate, delta, flat_up_to)
+            if any_randomizer.kept:
+                return any_randomizer
         return _certified(ItemWiseProfile(own, shuffle, moves, "blanket flow"), rate, delta, flat_up_to)
 
     least = min(rate / shuffle.items, LARGEST_TOTAL / shuffle.diameter) * (1.0 - 1e-9)
@@ -275,7 +280,8 @@ def calibrated_family(
         needed = "a family whose member for an item rate x exists and is x * d private"
         raise ConditionError("The calibration of a family", needed, f"one that is not, or has none, at x = {least!r}")
     start = calibrated(shuffle, rate, delta, ROUGH, flat_up_to=flat_up_to).item_rate
-    found = _search(check, shuffle, rate, delta, 1.05 * start, relative)
+    # Beyond its bracket the bound for any randomizer fails: the family's own blankets are all that may still pass.
+    found = _search(lambda x: check(x, start * (1.0 + ROUGH)), shuffle, rate, delta, 1.05 * start, relative)
     return found if found.item_rate > found.composition_rate else replace(found, item_rate=least, certified=smallest, bound=smallest.bound)
 
 

@@ -34,6 +34,7 @@ HOPELESS = 1e-8  # times what is found is more than what is wanted: no use to lo
 CHEAP = 2000  # items up to which a line costs some microseconds only
 SMALLEST_DELTA = 1e-280
 MOST_PAIRS = 4096
+ROUGH = 0.2  # bracket of a move that is hardly the worst
 BELOW = 4e-12  # a share of the clock may be too small, never too large: a knot is found to 1e-12
 
 
@@ -240,7 +241,8 @@ class BlanketLines(Lines):
         knots = _majorant([(move.distance, _spread(move.law)) for move in moves])
         self.clock = Clock(items, knots=knots)
         unit = Clock(1, knots=knots)
-        self.moves = [replace(move, share=unit.tangent(move.distance)[0] * (1.0 - BELOW)) for move in moves]
+        shared = [replace(move, share=unit.tangent(move.distance)[0] * (1.0 - BELOW)) for move in moves]
+        self.moves = sorted(shared, key=lambda move: -move.share)
         super().__init__()
 
     @cached_property
@@ -253,10 +255,13 @@ class BlanketLines(Lines):
 
     def intercept(self, slope: float) -> float:
         worst = 0.0
-        for move in self.moves:
+        for move in self.moves:  # the farthest first: that is the worst in practice, so that a rough bound tells that others are not
             epsilon = lowered(math.log1p(lowered(slope * move.share, 4)), 4)
-            found = delta_bracket(move.law, self.shuffled, epsilon, relative=self.relative).upper
-            worst = max(worst, min(1.0, found) / move.share)
+            for relative in (ROUGH, self.relative) if worst > 0.0 else (self.relative,):
+                found = min(1.0, delta_bracket(move.law, self.shuffled, epsilon, relative=relative).upper) / move.share
+                if found <= worst:
+                    break
+            worst = max(worst, found)
         return raised(worst, 4)
 
 

@@ -105,9 +105,9 @@ class AdditiveNoise(PrivacyProfile):
 
     def law_for(self, delta: float, distance: float) -> SymmetricLaw:
         """The law, tabulated deep enough for answers of the size of `delta` at that distance."""
-        log_tail = max(math.log(delta) - TAIL_MARGIN, DEEPEST_LOG_TAIL) if delta > 0.0 else DEEPEST_LOG_TAIL
+        # Both are rounded outwards, so that nearly the same deltas and distances share one table.
+        log_tail = max(math.floor(math.log(delta) - TAIL_MARGIN), DEEPEST_LOG_TAIL) if delta > 0.0 else DEEPEST_LOG_TAIL
         steps = math.floor(checked_distance(distance))
-        # Rounded up so that neighbouring distances share one table.
         reach = max(64, 1 << max(steps - 1, 1).bit_length())
         reach = reach if reach < LARGEST_RADIUS // 4 else steps
         kept = self._kept.get(log_tail)

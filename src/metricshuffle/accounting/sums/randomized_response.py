@@ -17,7 +17,7 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.noise.bit_count import bit_count_law, bit_count_range, checked_flip
+from metricshuffle.noise.bit_count import BitCountLaw, bit_count_law, bit_count_range, checked_flip
 from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
 from metricshuffle.numerics.search import last_whole
 from metricshuffle.numerics.types import Floats
@@ -29,22 +29,24 @@ FEW_BLOCKS = 8  # of data sets: give away 6% of the variance
 EVERY_DATA_SET = 256  # up to this many values of T each is evaluated exactly
 LARGEST_EXPONENT = 500.0  # delta falls in epsilon: beyond, the value there is used
 REMEMBERED = 4_000_000  # cells of laws kept between calls
+NEARLY_ALL = 10_000 * ONE_BY_ONE  # so many bits that 64 of them make no difference: distances may share the laws of the others
 
 Values = Callable[[int, int], Floats]
 
 
 @theorem("metricshuffle", "revealing the others, block by block")
-def worst_over_data(values: Values, largest: int, blocks: int) -> Floats:
+def worst_over_data(values: Values, largest: int, blocks: int, *, first_alone: bool = False) -> Floats:
     """Upper bound on max over T in 0..largest of values(T, T), entry by entry.
 
     Statement: 0..largest is cut into `blocks` (each T its own if they are few enough), and values(T0, T1) must bound every
     T in T0..T1. Here it is the hockey-stick left when T - T0 of the ones and T1 - T of the zeros among the unchanged bits
     are shown to the adversary: hiding them again is post-processing. That gives away (T1 - T0)/m of the variance.
-    Conditions: none. Numerics: the cuts do not depend on epsilon, so the bound falls in epsilon as the truth does.
+    Conditions: none; about the T of the first block alone if so asked.
+    Numerics: the cuts do not depend on epsilon, so the bound falls in epsilon as the truth does.
     Reference: this docstring.
     """
     edges = np.linspace(0, largest + 1, min(max(blocks, EVERY_DATA_SET if largest < EVERY_DATA_SET else 1), largest + 1) + 1).astype(int)
-    return np.asarray(np.max([values(int(a), int(b) - 1) for a, b in pairwise(edges)], axis=0))
+    return np.asarray(np.max([values(int(a), int(b) - 1) for a, b in pairwise(edges[:2] if first_alone else edges)], axis=0))
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ class RandomizedResponseProfile(PrivacyProfile):
     bound: str = "worst data set"
     most_blocks: int = 600
     """More blocks of data sets make the bound tighter and slower: k of them give away 1/k of the bits."""
-    _laws: dict[tuple[int, int, int], _Pair] = field(init=False, repr=False, compare=False, default_factory=dict)
+    fewest_alone: bool = False
+    """Only about the data sets of the first block: see `fewest_ones`."""
+    _laws: dict[tuple[int, int, int, int], _Pair] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _others: dict[tuple[int, int], BitCountLaw] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 1 <= self.bits <= MOST_BITS:
@@ -97,6 +102,14 @@ class RandomizedResponseProfile(PrivacyProfile):
 
     def quick(self) -> PrivacyProfile:
         return self if self.most_blocks <= FEW_BLOCKS else replace(self, most_blocks=FEW_BLOCKS)
+
+    def fewest_ones(self) -> RandomizedResponseProfile:
+        """The same about the data sets with the fewest ones alone, which are nearly always the worst: not to be promised to anybody, but
+        what a search for the flip probability may follow until it is nearly done."""
+        return replace(self, bound="data sets with the fewest ones", fewest_alone=True)
+
+    def _worst(self, values: Values, steps: int, passes: int) -> Floats:
+        return worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, passes), first_alone=self.fewest_alone)
 
     def _steps(self, distance: float) -> int:
         return min(math.floor(checked_distance(distance)), self.bits)
@@ -123,20 +136,26 @@ class RandomizedResponseProfile(PrivacyProfile):
         def values(first: int, last: int) -> Floats:
             return np.array([self._pair(steps, first, last).delta(limited)])
 
-        bound = float(worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, min(steps, ONE_BY_ONE)))[0])
+        bound = float(self._worst(values, steps, min(steps, ONE_BY_ONE))[0])
         return min(1.0, bound, PureProfile(self.rate).delta(epsilon, steps))
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
-        """delta at many epsilons; the likelihood ratio of the counts is monotone, so sums over half-lines serve them all."""
+        """delta at many epsilons; the likelihood ratio of the counts is monotone, so sums over half-lines serve them all.
+
+        Of very many bits 64 are set aside whatever the distance, and those that do not move are shown to the adversary: then the laws
+        of the others serve every short distance, as rounds that are composed ask for one after the other. Of the a - d bits shown, r are
+        ones: T up to (m - d)/2 becomes T - r, and some r <= a - d brings it into 0..(m - a)/2, which is what is looked at.
+        """
         steps = self._steps(distance)
         order = np.argsort(epsilons)
         growth = np.exp(np.minimum(epsilons[order], LARGEST_EXPONENT)) * (1.0 - 4.0 * ROUNDOFF)
+        aside = ONE_BY_ONE if steps <= ONE_BY_ONE and self.bits >= NEARLY_ALL else steps
 
         def values(first: int, last: int) -> Floats:
-            return self._pair(steps, first, last).curve(growth)
+            return self._pair(steps, first, last, aside).curve(growth)
 
         bound = np.empty(len(epsilons))
-        bound[order] = worst_over_data(values, (self.bits - steps) // 2, self._blocks(steps, min(steps, ONE_BY_ONE)))
+        bound[order] = self._worst(values, aside, min(aside, ONE_BY_ONE))
         return self._at_most_pure(bound, epsilons, steps)
 
     def _at_most_pure(self, bound: Floats, epsilons: Floats, steps: int) -> Floats:
@@ -182,7 +201,7 @@ class RandomizedResponseProfile(PrivacyProfile):
             found = kernels.every_curve(law.mass, self.flip, growth, last, law.local)
             return np.asarray(found * raised(math.exp(law.total), 16) + law.outside)
 
-        bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
+        bound = self._worst(values, last, last)
         bound[0] = np.zeros(len(epsilons))
         rows = [self._at_most_pure(row, epsilons, steps) for steps, row in enumerate(bound)]
         return np.array(rows + rows[-1:] * (math.floor(distance) - last))
@@ -215,7 +234,7 @@ class RandomizedResponseProfile(PrivacyProfile):
             found = kernels.every_distance(law.mass, self.flip, growth, first, law.local)
             return np.asarray(found * math.exp(law.total) * (1.0 + 16.0 * ROUNDOFF) + law.outside)
 
-        bound = worst_over_data(values, (self.bits - last) // 2, self._blocks(last, last))
+        bound = self._worst(values, last, last)
         pure = PureProfile(self.rate)
         return np.array([min(1.0, float(b), pure.delta(rate * int(d), int(d))) for b, d in zip(bound, steps, strict=True)])
 
@@ -227,20 +246,30 @@ class RandomizedResponseProfile(PrivacyProfile):
         """How many blocks a third of a second allows; 16 give away 3% of the variance."""
         return int(min(max(16.0, 2e8 / (self._cells(steps) * (30.0 + passes))), float(self.most_blocks)))
 
-    def _pair(self, steps: int, first: int, last: int) -> _Pair:
-        """The two counts when T0 = first ones and m - d - last zeros of the unchanged bits stay hidden."""
-        key = (steps, first, last)
+    def _pair(self, steps: int, first: int, last: int, aside: int | None = None) -> _Pair:
+        """The two counts when T0 = first ones and m - a - last zeros of the unchanged bits stay hidden; `aside` is a >= d, or d."""
+        aside = steps if aside is None else aside
+        key = (steps, aside, first, last)
         if key in self._laws:
             return self._laws[key]
         if self._laws and (next(iter(self._laws))[0] != steps or len(self._laws) * self._cells(steps) > REMEMBERED):
             self._laws.clear()
-        pair = self._laws[key] = self._near(steps, first, last) if steps <= ONE_BY_ONE else self._far(steps, first, last)
+        pair = self._laws[key] = self._near(steps, first, last, aside) if steps <= ONE_BY_ONE else self._far(steps, first, last)
         return pair
 
-    def _near(self, steps: int, first: int, last: int) -> _Pair:
+    def _hidden(self, ones: int, zeros: int) -> BitCountLaw:
+        """The law of the bits that stay hidden, remembered: where bits were set aside other distances ask for the same."""
+        if (ones, zeros) not in self._others:
+            if len(self._others) * self._cells(0) > REMEMBERED:
+                self._others.clear()
+            self._others[ones, zeros] = bit_count_law(ones, zeros, self.flip)
+        return self._others[ones, zeros]
+
+    def _near(self, steps: int, first: int, last: int, aside: int) -> _Pair:
         from metricshuffle.noise import _binomial_kernels as kernels
 
-        law = bit_count_law(first, self.bits - steps - last, self.flip)
+        zeros = self.bits - aside - last
+        law = bit_count_law(first, zeros, self.flip) if aside == steps else self._hidden(first, zeros)
         p, q = kernels.moved_pair(law.mass, self.flip, steps)
         # both counts hold the same others, whose error at z and at z - d differs by d * local at most
         return _Pair(p, q, 1.01 * steps * (law.local + 4.0 * ROUNDOFF), law.total, law.outside)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
@@ -96,6 +97,7 @@ def view_penalty(epsilon: float, sigma: float) -> float:
     return min(1.0, math.nextafter(math.exp(exponent) * (1.0 + slack), math.inf))
 
 
+@lru_cache(maxsize=4096)  # candidates of one plan ask for the same crowds and groups
 def _log2_excess(n: int, g: int, q: int) -> float:
     """Upper bound on log2(E[q^(C-1)] - 1) by step (d); inf where the first term alone exceeds 1."""
     first = _log2_first(n, g, q)

@@ -26,7 +26,7 @@ from metricshuffle.spaces import TreeEmbedding
 NO_TREE = "the distances are not those along a line or a tree, so no coordinates carry the earth mover's distance exactly."
 
 
-class Features(Kinded, ABC):
+class AnswerFeatures(Kinded, ABC):
     """Whole-number features of a person's items, averaged over the items."""
 
     kinds: ClassVar[dict[str, type[Kinded]]] = {}
@@ -49,7 +49,7 @@ class Features(Kinded, ABC):
         return None
 
 
-class TreeEdges(Features):
+class TreeEdges(AnswerFeatures):
     """The mass below each edge of a tree, times its length: in sum these move by just the earth mover's distance."""
 
     kind: Literal["tree-edges"] = "tree-edges"
@@ -92,7 +92,7 @@ class TreeEdges(Features):
         return lengths
 
 
-class PointShares(Features):
+class PointShares(AnswerFeatures):
     """The share of every point: where distances are those of no tree."""
 
     kind: Literal["point-shares"] = "point-shares"
@@ -112,7 +112,7 @@ class PointShares(Features):
         return simplex_projection(means)
 
 
-class Columns(Features):
+class Columns(AnswerFeatures):
     """The columns of a linear query."""
 
     kind: Literal["columns"] = "columns"
@@ -146,5 +146,5 @@ def _linear(query: Query) -> UserLinearQuery:
     return query
 
 
-AnyFeatures = Annotated[SerializeAsAny[Features], BeforeValidator(Features.of_kind)]
+AnyAnswerFeatures = Annotated[SerializeAsAny[AnswerFeatures], BeforeValidator(AnswerFeatures.of_kind)]
 """A field that holds any feature set and reads it back from JSON by its kind."""

@@ -1,4 +1,4 @@
-"""Features of users' items: shares come back from them unbiased, with the standard errors that they say, and nothing moves too far."""
+"""Shares come back from noisy features unbiased, with the standard errors that they say; nothing moves too far."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.privacy.guarantee import Who
+from metricshuffle.protocols.answer_features import AnswerFeatures, Columns, PointShares, TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.features import Columns, Features, PointShares, TreeEdges
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.tally import Batch, Shuffled
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries import Histogram, UserHistogram, UserLinearQuery
 from metricshuffle.queries.coordinates import Answers
 from metricshuffle.randomness import Randomness
@@ -80,7 +80,7 @@ def released_shares(query: UserHistogram, trusted: Who, held: list[list[int]], s
     """Unbiased shares of many releases by the protocol itself, and their standard errors."""
     features = TreeEdges()
     noise = AnswerNoise("l1", scale, features.coordinates(query).numbers.shape[1])
-    protocol = NoisyVectors(name="tree-laplace", trusted=trusted, features=features, noise=noise)
+    protocol = NoisyAnswers(name="tree-laplace", trusted=trusted, features=features, noise=noise)
     batch, randomness, shares = Batch(""), Randomness.seeded(f"shares {trusted} {query}"), []
     inputs = query.inputs(held, 1.0)
     tally = protocol.tally(batch).add(protocol.messages(inputs, randomness)) if trusted == "curator" else None
@@ -168,7 +168,7 @@ def test_shares_of_points_and_columns_are_read_as_they_are() -> None:
         (Columns(), UserHistogram(users_of(Integers(0, 2))), "not of a user-histogram; the task is damaged"),
     ],
 )
-def test_features_of_another_query_are_refused(features: Features, query: Any, words: str) -> None:
+def test_features_of_another_query_are_refused(features: AnswerFeatures, query: Any, words: str) -> None:
     """A task is not believed: features must fit its query."""
     with pytest.raises(PlanError, match=words):
         features.coordinates(query)
@@ -190,7 +190,7 @@ def test_a_curators_tally_is_exact_for_users_of_different_sizes() -> None:
     generator = np.random.default_rng(2)
     held = [generator.integers(0, 12, size).tolist() for size in generator.integers(1, 30, 200)]
     noise = AnswerNoise("l1", 1.0, features.coordinates(query).numbers.shape[1])
-    protocol = NoisyVectors(name="tree-laplace", trusted="curator", features=features, noise=noise)
+    protocol = NoisyAnswers(name="tree-laplace", trusted="curator", features=features, noise=noise)
     messages = protocol.messages(query.inputs(held, 1.0), Randomness.seeded(0))
     whole = protocol.tally(Batch("")).add(messages)
     parts = [protocol.tally(Batch("")).add(part) for part in np.array_split(messages, 7)]
@@ -217,7 +217,7 @@ def test_a_curators_noise_is_added_once_to_the_exact_sum() -> None:
     """The cells that are let go are those of one draw of noise on the exact fractions, whatever the sizes of the users."""
     query, features = query_of("line"), TreeEdges()
     noise = AnswerNoise("l1", 1e-7, features.coordinates(query).numbers.shape[1])  # far less than a share
-    protocol = NoisyVectors(name="tree-laplace", trusted="curator", features=features, noise=noise)
+    protocol = NoisyAnswers(name="tree-laplace", trusted="curator", features=features, noise=noise)
     held = [[-3], [0, 1, 2], [9] * 7, [4, 4, 5]]
     tally = protocol.tally(Batch("")).add(protocol.messages(query.inputs(held, 1.0), Randomness.seeded(1)))
     cells = protocol.published(query, tally, Randomness.seeded(2))[0]

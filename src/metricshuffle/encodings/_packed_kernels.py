@@ -1,0 +1,50 @@
+"""Compiled splitting and adding of packed vectors (see packed.py). Everything is uint64, whose sums wrap at a multiple of 2^bits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def split(values, together, width, shares, bits, words, out):  # type: ignore[no-untyped-def]
+    """Write the report of each row of values: group by group, shares - 1 elements of random residues, then the difference.
+
+    A word holds 64 // bits residues, and a row of words[row] as many as a person needs. The bits of a word are independent, so the
+    residues are, too. Coordinates beyond the values (padding and check) are 0.
+    """
+    step, mask = np.uint64(bits), (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    each, coordinates = 64 // bits, values.shape[1]
+    rest = np.empty(width, dtype=np.uint64)
+    for person in range(values.shape[0]):
+        at, used, left, word = 0, 0, 0, np.uint64(0)
+        for first in range(0, coordinates, together):
+            for place in range(width):
+                inside = place < together and first + place < coordinates
+                rest[place] = np.uint64(values[person, first + place]) if inside else np.uint64(0)
+            for _ in range(shares - 1):
+                for place in range(width):
+                    if left == 0:
+                        word, left = words[person, used], each
+                        used += 1
+                    residue = word & mask
+                    word >>= step
+                    left -= 1
+                    rest[place] -= residue
+                    out[person, at] = residue
+                    at += 1
+            for place in range(width):
+                out[person, at] = rest[place] & mask
+                at += 1
+
+
+@njit(cache=True, nogil=True)
+def add_up(rows, sums):  # type: ignore[no-untyped-def]
+    """Add every row to `sums` (modulo 2^64); returns all bits that are set in any residue."""
+    seen = np.uint64(0)
+    for person in range(rows.shape[0]):
+        for place in range(rows.shape[1]):
+            residue = np.uint64(rows[person, place])
+            seen |= residue
+            sums[place] += residue
+    return seen

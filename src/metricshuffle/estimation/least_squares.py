@@ -1,0 +1,122 @@
+"""Shares that can be true, nearest to noisy means of features: least squares, with a certificate of how far they are from the best."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats, Integers32
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+NEARNESS = 0.1
+"""The gap may be so much of half the number of features, which is what noise alone makes of f: fitted features are then within a third of
+a standard error of the best, in the mean square. Closer ones fit the noise: at a gap of a hundredth of this they were up to 2 % nearer
+to the truth (spikes) and up to 7 % farther away (even spreads), in earth mover's distance, on a grid of 24 x 24; and 1.5 to 2.2 times as
+far where values are randomized first (32 x 32)."""
+MOST_STEPS = 2_000
+EVERY = 10  # steps between two looks at the gap
+MOST_POWERS = 40  # products to find the largest curvature by
+
+
+@dataclass(frozen=True, eq=False)
+class SharesFit:
+    """Shares, a row for each run; how far half the sum of squares certainly is from the least; and how many steps were made."""
+
+    shares: Floats
+    gaps: Floats
+    steps: Integers32
+
+
+@theorem("metricshuffle", "certificate of least squares")
+def nearest_shares(
+    design: csr_array | Floats, means: Floats, errors: Floats, *, axes: tuple[Floats, Floats] | None = None, on_line: bool = False,
+    nearness: float = NEARNESS, steps: int = MOST_STEPS,
+) -> SharesFit:  # fmt: skip
+    """The shares p >= 0 of sum 1 with the least f(p) = sum over e of ((p @ design)_e - means_e)^2 / (2 errors_e^2).
+
+    Statement: with g the gradient of f at p, f(p) - min f <= g . p - min g = `gap`, and the features fitted by p differ from those
+    fitted by the best shares by at most sqrt(2 gap) standard errors, in the root of the sum of squares. Proof: f is convex, so f(q) >=
+    f(p) + g . (q - p) >= f(p) - gap for all shares q; at the best q* the gradient points uphill towards all shares, so f(p) - f(q*) is at
+    least the quadratic term, half the sum of squares of that difference. QED
+    Where the features do not tell all points apart, many shares are as good; this is the one that is reached from the even spread.
+    `axes`: the points of a grid are blurred first, rows by the first table of probabilities and columns by the second.
+    `on_line`: points lie in order, and the shares of the points up to each are fitted, as a rising sequence: the same problem, which takes
+    far fewer steps if the features are sums over parts of a line.
+    Numerics: accelerated projected gradient, started again whenever it runs uphill; the step is one over a bound on the curvature
+    (Collatz, Wielandt). Stops once the gap is at most `nearness` times half the number of features, or after so many `steps`: read the gap.
+    Reference: Beck, Teboulle 2009; O'Donoghue, Candes 2015; the gap is that of Frank, Wolfe 1956.
+    """
+    from scipy.sparse import csr_array
+
+    from metricshuffle.estimation import _least_squares_kernels as kernels
+
+    given, deviations = np.atleast_2d(np.asarray(means, dtype=np.float64)), np.asarray(errors, dtype=np.float64)
+    points, features = design.shape
+    if given.ndim != 2 or given.shape[1] != features or not np.all(np.isfinite(given)):
+        raise InputError(f"least squares need one finite mean for each of {features:,} features, got shape {np.shape(means)}.")
+    if deviations.shape != (features,) or not np.all((deviations > 0.0) & (deviations < math.inf)):
+        raise InputError(f"least squares need one standard error > 0 for each of {features:,} features, got shape {deviations.shape}.")
+    # Relative to the smallest error, so that nothing overflows; the gap is scaled back.
+    smallest = float(deviations.min())
+    weights = smallest / deviations
+    rows = csr_array(design).astype(np.float64)
+    offset: Any = 0.0
+    if on_line:
+        offset = rows[[points - 1], :].toarray()[0] * weights
+        rows = csr_array(rows[:-1] - rows[1:])
+        start = np.arange(1, points) / points
+    else:
+        start = np.full(points, 1.0 / points)
+    rows = _scaled_columns(rows, weights)
+    tolerance = nearness * 0.5 * features * smallest**2
+    up, across = (np.zeros((0, 0)), np.zeros((0, 0))) if axes is None else (np.ascontiguousarray(axis) for axis in axes)
+    if axes is not None and (on_line or len(up) * len(across) != points):
+        raise InputError(f"the axes must be blurred in tables of {points:,} cells in all, got {len(up):,} x {len(across):,}.")
+    curvature = _curvature(rows, up, across)
+    found, gaps, made = kernels.nearest(
+        rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data, up, across, given * weights - offset, start, curvature,
+        tolerance, steps, EVERY, on_line,
+    )  # fmt: skip
+    if on_line:
+        ends = np.zeros(len(found)), np.ones(len(found))
+        found = np.maximum(np.diff(np.column_stack([ends[0], found, ends[1]]), axis=1), 0.0)
+    else:
+        found = found / found.sum(axis=1, keepdims=True)
+    return SharesFit(found, gaps / smallest**2, made)
+
+
+def _scaled_columns(rows: csr_array, weights: Floats) -> csr_array:
+    from scipy.sparse import csr_array
+
+    return csr_array((rows.data * weights[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _curvature(rows: csr_array, up: Floats, across: Floats) -> float:
+    """At least the largest eigenvalue of rows @ rows.T, blurred from both sides.
+
+    Statement: for a matrix M of numbers >= 0 and any x > 0, no eigenvalue exceeds max (M x)_i / x_i (Collatz, Wielandt), and taking
+    absolute values of the rows makes none smaller. Rows of zeros have no eigenvalue but 0.
+    """
+    sizes = abs(rows)
+    if not len(up):
+        sizes = sizes[np.flatnonzero(sizes.sum(axis=1) > 0.0)]
+    if not sizes.shape[0] or not sizes.sum() > 0.0:
+        return 1.0
+    back = sizes.T.tocsr()
+    at, bound = np.ones(sizes.shape[0]), math.inf
+    for _ in range(MOST_POWERS):
+        seen = (up.T @ at.reshape(len(up), len(across)) @ across).ravel() if len(up) else at
+        after = sizes @ (back @ seen)
+        after = (up @ after.reshape(len(up), len(across)) @ across.T).ravel() if len(up) else after
+        before, bound = bound, min(bound, float(np.max(after / at)))
+        at = after / after.max()
+        if bound > 0.999 * before or not np.all(at > 1e-100):
+            break
+    return bound * (1.0 + 1e-9)
