@@ -1,0 +1,7 @@
+export { Client, NotSent, type Options, type Prepared } from './client.js';
+export { Collection, CollectionError, type Party, type Terms } from './collection.js';
+export { type InputRecipe, type Place, type Value, ValueError, type ValueRecipe } from './inputs.js';
+export { BrowserOutbox, type Entry, type Outbox } from './outbox.js';
+export { type FollowedRecipe, numbersOf, payloadsOf, type Recipe } from './report.js';
+export { Sealer } from './sealing.js';
+export { Words } from './words.js';

@@ -1,0 +1,96 @@
+/** What a person enters, as whole numbers: steps of a number, places in a list, the column and row of a cell. */
+import { type Box, Plane } from './projection.js';
+
+export type ValueRecipe =
+  | { kind: 'number'; whole: boolean; low: string; high: string; step: string; rounding: 'nearest' | 'down'; unit: string }
+  | { kind: 'label'; labels: readonly string[] }
+  | { kind: 'place'; width: number; height: number; cell: string; unit: string; box: readonly [string, string, string, string] | null };
+
+export type InputRecipe = ValueRecipe | { kind: 'items'; of: ValueRecipe; count: number | null; most: number | null };
+
+/** A place on a map in degrees, or a cell of the grid counted from the left and from below, from 0. */
+export type Place = { latitude: number; longitude: number } | { column: number; row: number };
+export type Value = number | string | Place;
+
+/** What was entered is none of the values that are asked for; the message is for the person. */
+export class ValueError extends Error {
+  override name = 'ValueError';
+}
+
+/** Halves go to the even neighbour, as in IEEE arithmetic. */
+function nearest(number: number): number {
+  const below = Math.floor(number);
+  const over = number - below;
+  return over < 0.5 || (over === 0.5 && below % 2 === 0) ? below : below + 1;
+}
+
+function stepOf(recipe: Extract<ValueRecipe, { kind: 'number' }>, value: Value): number {
+  const [low, high, step] = [Number(recipe.low), Number(recipe.high), Number(recipe.step)];
+  if (typeof value !== 'number' || !(value >= low && value <= high)) {
+    throw new ValueError(`Enter a number from ${low} to ${high}${recipe.unit && ` ${recipe.unit}`}.`);
+  }
+  if (recipe.whole && !Number.isInteger(value)) throw new ValueError('Enter a whole number.');
+  const steps = (value - low) / step;
+  // numbers are as many steps, or in as many bins, as the range takes; both ends belong to it
+  return recipe.rounding === 'nearest'
+    ? Math.min(nearest(steps), Math.ceil((high - low) / step - 1e-9))
+    : Math.min(Math.floor(steps), Math.max(1, Math.ceil((high - low + Number(recipe.whole)) / step - 1e-9)) - 1);
+}
+
+const planes = new Map<string, Plane>();
+
+/** The column and row of a place. */
+export function cellOf(recipe: Extract<ValueRecipe, { kind: 'place' }>, value: Value): [number, number] {
+  if (typeof value !== 'object') throw new ValueError('Choose a place.');
+  if ('column' in value) {
+    const { column, row } = value;
+    const inside = (place: number, size: number) => Number.isInteger(place) && place >= 0 && place < size;
+    if (!inside(column, recipe.width) || !inside(row, recipe.height)) {
+      throw new ValueError(`Choose a column from 0 to ${recipe.width - 1} and a row from 0 to ${recipe.height - 1}.`);
+    }
+    return [column, row];
+  }
+  if (!recipe.box) throw new ValueError('This grid is not on a map: give a column and a row.');
+  const box = recipe.box.map(Number) as unknown as Box;
+  const [south, west, north, east] = box;
+  const { latitude, longitude } = value;
+  if (!(latitude >= south && latitude <= north && longitude >= west && longitude <= east)) {
+    throw new ValueError(`Choose a latitude from ${south} to ${north} and a longitude from ${west} to ${east}.`);
+  }
+  const plane = planes.get(recipe.box.join()) ?? new Plane(box);
+  planes.set(recipe.box.join(), plane);
+  const size = Number(recipe.cell) * (recipe.unit === 'km' ? 1000 : 1);
+  const [x, y] = plane.metres(latitude, longitude);
+  const snapped = (metres: number, cells: number) => Math.min(Math.max(Math.floor(metres / size), 0), cells - 1);
+  return [snapped(x, recipe.width), snapped(y, recipe.height)];
+}
+
+/** One code of a value: cells are coded row * width + column. */
+export function codeOf(recipe: ValueRecipe, value: Value): number {
+  switch (recipe.kind) {
+    case 'number':
+      return stepOf(recipe, value);
+    case 'label': {
+      const code = recipe.labels.indexOf(value as string);
+      if (code < 0) throw new ValueError('Choose one of the labels.');
+      return code;
+    }
+    case 'place': {
+      const [column, row] = cellOf(recipe, value);
+      return row * recipe.width + column;
+    }
+    default:
+      throw new ValueError('This client does not know the values of this collection; use a newer one.');
+  }
+}
+
+/** The codes of what a person holds: of her items, or of her one value. */
+export function codesOf(recipe: InputRecipe, value: Value | readonly Value[]): number[] {
+  if (recipe.kind !== 'items') return [codeOf(recipe, value as Value)];
+  if (!Array.isArray(value)) throw new ValueError('Enter a list of items.');
+  const { count, most } = recipe;
+  if (count !== null ? value.length !== count : value.length < 1 || value.length > (most ?? Infinity)) {
+    throw new ValueError(count !== null ? `Enter exactly ${count} items.` : `Enter between 1 and ${most ?? 'any number of'} items.`);
+  }
+  return (value as Value[]).map((item) => codeOf(recipe.of, item));
+}

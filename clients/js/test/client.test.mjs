@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { Client, Collection, NotSent, ValueError, Words } from '../dist/index.js';
+import { FolderOutbox } from '../dist/node.js';
+import { bytesOf, Sealer } from '../dist/sealing.js';
+import { opened, served, shuffler } from './served.mjs';
+
+const vectors = JSON.parse(await readFile(new URL('vectors.json', import.meta.url), 'utf8'));
+const numbers = vectors.reports['whole numbers'].recipe;
+
+/** A shuffler that answers so, a collection of its own, and a client with an empty outbox. */
+async function round(context, statuses, options = {}, recipe = numbers) {
+  const server = await shuffler(...statuses);
+  const folder = await mkdtemp(join(tmpdir(), 'outbox-'));
+  context.after(async () => {
+    server.close();
+    await rm(folder, { recursive: true });
+  });
+  const made = await served(recipe, { url: server.url, ...options });
+  const collection = await Collection.read(made.bytes, made.digest);
+  const client = (more = {}) => new Client(collection, { outbox: new FolderOutbox(folder), patience: 20_000, ...more });
+  return { ...server, made, collection, folder, client };
+}
+
+test('a report is sent, opens layer by layer, and adds up to a number near the answer', async (context) => {
+  for (const hops of [1, 2, 3]) {
+    const { client, posts, made } = await round(context, [204], { hops });
+    await client().submit(480);
+    assert.equal(posts.length, 1);
+    assert.equal(posts[0].url, `/v1/collections/${made.digest}/reports`);
+    assert.equal(posts[0].headers['content-type'], 'application/octet-stream');
+    const { payloads } = await opened(bytesOf(posts[0].body), made);
+    assert.deepEqual(payloads, [...payloads].sort());
+    const total = payloads.reduce((sum, text) => sum + Buffer.from(text, 'hex').readBigUInt64LE(1), 0n) % BigInt(numbers.modulus);
+    const centred = total > 60_000n ? total - BigInt(numbers.modulus) : total;
+    assert.ok(centred > 500n - 2000n && centred < 500n + 2000n, `${centred}`); // 480 is 500 steps from -20
+  }
+});
+
+test('other bytes than those that were pinned are not even read', async () => {
+  const { bytes, digest } = await served(numbers);
+  await Collection.read(bytes, digest);
+  const other = bytes.slice();
+  other[bytes.length - 2] ^= 1;
+  await assert.rejects(Collection.read(other, digest), /digest is another/);
+  await assert.rejects(Collection.read(new TextEncoder().encode('{'), digest), /digest is another/);
+});
+
+test('what is no collection, or one of another kind, is refused', async () => {
+  const changed = async (change) => {
+    const { bytes, digest } = await served(numbers, change);
+    return Collection.read(bytes, digest);
+  };
+  await assert.rejects(changed({ format: 'metricshuffle-collection/2' }), /another kind/);
+  await assert.rejects(changed({ suite: 'none' }), /another kind/);
+  await assert.rejects(changed({ task: 'no task' }), /cannot be read/);
+  await assert.rejects(changed({ messages: 9 }), /does not fit/);
+  await assert.rejects(changed({ payload: 10 }), /does not fit/);
+  await assert.rejects(changed({ ticket: 8 }), /cannot be/);
+});
+
+test('a collection that a browser cannot follow says why', async (context) => {
+  const { client, posts } = await round(context, [204], {}, { protocol: 'sums', browser: false, why: 'Too much.' });
+  await assert.rejects(client().submit(1), (wrong) => wrong instanceof NotSent && /Too much\./.test(wrong.message) && !wrong.again);
+  assert.equal(posts.length, 0);
+});
+
+test('values that are not asked for are refused, and nothing is kept', async (context) => {
+  const { client, folder, posts } = await round(context, [204]);
+  for (const value of [-21, 981, 0.5, NaN, '7', [7], undefined, { column: 1, row: 1 }]) {
+    await assert.rejects(client().submit(value), ValueError, `${value}`);
+  }
+  assert.deepEqual(await readdir(folder), []);
+  assert.equal(posts.length, 0);
+});
+
+test('the same bytes are sent until they are stored: 503, no answer, 429, 408', async (context) => {
+  const { client, posts, folder } = await round(context, [503, 0, 429, 408, 204]);
+  const begun = Date.now();
+  await client().submit(7);
+  assert.equal(posts.length, 5);
+  assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
+  assert.ok(Date.now() - begun > 1500); // it waits, and as long as it is told to
+  await client().submit(900); // it was sent: nothing happens
+  assert.equal(posts.length, 5);
+  const [file] = await readdir(folder);
+  const kept = JSON.parse(await readFile(join(folder, file), 'utf8'));
+  assert.deepEqual([kept.state, kept.report, kept.boxes], ['sent', null, null]);
+});
+
+test('what could not be delivered waits, and is not randomized again', async (context) => {
+  const { client, posts } = await round(context, [503, 503, 204]);
+  const hasty = { patience: 0 };
+  await assert.rejects(client(hasty).submit(7), (wrong) => wrong instanceof NotSent && wrong.again && wrong.status === 503);
+  await assert.rejects(client(hasty).submit(8), NotSent);
+  await client().send();
+  assert.equal(posts.length, 3);
+  assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
+});
+
+test('refusals are sentences, and say whether to try again', async (context) => {
+  for (const [status, words, again] of [[410, /not known/, false], [422, /could not open/, false], [404, /refused the report \(404\)/, false], [409, /used for another/, false], [418, /418/, false]]) {
+    const { client, posts } = await round(context, [status]);
+    await assert.rejects(client().submit(7), (wrong) => wrong instanceof NotSent && words.test(wrong.message) && wrong.again === again && wrong.status === status);
+    assert.equal(posts.length, 1);
+  }
+});
+
+test('another ticket seals the same boxes again', async (context) => {
+  const { client, posts, made } = await round(context, [403, 204], { ticket: 16 });
+  const person = client();
+  await assert.rejects(person.submit(7, 'no ticket'), /A ticket is 32/);
+  assert.equal(posts.length, 0);
+  await assert.rejects(person.submit(7, '11'.repeat(16)), (wrong) => wrong instanceof NotSent && wrong.again && wrong.status === 403);
+  await person.changeTicket(` ${'AB'.repeat(16)}\n`);
+  await person.send();
+  const [first, second] = await Promise.all(posts.map(({ body }) => opened(bytesOf(body), made)));
+  assert.deepEqual([first.ticket, second.ticket], ['11'.repeat(16), 'ab'.repeat(16)]);
+  assert.deepEqual(first.payloads, second.payloads);
+  assert.notEqual(posts[0].body, posts[1].body);
+});
+
+test('another collection of the same task and round is refused, another user or round is not', async (context) => {
+  const { client, url, posts, folder } = await round(context, [204]);
+  await client().submit(7);
+  const other = async (options, change = {}) => {
+    const made = await served(numbers, { url, ...change });
+    return new Client(await Collection.read(made.bytes, made.digest), { outbox: new FolderOutbox(folder), ...options });
+  };
+  await assert.rejects((await other({})).submit(7), /another collection of the same question/);
+  await (await other({ user: 'somebody else' })).submit(7);
+  await (await other({}, { round: 2 })).submit(7);
+  assert.equal(posts.length, 3);
+});
+
+test('what was declined is not sent, and no second report is drawn', async (context) => {
+  const { client, posts } = await round(context, [204]);
+  const person = client();
+  assert.equal((await person.prepare(7)).payloads.length, 10);
+  const untouched = new Words(() => assert.fail('noise was drawn again'));
+  assert.equal(await person.prepare(7, '', untouched), null);
+  await person.decline();
+  await assert.rejects(person.submit(7), /no report to be sent/);
+  assert.equal(posts.length, 0);
+  const sender = client({ user: 'sender' });
+  await sender.submit(7);
+  await assert.rejects(sender.decline(), /sent already/);
+  assert.equal((await sender.entry()).state, 'sent');
+});
+
+test('a random delay is kept to, and kept', async (context) => {
+  const { client, posts } = await round(context, [204], { delay: 3600 });
+  const dues = [];
+  for (let person = 0; person < 8; person++) {
+    const made = client({ user: `${person}` });
+    await made.prepare(7);
+    dues.push((await made.entry()).due - Date.now());
+  }
+  assert.ok(dues.every((due) => due > -1000 && due <= 3_600_000));
+  assert.equal(new Set(dues.map((due) => Math.round(due / 1000))).size > 5, true);
+  assert.equal(posts.length, 0);
+});
+
+test('of many entries at once one is first, and it stays', async (context) => {
+  const { folder } = await round(context, [204]);
+  const entry = (byte) => ({ collection: 'c', state: 'waiting', report: Uint8Array.of(byte), boxes: null, due: 0 });
+  const added = await Promise.all(Array.from({ length: 40 }, (_, byte) => new FolderOutbox(folder).add('key', entry(byte))));
+  const [first] = (await new FolderOutbox(folder).get('key')).report;
+  assert.deepEqual(new Set(added.map(({ report }) => report[0])), new Set([first]));
+  assert.equal((await new FolderOutbox(folder).add('key', entry(99))).report[0], first);
+  assert.equal((await readdir(folder)).length, 1);
+});
+
+test('of many at once on one outbox one is first, and all send its report', async (context) => {
+  const { client, posts } = await round(context, [204]);
+  await Promise.all(Array.from({ length: 16 }, (_, person) => client().submit(person)));
+  assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
+});
+
+test('a process that is killed leaves its report whole in the outbox or none', async (context) => {
+  const { client, folder, posts, made, url } = await round(context, [503, 503, 503, 204]);
+  const code = `
+    import { Client, Collection } from '${new URL('../dist/index.js', import.meta.url)}';
+    import { FolderOutbox } from '${new URL('../dist/node.js', import.meta.url)}';
+    const made = await Collection.read(new Uint8Array(Buffer.from('${Buffer.from(made.bytes).toString('base64')}', 'base64')), '${made.digest}');
+    await new Client(made, { outbox: new FolderOutbox('${folder}') }).submit(${7});`;
+  for (let kill = 1; kill <= 3; kill++) {
+    const process_ = spawn(process.execPath, ['--no-warnings', '--input-type=module', '-e', code], { stdio: 'ignore' });
+    const ended = new Promise((done) => process_.on('exit', done));
+    for (let wait = 0; posts.length < kill && wait < 600; wait++) await new Promise((done) => setTimeout(done, 50));
+    process_.kill('SIGKILL');
+    await ended;
+    assert.equal(posts.length, kill, url);
+  }
+  await client().submit(8);
+  assert.equal(posts.length, 4);
+  assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
+  assert.equal((await readdir(folder)).length, 1);
+});
+
+test('keys that keep no secret seal nothing', async () => {
+  for (const bad of ['00'.repeat(32), `01${'00'.repeat(31)}`]) {
+    const sealer = await Sealer.of(new Uint8Array(32), [bytesOf(bad), bytesOf(bad)]);
+    await assert.rejects(sealer.boxes([new Uint8Array(9)]));
+  }
+  await assert.rejects(Sealer.of(new Uint8Array(32), [new Uint8Array(31)]), /cannot seal/);
+});

@@ -1,0 +1,226 @@
+"""A later hop of a chain: it fetches what the hop before lets go, opens its layer of every box, and tells that hop when all is safe.
+
+It cannot count people, only messages: how many people there were is passed on. What it can see it refuses: another number of messages
+than that of so many people, boxes out of order or twice, bytes that are not those that were announced. What it cannot see is a hop before
+that drops people and takes in its own instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from metricshuffle.errors import MetricShuffleError, PlanError, require
+from metricshuffle.service.boxes import NotOpened, PrivateKey
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.mixing import Mixed, Mixing, is_in_order
+from metricshuffle.service.outputs import written
+from metricshuffle.service.store import CHUNK
+
+CONNECTING, READING = 10.0, 60.0
+"""Seconds until a hop that says nothing is asked again."""
+SLOWEST, PATIENCE = 10_000, 60.0
+"""Bytes a second, on the whole, below which a hop is not listened to any longer, and seconds that it has in any case."""
+STAND_IN = b"metricshuffle stand-in\0"
+LONGEST_REASON = 300
+
+
+class NotYet(MetricShuffleError):
+    """The hop before has not let it go."""
+
+
+class Unreachable(MetricShuffleError):
+    """The hop before cannot be used now; it is asked again later."""
+
+
+class Refused(MetricShuffleError):
+    """What the hop before says or hands over cannot be used, now or later."""
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What was fetched: whose messages these are, as the hop before says, and with what that hop is told that they are safe."""
+
+    people: int
+    left_out: int
+    output: str
+    token: str
+
+    def data(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> Owed | None:
+        """None if this was cut short or overwritten."""
+        try:
+            return cls(**json.loads(data))
+        except (ValueError, TypeError):
+            return None
+
+    def __repr__(self) -> str:
+        return f"Owed(people={self.people}, left_out={self.left_out}, output={self.output!r})"
+
+
+@dataclass(frozen=True)
+class Link:
+    """Between the hop of some place in a collection, not the first, and the one before it."""
+
+    collection: Collection
+    place: int
+
+    @property
+    def url(self) -> str:
+        return f"{self.collection.terms.hops[self.place - 1].url}/v1/collections/{self.collection.digest}/release"
+
+    @cached_property
+    def layer(self) -> int:
+        return self.collection.layer_of(self.place)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of a box as it is fetched."""
+        return self.collection.sealing.box_size(self.layer)
+
+    # Fetching
+
+    def fetched(self, path: Path, token: str) -> Owed:
+        """What the hop before lets go, in a file. `NotYet`, `Unreachable` or `Refused` if not, and then there is no file."""
+        httpx = require("httpx", "service")
+        try:
+            with _client(httpx, token) as client, client.stream("GET", self.url) as response:
+                self._check_answer(response)
+                return written(path, lambda stream: self._received(response, stream, token))
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+
+    def _check_answer(self, response: Any) -> None:
+        if response.status_code == 200:
+            return
+        if response.status_code == 425:
+            raise NotYet("the shuffler before this one is not done.")
+        if response.status_code == 410:
+            raise Refused(f"the shuffler before this one gave up: {_reason(response)}")
+        raise Unreachable(f"the shuffler before this one, {self.url}, answers {response.status_code}.")
+
+    def _received(self, response: Any, stream: IO[bytes], token: str) -> Owed:
+        """Write the boxes down while they come, and check them."""
+        terms, headers = self.collection.terms, response.headers
+        announced = headers.get("etag", "").strip('"')
+        try:
+            people, left_out = int(headers["x-people"]), int(headers["x-left-out"])
+        except (KeyError, ValueError):
+            raise Refused("the shuffler before this one does not say how many people took part.") from None
+        if not terms.minimum <= people <= terms.maximum or left_out < 0 or people + left_out > terms.maximum:
+            raise Refused(
+                f"the shuffler before this one hands over {people:,} people's messages and left out {left_out:,}; "
+                f"this collection has {terms.minimum:,} to {terms.maximum:,} people."
+            )
+        digest, length, expected, last = hashlib.sha256(), 0, people * terms.messages * self.size, b""
+        deadline = time.monotonic() + PATIENCE + expected / SLOWEST
+        for chunk in response.iter_bytes(CHUNK):
+            length += len(chunk)
+            if length > expected:
+                break
+            if time.monotonic() > deadline:
+                raise Unreachable("the shuffler before this one is too slow.")
+            digest.update(chunk)
+            stream.write(chunk)
+            last = self._checked_order(last + chunk)
+        if length < expected and digest.hexdigest() != announced:
+            raise Unreachable("the shuffler before this one was interrupted.")
+        if length != expected:
+            raise Refused(
+                f"the shuffler before this one hands over {'more' if length > expected else 'fewer'} messages than the "
+                f"{people * terms.messages:,} of {people:,} people."
+            )
+        if digest.hexdigest() != announced:
+            raise Unreachable("what the shuffler before this one handed over are not the bytes that it announced.")
+        return Owed(people, left_out, announced, token)
+
+    def _checked_order(self, data: bytes) -> bytes:
+        """From the last complete box on, if those before it are in order and all different."""
+        whole = len(data) // self.size * self.size
+        if not whole:
+            return data
+        if not is_in_order(np.frombuffer(data[:whole], np.uint8).reshape(-1, self.size)):
+            raise Refused("the shuffler before this one hands over messages twice, or out of order.")
+        return data[whole - self.size :]
+
+    # Opening and mixing
+
+    def mixed(self, path: Path, key: PrivateKey, count: int, stream: IO[bytes], memory: int) -> Mixed:
+        """What was fetched, opened and in order. For a box that does not open, or holds what another one holds, stands one that nobody
+        can open: the analyst sees that there is a message less, and nobody can spoil a collection for everybody by sending such a box.
+        """
+        inside = self.collection.sealing.box_size(self.layer - 1)
+
+        def opened(spoiled: frozenset[int]) -> Iterator[bytes]:
+            sealing = self.collection.sealing
+            for number, box in enumerate(self._boxes(path)):
+                try:
+                    yield self._stand_in(box) if number in spoiled else sealing.opened_box(box, key, self.layer)
+                except NotOpened:
+                    yield self._stand_in(box)
+
+        mixed = Mixing(lambda: opened(frozenset()), inside, 1, count, memory).written(stream)
+        if mixed.shared:
+            spoiled = mixed.shared
+            mixed = Mixing(lambda: opened(spoiled), inside, 1, count, memory).written(stream)
+        if mixed.reports != count or mixed.shared:
+            raise PlanError("what was fetched from the shuffler before this one is damaged here.")
+        return mixed
+
+    def _boxes(self, path: Path) -> Iterator[bytes]:
+        with open(path, "rb") as stream:
+            while box := stream.read(self.size):
+                if len(box) != self.size:
+                    raise PlanError("what was fetched from the shuffler before this one is damaged here.")
+                yield box
+
+    def _stand_in(self, box: bytes) -> bytes:
+        """The same every time for the same box."""
+        return hashlib.shake_256(STAND_IN + box).digest(self.collection.sealing.box_size(self.layer - 1))
+
+    # Afterwards
+
+    def acknowledged(self, owed: Owed) -> bool:
+        """Tell the hop before that it may forget. False if it does not want to hear it; `Unreachable` if it is asked again later."""
+        httpx = require("httpx", "service")
+        try:
+            with _client(httpx, owed.token) as client:
+                response = client.delete(self.url, headers={"If-Match": f'"{owed.output}"'})
+        except (httpx.HTTPError, httpx.InvalidURL) as wrong:
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+        if response.status_code in (408, 429) or response.status_code >= 500:
+            raise Unreachable(f"the shuffler before this one, {self.url}, answers {response.status_code}.")
+        return bool(response.status_code == 204)
+
+
+def _client(httpx: Any, token: str) -> Any:
+    """It follows nobody elsewhere with the token, and wants the bytes as they are."""
+    headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
+    patience = httpx.Timeout(READING, connect=CONNECTING)
+    return httpx.Client(headers=headers, timeout=patience, follow_redirects=False, verify=_certificates())
+
+
+@cache
+def _certificates() -> Any:
+    """Whose signatures count, read once."""
+    return require("httpx", "service").create_ssl_context()
+
+
+def _reason(response: Any) -> str:
+    try:
+        said = json.loads(response.read()).get("error", "")
+    except (ValueError, AttributeError):
+        said = ""
+    plain = "".join(letter for letter in str(said) if letter.isprintable())
+    return plain[:LONGEST_REASON] or "it does not say why."

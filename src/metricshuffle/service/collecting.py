@@ -1,0 +1,211 @@
+"""From sealed messages to a release: opened, counted, and put together, of one collection or of the parts of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.protocols.tally import ID_BYTES, Shuffled, Tally
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.fetching import PATIENCE, Fetched, Fetching, boxes_beside
+from metricshuffle.service.keys import AnalystKey
+from metricshuffle.service.opening import opened_boxes
+from metricshuffle.wire.collected import Collected, Part
+from metricshuffle.wire.release import Release
+from metricshuffle.wire.task import Task
+
+
+class Spoiled(PlanError):
+    """Messages that give no answer. They were seen all the same, so that the round is spent: `shuffled` stands for it in a ledger."""
+
+    def __init__(self, sentence: str, shuffled: Shuffled) -> None:
+        super().__init__(sentence)
+        self.shuffled = shuffled
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one collection brought."""
+
+    part: Part
+    tally: Tally
+
+
+class Collecting:
+    """One collection, or all parts of a split that were released, and the key that opens their messages."""
+
+    def __init__(
+        self, key: AnalystKey, collections: Sequence[Collection], processes: int | None = None, patience: float = PATIENCE
+    ) -> None:
+        self._key, self.collections, self._processes, self._patience = key, tuple(collections), processes, patience
+        for collection in collections:
+            collection.verify()  # the operator wrote it, and a release would print what it claims
+            if collection.terms.analyst.key != key.private.public.data.hex():
+                raise InputError(
+                    f"this key is not the one that the messages of collection {collection.digest[:16]} are sealed for; use the analyst's "
+                    "key whose public half the collection was opened with."
+                )
+        check_parts(collections)
+        self.task: Task = collections[0].task
+
+    async def fetched(self, output: str | Path) -> list[Fetched]:
+        """Everything that was let go, in files beside the output; what an earlier call has fetched is not asked for again."""
+        files = []
+        for collection in self.collections:
+            path = boxes_beside(output, collection)
+            kept = Fetched.kept(path, collection)
+            files.append(kept if kept is not None else await Fetching(collection, self._key.token, self._patience).fetched(path))
+        return files
+
+    def already(self, output: str | Path) -> Release | None:
+        """The release of these collections that lies there since an earlier call; None if it is none, or another one."""
+        try:
+            release = Release.load(output)
+        except InputError:
+            return None
+        known = release.collected
+        digests = {*(part.digest for part in known.parts or (known,)), *known.spoiled} if known is not None else set()
+        return release if digests == {collection.digest for collection in self.collections} else None
+
+    def release(self, files: Sequence[Fetched]) -> Release:
+        """The answer. A split is one estimate of all its parts: each was released by itself with enough people, so no more is seen."""
+        counted, spoiled = [], []
+        for collection, file in zip(self.collections, files, strict=True):
+            try:
+                counted.append(self._counted(collection, file))
+            except Spoiled as wrong:  # of a split it is this part only
+                spoiled.append((collection, wrong))
+        if not counted:
+            raise spoiled[0][1]
+        together = counted[0].tally
+        for other in counted[1:]:
+            together = together.merge(other.tally)
+        if len(counted) > 1 and together.people > self.task.users:
+            raise PlanError(
+                f"{together.people:,} people in all parts are more than the {self.task.users:,} that the plan has room for; collect the "
+                "parts one by one, each into a file and with --people of its own."
+            )
+        shuffled = self.task.publish(together, batches=[batch_id(collection) for collection in self.collections])
+        terms = self.collections[0].terms
+        collected = Collected.of(
+            self.task,
+            tuple(part.part for part in counted),
+            hops=tuple(hop.url for hop in terms.hops),
+            colluders=terms.colluders,
+            admission=terms.admission,
+            apart=terms.apart,
+            spoiled=tuple(collection.digest for collection, _ in spoiled),
+        )
+        return self.task.estimate(shuffled, collected=collected)
+
+    async def acknowledge(self, files: Sequence[Fetched]) -> list[str]:
+        """Tell the shufflers that the release is safe, and delete what was fetched where they know; sentences where they do not."""
+        told = []
+        for collection, file in zip(self.collections, files, strict=True):
+            trouble = await Fetching(collection, self._key.token, self._patience).acknowledge(file.announced.output)
+            if trouble:
+                told.append(trouble)
+            else:
+                file.path.unlink(missing_ok=True)
+        return told
+
+    # Opening and counting
+
+    def _counted(self, collection: Collection, file: Fetched) -> Counted:
+        """The messages of one collection: opened, and added up if nothing is wrong with any of them."""
+        people, form, task = file.announced.people, collection.form, collection.task
+        payloads = np.empty((people * form.messages, form.size), dtype=np.uint8)
+        good, done = np.empty(len(payloads), dtype=bool), 0
+        boxes = file.checked_boxes(collection)
+        for data, flags in opened_boxes(collection.sealing, self._key.private, boxes, len(payloads), self._processes):
+            end = done + len(flags)
+            payloads[done:end] = np.frombuffer(data, dtype=np.uint8).reshape(-1, form.size)
+            good[done:end] = np.frombuffer(flags, dtype=np.uint8)
+            done = end
+        unreadable = len(payloads) - int(np.count_nonzero(good))
+        tally = task.tally(round=collection.terms.round)
+        if form.messages == 1:  # a report by itself: what cannot be read is told and left out of the answer, as nobody's sum needs it
+            good &= payloads[:, 0] == 0  # (the only pile there is)
+            rows = _readable(task, form.put_together(payloads[good], int(good.sum()))) if good.any() else payloads[:0]
+            if not len(rows):
+                raise self._spoiled(collection, people, f"none of the {people:,} messages can be read")
+            tally.add(rows)
+            unreadable = people - len(rows)
+        elif unreadable:
+            raise self._spoiled(collection, people, f"{unreadable:,} of {len(payloads):,} messages cannot be opened")
+        else:
+            try:
+                tally.add(form.put_together(payloads, people))
+            except InputError as wrong:
+                raise self._spoiled(collection, people, f"what was opened are not complete reports ({str(wrong).rstrip('.')})") from None
+        announced = file.announced
+        part = Part(digest=collection.digest, output=announced.output, people=people, left_out=announced.left_out, unreadable=unreadable)
+        if part.honest_beside(collection.terms.colluders) < task.minimum:  # (each part has enough people by itself, or is refused)
+            raise self._too_few(collection, part)
+        task.publish(tally)
+        return Counted(part, tally)
+
+    def _too_few(self, collection: Collection, part: Part) -> Spoiled:
+        left, counted = part.honest_beside(collection.terms.colluders), collection.task.minimum
+        return Spoiled(
+            f"{part.unreadable:,} of {part.people:,} messages in collection {collection.digest[:16]} cannot be read: so many people sent "
+            f"something else than a report, more than the {collection.terms.colluders:,} colluders that were declared. That leaves "
+            f"{left:,} honest reports, and the plan counts on {counted:,}. There is no estimate, and the round is spent: the messages were "
+            "seen.",
+            self._seen(collection, part.people),
+        )
+
+    def _spoiled(self, collection: Collection, people: int, why: str) -> Spoiled:
+        because = (
+            "the sum of all others is then a random number, because a person's messages are random unless all of them are added up"
+            if collection.task.protocol.modulus is not None
+            else "whose messages these are cannot be told, so that no report can be left out"
+        )
+        others = "; the other parts of the split can be collected, all in one call" if collection.terms.split[1] > 1 else ""
+        return Spoiled(
+            f"{why} in collection {collection.digest[:16]}: somebody sent something else than a report, and {because}. There is no "
+            "estimate, and the round is spent: the messages were seen. Nobody's report may be taken out and the rest released "
+            f"again{others}.",
+            self._seen(collection, people),
+        )
+
+    @staticmethod
+    def _seen(collection: Collection, people: int) -> Shuffled:
+        """Stands in a ledger for messages that were seen and gave no answer."""
+        task, terms = collection.task, collection.terms
+        batches = (batch_id(collection),)
+        return Shuffled(task.batch(terms.round), people, people * terms.messages, {}, task.protocol.modulus, batches=batches)
+
+
+def _readable(task: Task, rows: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The rows that are reports of the task: halves of what is refused are looked at again."""
+    try:
+        task.protocol.counted(rows)
+        return rows
+    except InputError:
+        if len(rows) == 1:
+            return rows[:0]
+    middle = len(rows) // 2
+    return np.concatenate([_readable(task, rows[:middle]), _readable(task, rows[middle:])])
+
+
+def batch_id(collection: Collection) -> bytes:
+    """Stands for all reports of a collection where releases are counted: none of them may be in two."""
+    return bytes.fromhex(collection.digest)[:ID_BYTES]
+
+
+def check_parts(collections: Sequence[Collection]) -> None:
+    """Raise unless these are parts of one split; some of them may be missing, if their own release is refused or aborted."""
+    if len(collections) == 1:
+        return
+    kinds = {
+        (part.task.digest, part.terms.round, part.terms.split[1], part.terms.admission, part.terms.colluders, part.terms.apart)
+        for part in collections
+    }
+    if len(kinds) != 1 or len({part.terms.split[0] for part in collections}) != len(collections):
+        raise InputError("these collections are not parts of one split; collect each of them by itself.")

@@ -1,0 +1,232 @@
+"""The analyst's way to what was let go: fetched into a file before it is opened, and acknowledged when the answer is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from metricshuffle.errors import InputError, MetricShuffleError, PlanError
+from metricshuffle.files import whole_file
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.mixing import is_in_order
+from metricshuffle.service.opening import AT_ONCE
+from metricshuffle.service.sending import DIGEST, connection, error_of, in_words
+
+if TYPE_CHECKING:
+    import httpx
+
+PATIENCE = 30.0
+"""Seconds for which a shuffler that cannot be reached is asked again."""
+PAUSE = 0.5
+BOXES_FORMAT = "metricshuffle-boxes/1"
+LONGEST_HEADER = 1000
+
+
+class NotReleased(MetricShuffleError):
+    """The shuffler has not let it go, or never will; `gone` if it had, and has destroyed it since."""
+
+    def __init__(self, sentence: str, *, gone: bool = False) -> None:
+        super().__init__(sentence)
+        self.gone = gone
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What a shuffler says of the boxes that it lets go."""
+
+    collection: str
+    people: int
+    left_out: int
+    output: str
+    """SHA-256 of all of them."""
+    format: str = BOXES_FORMAT
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Boxes in a file of the analyst's, behind a line that says what they are."""
+
+    path: Path
+    announced: Announced
+    start: int
+    """Where the first box begins."""
+
+    @classmethod
+    def kept(cls, path: Path, collection: Collection) -> Fetched | None:
+        """What an earlier call fetched; None if there is nothing, or something else."""
+        try:
+            with open(path, "rb") as stream:
+                line = stream.readline(LONGEST_HEADER)
+        except OSError:
+            return None
+        try:
+            announced = Announced(**json.loads(line))
+        except (ValueError, TypeError):
+            return None
+        if announced.format != BOXES_FORMAT or announced.collection != collection.digest:
+            return None
+        fetched = cls(path, announced, len(line))
+        return fetched if os.path.getsize(path) - len(line) == _bytes_of(collection, announced.people) else None
+
+    def checked_boxes(self, collection: Collection) -> Iterator[bytes]:
+        """All boxes, some at a time; refused in the end unless they are those that were announced, in order, and all different."""
+        size, digest, last = collection.sealing.box_size(), hashlib.sha256(), b""
+        with open(self.path, "rb") as stream:
+            stream.seek(self.start)
+            while part := stream.read(AT_ONCE * size):
+                digest.update(part)
+                boxes = np.frombuffer(last + part, dtype=np.uint8).reshape(-1, size)
+                if not is_in_order(boxes):
+                    raise PlanError(
+                        "what the shuffler let go is not in the order of its bytes, or holds a message twice; it was not mixed as this "
+                        "collection says, so nothing is estimated."
+                    )
+                last = part[-size:]
+                yield part
+        if digest.hexdigest() != self.announced.output:
+            raise PlanError(f"{self.path} was changed since it was fetched; delete it and collect again.")
+
+
+def _bytes_of(collection: Collection, people: int) -> int:
+    return people * collection.terms.messages * collection.sealing.box_size()
+
+
+class Fetching:
+    """The last shuffler of a collection, asked by its analyst."""
+
+    def __init__(self, collection: Collection, token: str, patience: float = PATIENCE) -> None:
+        self.collection, self._patience = collection, patience
+        self._headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
+        self._host = collection.terms.hops[-1].url
+        self._url = f"{self._host}/v1/collections/{collection.digest}"
+
+    async def fetched(self, path: Path) -> Fetched:
+        """What was let go, in a file that is durable; `NotReleased` if it was not, and then there is no file."""
+        deadline = time.monotonic() + self._patience
+        async with connection() as client:
+            while True:
+                try:
+                    return await self._attempt(client, path)
+                except _Unreachable as wrong:
+                    if time.monotonic() + PAUSE > deadline:
+                        raise NotReleased(str(wrong)) from None
+                await asyncio.sleep(PAUSE)
+
+    async def _attempt(self, client: httpx.AsyncClient, path: Path) -> Fetched:
+        import httpx
+
+        try:
+            async with client.stream("GET", f"{self._url}/release", headers=self._headers) as response:
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                announced = self._announced(response)
+                line = (json.dumps(asdict(announced)) + "\n").encode()
+                with whole_file(path, "wb") as stream:
+                    stream.write(line)
+                    await self._received(response, announced, stream)
+                return Fetched(path, announced, len(line))
+        except httpx.HTTPError as wrong:
+            raise _Unreachable(f"{self._host} cannot be reached ({in_words(wrong)}); try again.") from None
+
+    async def _refusal(self, response: httpx.Response) -> MetricShuffleError:
+        said, terms = await error_of(response), self.collection.terms
+        if response.status_code == 425:
+            return NotReleased(
+                f"this collection is not released yet: it closes at {terms.closes} and then needs {terms.minimum:,} reports"
+                + (f", or waits for them until {terms.extends}" if terms.extends != terms.closes else "")
+                + f".{_quoted(said)} Collect it then."
+            )
+        if response.status_code == 410:
+            return NotReleased(f"there is nothing to collect any more at {self._host}.{_quoted(said)}", gone=True)
+        if response.status_code == 401:
+            return NotReleased(f"{self._host} does not take this key for that of the collection's analyst.{_quoted(said)}")
+        if response.status_code == 404:
+            return NotReleased(f"{self._host} does not know this collection; check who serves it.{_quoted(said)}")
+        if response.status_code in (429, 500, 502, 503, 504):
+            return _Unreachable(f"{self._host} cannot answer now.{_quoted(said)} Try again.")
+        return NotReleased(f"{self._host} answered with the status {response.status_code}, which no shuffler does.")
+
+    def _announced(self, response: httpx.Response) -> Announced:
+        headers, terms = response.headers, self.collection.terms
+        people, left_out = _count(headers.get("x-people")), _count(headers.get("x-left-out"))
+        output = headers.get("etag", "").strip('"')
+        if people is None or left_out is None or not DIGEST.fullmatch(output):
+            raise PlanError(f"{self._host} does not say how many people's messages it lets go, or not which; nothing is estimated.")
+        if people < terms.minimum:
+            raise PlanError(
+                f"{self._host} lets go the messages of {people:,} people, and this collection promised {terms.minimum:,} at least; nothing "
+                "is estimated, because fewer hide less than was promised."
+            )
+        if people + left_out > terms.maximum:
+            raise PlanError(f"{self._host} lets go the messages of {people:,} people, more than the {terms.maximum:,} that were allowed.")
+        return Announced(self.collection.digest, people, left_out, output)
+
+    async def _received(self, response: httpx.Response, announced: Announced, stream: IO[bytes]) -> None:
+        """Write the boxes down while they come; refused unless they are as many, and those, that were announced."""
+        size, digest, expected = 0, hashlib.sha256(), _bytes_of(self.collection, announced.people)
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if size > expected:
+                break
+            digest.update(part)
+            stream.write(part)
+        each = self.collection.terms.messages
+        if size != expected:
+            what = "more" if size > expected else "fewer"
+            raise PlanError(
+                f"{self._host} says that {announced.people:,} people took part, whose {announced.people * each:,} messages are "
+                f"{expected:,} bytes, and sent {what}; nothing is estimated."
+            )
+        if digest.hexdigest() != announced.output:
+            raise PlanError(f"what {self._host} sent is not what it announced (the digests differ); collect it again.")
+
+    async def acknowledge(self, output: str) -> str:
+        """Tell the shuffler that its output is safe, which it may then destroy; a sentence if it could not be told."""
+        import httpx
+
+        deadline, said = time.monotonic() + self._patience, ""
+        async with connection() as client:
+            while True:
+                try:
+                    headers = {**self._headers, "if-match": f'"{output}"'}
+                    response = await client.delete(f"{self._url}/release", headers=headers)
+                    if response.status_code in (204, 404, 410):  # (or it has destroyed it already)
+                        return ""
+                    said = f"it answered {response.status_code}"
+                    if response.status_code < 500:
+                        break
+                except httpx.HTTPError as wrong:
+                    said = in_words(wrong)
+                if time.monotonic() + PAUSE > deadline:
+                    break
+                await asyncio.sleep(PAUSE)
+        return f"{self._host} could not be told that the release is safe ({said}); it keeps the sealed messages until its retention ends."
+
+
+class _Unreachable(MetricShuffleError):
+    """To be tried again."""
+
+
+def _quoted(said: str) -> str:
+    return f" It says: {said}" if said else ""
+
+
+def _count(text: Any) -> int | None:
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def boxes_beside(output: str | Path, collection: Collection) -> Path:
+    """Where the boxes of a collection wait until the release is written."""
+    file = Path(os.path.realpath(output))
+    if not file.parent.is_dir():
+        raise InputError(f"{output} lies in a folder that does not exist; make {file.parent} first.")
+    return file.with_name(f"{file.name}.{collection.digest[:16]}.boxes")

@@ -1,0 +1,242 @@
+"""How a report gets in: opened, checked, named and hidden before it is stored, stored durably before it is acknowledged.
+
+Opening takes a fraction of a millisecond and is done where the report arrives. Storing is done by one thread, which writes whatever has
+gathered while it wrote the last time: one transaction for many reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from metricshuffle.errors import MetricShuffleError
+from metricshuffle.service.boxes import NotOpened, Sealing
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.keys import CollectionKeys, KeyFolder
+from metricshuffle.service.store import Entry, Row, Store, StoreError, Verdict
+
+WAITING = 20_000
+"""Reports that may wait to be stored; further ones are to be sent again later."""
+AT_ONCE = 1_000
+"""Reports of one transaction, at most."""
+LEAST_FREE = 128 * 2**20
+"""Bytes that stay free on the disks of the shuffler: sealing and shuffling need some."""
+LOOKED_AT = 1.0
+"""Seconds until free space, and whether collections are still open, is looked at again."""
+
+
+class Busy(MetricShuffleError):
+    """Too many reports wait to be stored."""
+
+
+class Early(MetricShuffleError):
+    """The collection takes nothing yet."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A collection as reports meet it: its lengths, and the secrets that open, name and hide a report."""
+
+    digest: str
+    sealing: Sealing
+    keys: CollectionKeys
+
+    @classmethod
+    def of(cls, row: Row, keys: CollectionKeys) -> Gate:
+        return cls(row.digest, Collection(row.served).sealing, keys)
+
+    def entry(self, report: bytes) -> Entry:
+        """What is stored of a report; `NotOpened` whatever is wrong with it.
+
+        A report that holds a box twice would be left out when everything is sorted, and would say who sent it; it is refused here.
+        """
+        ticket, boxes = self.sealing.opened_report(report, self.keys.private)
+        if len(set(boxes)) != len(boxes):
+            raise NotOpened("this report cannot be opened.")
+        tag = self.keys.tag(report)
+        return Entry(tag, self.keys.ticket_hash(ticket) if ticket else b"", self.keys.hidden(tag, b"".join(boxes)))
+
+
+Answer = Verdict | StoreError
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A report on its way to the store, and who waits for the answer."""
+
+    digest: str
+    entry: Entry
+    answer: asyncio.Future[Answer]
+
+
+class Intake:
+    """The way in of one process: the gates of its open collections, the queue, and the thread that writes."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: KeyFolder,
+        *,
+        folders: Iterable[Path] = (),
+        waiting: int = WAITING,
+        least_free: int = LEAST_FREE,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`folders` are where free space is looked at, beside the keys; `tell` gets what an operator should know, never of a report."""
+        self.store, self.keys = store, keys
+        self._folders, self._least_free, self._tell = {keys.path, *folders}, least_free, tell
+        self._gates: dict[str, Gate] = {}
+        self._closed: set[str] = set()
+        self._asked: dict[str, asyncio.Future[Gate | None]] = {}
+        self._looked, self._full, self._troubled = float("-inf"), False, False
+        self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
+        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._writer.start()
+
+    # Where reports arrive
+
+    def known(self, digest: str) -> Gate | None:
+        """The gate of a collection that reports were sent to before."""
+        return self._gates.get(digest)
+
+    def is_closed(self, digest: str) -> bool:
+        """Whether it is known that nothing more is taken; a state never goes back."""
+        return digest in self._closed
+
+    async def gate(self, digest: str) -> Gate | None:
+        """The gate of a collection, looked up in the store; None if there is none that takes reports here.
+
+        Whether it is closed is told by `is_closed` afterwards. Whoever asks meanwhile waits for the same answer.
+        """
+        task = self._asked.get(digest)
+        if task is None:
+            task = self._asked[digest] = asyncio.ensure_future(asyncio.to_thread(self._looked_up, digest))
+            task.add_done_callback(lambda _: self._asked.pop(digest, None))
+        return await asyncio.shield(task)
+
+    def _looked_up(self, digest: str) -> Gate | None:
+        row = self.store.row(digest)
+        if row is None or Collection(row.served).place_of(row.key) != 0:
+            return None
+        if row.state != "open":
+            self._closed.add(digest)
+            return None
+        keys = self.keys.of(row.key)
+        if keys is None:
+            raise StoreError("the keys of this collection are not here.")
+        gate = self._gates[digest] = Gate.of(row, keys)
+        return gate
+
+    async def put(self, gate: Gate, report: bytes) -> Verdict:
+        """Open a report and store it; what is returned is durable. `NotOpened`; `Busy`, `Early` or `StoreError` if not now."""
+        if self._queue.full():
+            raise Busy("too many reports at once.")
+        if self._is_full():
+            raise StoreError("the disk is nearly full.")
+        waiting = Waiting(gate.digest, gate.entry(report), asyncio.get_running_loop().create_future())
+        try:
+            self._queue.put_nowait(waiting)
+        except queue.Full:
+            raise Busy("too many reports at once.") from None
+        answer = await waiting.answer
+        if isinstance(answer, StoreError):
+            raise answer
+        if answer is Verdict.CLOSED:
+            await asyncio.to_thread(self._check_closed, gate)
+        return answer
+
+    def _check_closed(self, gate: Gate) -> None:
+        """Raise if the collection was not open yet when a report was not taken; note it if it is over for good.
+
+        Time goes on after the answer: a collection that takes reports by now was not closed, but not open yet.
+        """
+        row, now = self.store.row(gate.digest), self.store.now()
+        if row is None or row.state != "open":
+            self._closed.add(gate.digest)
+            self._gates.pop(gate.digest, None)
+        elif now < row.until:
+            raise Early("this collection is not open yet.")
+
+    def _is_full(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked > LOOKED_AT:
+            self._looked, before = now, self._full
+            self._full = any(shutil.disk_usage(folder).free < self._least_free for folder in self._folders)
+            if self._full != before:
+                self._tell("The disk is nearly full; no report is taken." if self._full else "There is room on the disk again.")
+        return self._full
+
+    async def forget_closed(self) -> None:
+        """Let the secrets of collections that are not open any more go, for ever; ends when it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOKED_AT)
+            for digest in list(self._gates):
+                try:
+                    row = await asyncio.to_thread(self.store.row, digest)
+                except StoreError:
+                    continue
+                if row is None or row.state != "open":
+                    self._closed.add(digest)
+                    self._gates.pop(digest, None)
+
+    # The thread that writes
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether reports can be stored, as far as is known."""
+        return self._writer.is_alive() and not self._troubled
+
+    def close(self) -> None:
+        """Store what waits, and stop."""
+        self._queue.put(None)
+        self._writer.join()
+
+    def _write(self) -> None:
+        going_on = True
+        while going_on:
+            batch = [self._queue.get()]
+            while len(batch) < AT_ONCE:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            going_on = None not in batch
+            self._stored([waiting for waiting in batch if waiting is not None])
+
+    def _stored(self, batch: Sequence[Waiting]) -> None:
+        """Each collection's reports in one transaction, and everybody answered."""
+        for digest in dict.fromkeys(waiting.digest for waiting in batch):
+            group = [waiting for waiting in batch if waiting.digest == digest]
+            answers: Sequence[Answer]
+            try:
+                answers = self.store.put(digest, [waiting.entry for waiting in group])
+                self._note_trouble("")
+            except StoreError as wrong:
+                answers = [wrong] * len(group)
+                self._note_trouble(str(wrong))
+            except Exception as wrong:  # a fault of ours loses no report that was acknowledged, and must not end the thread
+                answers = [StoreError("the store failed.")] * len(group)
+                self._note_trouble(f"{type(wrong).__name__} where reports are stored.")
+            loop = group[0].answer.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_answer, list(zip(group, answers, strict=True)))
+
+    def _note_trouble(self, what: str) -> None:
+        """Said once when it begins, and once when it is over."""
+        if what and not self._troubled:
+            self._tell(f"Reports cannot be stored: {what}")
+        elif not what and self._troubled:
+            self._tell("Reports are stored again.")
+        self._troubled = bool(what)
+
+
+def _answer(answered: Sequence[tuple[Waiting, Answer]]) -> None:
+    for waiting, answer in answered:
+        if not waiting.answer.done():  # whoever sent it may have gone
+            waiting.answer.set_result(answer)

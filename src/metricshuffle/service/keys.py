@@ -1,0 +1,249 @@
+"""Secrets: the analyst's key, the operator's token, and the keys of each collection, which are destroyed before anything is released.
+
+A file of a secret can be read by its owner alone. Destroying one overwrites it first, which is certain on a plain file system only: flash,
+snapshots and backups keep copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.files import made_folder
+from metricshuffle.service.boxes import KEY_BYTES, PrivateKey
+from metricshuffle.service.collection import Party
+
+TOKEN_BYTES = 32
+TAG_BYTES = 16
+NONCE_BYTES = 12
+ANALYST_FORMAT = "metricshuffle-analyst-key/1"
+PUBLIC_FORMAT = "analyst1"
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+
+
+def derived(secret: bytes, purpose: str) -> bytes:
+    """32 bytes for one purpose out of a secret of 32 random ones (HKDF-SHA256)."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(hashes.SHA256(), TOKEN_BYTES, None, f"metricshuffle {purpose}".encode()).derive(secret)
+
+
+def release_token(key: PrivateKey) -> str:
+    """With this whoever holds the key asks for what was released to it."""
+    return derived(key.data, "release").hex()
+
+
+def token_hash(token: str) -> str:
+    """What is published of a token."""
+    return hashlib.sha256(b"metricshuffle token\0" + token.encode()).hexdigest()
+
+
+def is_token(given: str, hashed: str) -> bool:
+    """Whether a token has that hash, told in constant time."""
+    return hmac.compare_digest(token_hash(given), hashed)
+
+
+@dataclass(frozen=True)
+class AnalystKey:
+    """What opens messages. It never leaves the analyst: others get `public`, the operator's --analyst."""
+
+    private: PrivateKey
+
+    @classmethod
+    def new(cls) -> AnalystKey:
+        return cls(PrivateKey.new())
+
+    @property
+    def token(self) -> str:
+        return release_token(self.private)
+
+    @property
+    def public(self) -> str:
+        """In one word: the key that messages are sealed for, and the hash of the release token."""
+        return f"{PUBLIC_FORMAT}-{self.private.public.data.hex()}-{token_hash(self.token)}"
+
+    def save(self, path: str | Path) -> None:
+        """A new file; one that is there is never replaced, because a lost key loses everything that was sealed for it."""
+        write_secret(Path(path), f"{ANALYST_FORMAT}\n{self.private.data.hex()}\n".encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> AnalystKey:
+        lines = read_secret(Path(path)).decode("ascii", "replace").split()
+        if len(lines) != 2 or lines[0] != ANALYST_FORMAT or len(lines[1]) != 2 * KEY_BYTES:
+            raise InputError(f"{path} is not an analyst's key, as metricshuffle analyst key --output FILE makes it.")
+        try:
+            return cls(PrivateKey(bytes.fromhex(lines[1])))
+        except ValueError:
+            raise InputError(f"{path} is damaged; use a copy of the key.") from None
+
+
+def analyst_of(public: str, name: str = "") -> Party:
+    """The analyst of a collection, from what her key printed."""
+    parts = public.strip().split("-")
+    if len(parts) != 3 or parts[0] != PUBLIC_FORMAT:
+        raise InputError(f"the public half of an analyst's key starts with {PUBLIC_FORMAT}-, got {public[:40]!r}.")
+    return Party(key=parts[1], release=parts[2], name=name)
+
+
+@dataclass(frozen=True)
+class CollectionKeys:
+    """A hop's secrets for one collection: 32 bytes that open its layer, and 32 that hide what is stored until it is shuffled."""
+
+    secret: bytes
+
+    @cached_property
+    def private(self) -> PrivateKey:
+        return PrivateKey(self.secret[:KEY_BYTES])
+
+    @cached_property
+    def _tag_key(self) -> bytes:
+        return derived(self.secret[KEY_BYTES:], "tag")
+
+    @cached_property
+    def _ticket_key(self) -> bytes:
+        return derived(self.secret[KEY_BYTES:], "ticket")
+
+    @cached_property
+    def _storage(self) -> Any:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(derived(self.secret[KEY_BYTES:], "storage"))
+
+    @property
+    def party(self) -> Party:
+        """What others may know of it."""
+        return Party(key=self.private.public.data.hex(), release=token_hash(release_token(self.private)))
+
+    def tag(self, report: bytes) -> bytes:
+        """Names a report inside its collection; keyed, so that its order says nothing of arrival or content."""
+        return hashlib.blake2b(report, digest_size=TAG_BYTES, key=self._tag_key).digest()
+
+    def ticket_hash(self, ticket: bytes) -> bytes:
+        return hashlib.blake2b(ticket, digest_size=TAG_BYTES, key=self._ticket_key).digest()
+
+    def hidden(self, tag: bytes, bundle: bytes) -> bytes:
+        """A bundle as it is stored. The nonce is the start of the tag, which belongs to this bundle alone."""
+        return bytes(self._storage.encrypt(tag[:NONCE_BYTES], bundle, tag))
+
+    def shown(self, tag: bytes, stored: bytes) -> bytes:
+        """Undo `hidden`."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return bytes(self._storage.decrypt(tag[:NONCE_BYTES], stored, tag))
+        except (InvalidTag, ValueError):
+            raise PlanError("a stored report is damaged, or the keys belong to another database.") from None
+
+    def __repr__(self) -> str:
+        return f"CollectionKeys(of {self.private.public.data.hex()[:16]}...)"
+
+
+@dataclass(frozen=True)
+class KeyFolder:
+    """Where a shuffler keeps its secrets: the operator's token, and a file for each collection until that is shuffled."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, path: str | Path) -> KeyFolder:
+        """The folder, made if missing, with a token in it."""
+        folder = cls(made_folder(Path(path)))
+        folder.path.chmod(PRIVATE_FOLDER)
+        token = folder.path / "operator.token"
+        if not token.exists():
+            with contextlib.suppress(FileExistsError):
+                write_secret(token, f"{secrets.token_hex(TOKEN_BYTES)}\n".encode())
+        return folder
+
+    @property
+    def token(self) -> str:
+        """The operator's; a file without one is refused, because nobody's token would be as good."""
+        token = read_secret(self.path / "operator.token").decode("ascii", "replace").strip()
+        if len(token) < TOKEN_BYTES or not token.isalnum():
+            raise InputError(f"{self.path / 'operator.token'} holds no token of an operator; delete it, and serve makes a new one.")
+        return token
+
+    def _file(self, key: str) -> Path:
+        return self.path / f"{key}.key"
+
+    def new(self) -> CollectionKeys:
+        """Keys of a collection that is about to be opened, written down."""
+        keys = CollectionKeys(secrets.token_bytes(2 * KEY_BYTES))
+        write_secret(self._file(keys.party.key), keys.secret)
+        return keys
+
+    def of(self, key: str) -> CollectionKeys | None:
+        """The secrets of a public key; None if they were destroyed, or are not here."""
+        try:
+            secret = read_secret(self._file(key))
+        except FileNotFoundError:
+            return None
+        keys = CollectionKeys(secret)
+        if len(secret) != 2 * KEY_BYTES or keys.party.key != key:
+            return None  # its destruction was interrupted
+        return keys
+
+    def has(self, key: str) -> bool:
+        """Whether anything is left of the secrets of a public key."""
+        return self._file(key).exists()
+
+    def names(self) -> list[str]:
+        """The public keys whose secrets are here."""
+        return sorted(path.stem for path in self.path.glob("*.key"))
+
+    def destroy(self, key: str) -> None:
+        """Overwrite, write through, unlink; again if it was interrupted."""
+        destroy(self._file(key))
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """A new file, durable, for its owner alone; FileExistsError if there is one. What was cut short is not there."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(part, path)  # (unlike a rename, refused if the name is taken)
+    finally:
+        os.unlink(part)
+    settled(path.parent)
+
+
+def read_secret(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def destroy(path: Path) -> None:
+    """A file overwritten with random bytes, and gone; nothing to do if it is gone already."""
+    try:
+        with open(path, "r+b", buffering=0) as stream:
+            left = os.fstat(stream.fileno()).st_size
+            while left > 0:
+                left -= stream.write(os.urandom(min(left, 2**20)))
+            os.fsync(stream.fileno())
+        os.unlink(path)
+    except FileNotFoundError:  # (or somebody else has just done it)
+        return
+    settled(path.parent)
+
+
+def settled(folder: Path) -> None:
+    """Names in a folder survive a failure of the power from here on, where the system can be told so."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,250 @@
+"""The shuffler: it opens collections and drives each through its states, from wherever an interruption left it.
+
+    open -> sealed -> shuffled -> erased -> released -> purged        or aborted, with the reason, from every state before purged
+
+The step into the next state is one transaction of the database, for whoever is quicker. Nothing is let go before the originals are
+deleted and the keys destroyed: whoever takes the disk afterwards finds no more than what was let go.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.service.boxes import TICKET_BYTES
+from metricshuffle.service.collection import Collection, Party, seconds_of
+from metricshuffle.service.driving import Driver
+from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, write_secret
+from metricshuffle.service.mixing import MEMORY
+from metricshuffle.service.outputs import OutputFolder, chunks_of, nothing
+from metricshuffle.service.steps import Steps
+from metricshuffle.service.store import Row, State, Store, StoreError
+
+LONGEST_REASON = 300
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a collection stands, for its operator."""
+
+    digest: str
+    state: State
+    reason: str
+    reports: int
+    minimum: int
+    maximum: int
+    round: int
+    split: tuple[int, int]
+    place: int
+    """Which hop this is, from 0."""
+    opens: str
+    closes: str
+    extends: str
+    until: float
+    """When nothing more is accepted, in seconds since 1970: `closes`, or `extends` once that was needed."""
+    people: int
+    left_out: int
+    output: str
+    collected: bool
+    trouble: str
+    """Why it does not go on now, if it does not."""
+
+
+class Shuffler:
+    """Drives the collections of a store with the secrets of a folder. Several may do so at once, in one process or in many."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: KeyFolder,
+        *,
+        after: str | None = None,
+        at: Callable[[str], None] = nothing,
+        tell: Callable[[str], None] = nothing,
+        memory: int = MEMORY,
+    ) -> None:
+        """`after` is the address of the shuffler before this one, if people do not report here. `at` is called at every named point, where
+        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes.
+        """
+        self.store, self.keys, self.after, self.at, self.tell = store, keys, after, at, tell
+        self.outputs = OutputFolder.of(keys)
+        self.trouble: dict[str, str] = {}
+        """What keeps a collection from going on, by its digest."""
+        self._steps = Steps(store, keys, self.outputs, at, memory)
+
+    # For the operator
+
+    def new_party(self) -> Party:
+        """Fresh keys for a collection that is about to be opened: what others may know of them."""
+        return self.keys.new().party
+
+    def open(self, served: bytes, tickets: Sequence[bytes] = ()) -> bool:
+        """Take part in a collection; False if that is so already. Tickets as they are handed out are for the first hop alone."""
+        collection = Collection.read(served)
+        if self.store.row(collection.digest) is not None:
+            return False
+        try:
+            keys = self._own_keys(collection)
+            self._check_terms(collection, keys, tickets)
+            self._claim(keys.party.key, collection.digest)
+        except InputError:
+            if self.store.row(collection.digest) is not None:  # somebody else opened it meanwhile
+                return False
+            raise
+        self.at("opening")
+        try:
+            added = self.store.add(collection, keys.party.key, [keys.ticket_hash(ticket) for ticket in tickets])
+        except InputError:
+            destroy(self._steps.claim(keys.party.key))
+            raise
+        self.at("opened")
+        if not self.keys.has(keys.party.key):  # somebody else opened it, and has shuffled it since
+            destroy(self._steps.claim(keys.party.key))
+        return added
+
+    def _own_keys(self, collection: Collection) -> CollectionKeys:
+        """The secrets of the hop that this is."""
+        held = [(hop, keys) for hop in collection.terms.hops if (keys := self.keys.of(hop.key)) is not None]
+        if not held:
+            raise PlanError("none of this collection's keys is this shuffler's; collection open asks it for new ones.")
+        if len(held) > 1:
+            raise PlanError("two hops of this collection are this same shuffler, which would mix nothing twice; use another one.")
+        [(hop, keys)] = held
+        if keys.party.release != hop.release:
+            raise PlanError("the release token of this shuffler in the collection is not its own; nothing could be fetched with it.")
+        return keys
+
+    def _check_terms(self, collection: Collection, keys: CollectionKeys, tickets: Sequence[bytes]) -> None:
+        collection.check()
+        terms, place = collection.terms, collection.place_of(keys.party.key) or 0
+        before = terms.hops[place - 1].url if place else None
+        if before != self.after:
+            told = f"after {self.after}" if self.after else "where people report"
+            said = f"after {before}" if before else "where people report"
+            raise PlanError(f"this shuffler stands {told}, and in this collection it stands {said}; see serve --after.")
+        if self.store.now() >= seconds_of(terms.closes):
+            raise InputError(f"this collection closed at {terms.closes}; open one that closes later.")
+        if (terms.admission == "tickets" and place == 0) != bool(tickets):
+            raise InputError("tickets belong to the first shuffler of a collection that is opened with --admission tickets.")
+        if any(len(ticket) != TICKET_BYTES for ticket in tickets) or len(set(tickets)) != len(tickets):
+            raise InputError(f"tickets have {TICKET_BYTES} bytes each, and all are different.")
+        if tickets and len(tickets) < terms.minimum:
+            raise InputError(f"{len(tickets):,} tickets cannot bring the {terms.minimum:,} reports that this collection needs.")
+
+    def _claim(self, key: str, digest: str) -> None:
+        """Keys belong to one collection. Those that do are not destroyed only because a database does not know it."""
+        with suppress(FileExistsError):
+            write_secret(self._steps.claim(key), digest.encode())
+        if read_secret(self._steps.claim(key)) != digest.encode():
+            raise PlanError("these keys belong to another collection; collection open asks for new ones.")
+
+    def status(self, digest: str) -> Status | None:
+        row = self.store.row(digest)
+        return None if row is None else self.status_of(row)
+
+    def status_of(self, row: Row) -> Status:
+        collection = Collection(row.served)
+        terms = collection.terms
+        return Status(
+            digest=row.digest, state=row.state, reason=row.reason, reports=row.reports, minimum=terms.minimum, maximum=terms.maximum,
+            round=terms.round, split=terms.split, place=collection.place_of(row.key) or 0, opens=terms.opens, closes=terms.closes,
+            extends=terms.extends, until=row.until, people=row.people, left_out=row.left_out, output=row.output, collected=row.collected,
+            trouble=self.trouble.get(row.digest, ""),
+        )  # fmt: skip
+
+    def abort(self, digest: str, reason: str) -> Status:
+        """End a collection before it is released: its reports and keys are destroyed, and everybody may read why."""
+        if not reason.strip() or not reason.isprintable() or len(reason) > LONGEST_REASON:
+            raise InputError(f"a reason is one line of up to {LONGEST_REASON} letters.")
+        return self._end(digest, ("open", "sealed", "shuffled", "erased"), "aborted", f"by its operator: {reason.strip()}")
+
+    def purge(self, digest: str) -> Status:
+        """Destroy the output of a collection that was released; one that nobody collected is aborted by that."""
+        return self._end(digest, ("released",), "purged", "purged by its operator before it was collected")
+
+    def _end(self, digest: str, allowed: Sequence[State], after: State, reason: str) -> Status:
+        while True:
+            row = self._row(digest)
+            if row.state in ("purged", "aborted"):
+                break
+            if row.state not in allowed:
+                raise InputError(f"this collection is {row.state}; {'purge' if row.state == 'released' else 'abort'} it instead.")
+            into: State = "aborted" if after == "aborted" or not row.collected else after
+            if self.store.move(digest, row.state, into, reason=reason if into == "aborted" else None):
+                break
+        with suppress(StoreError):  # what is left to destroy is destroyed by whoever drives it
+            self.advance(digest)
+        return self.status_of(self._row(digest))
+
+    def _row(self, digest: str) -> Row:
+        row = self.store.row(digest)
+        if row is None:
+            raise InputError(f"there is no collection {digest[:16]} here.")
+        return row
+
+    def output(self, digest: str) -> Iterator[bytes]:
+        """The bytes that a released collection lets go: the file that was checked for it, or the copy in the database if that is gone."""
+        return chunks_of(path) if (path := self.outputs.boxes(digest)).exists() else self.store.output(digest)
+
+    # Driving
+
+    def check_keys(self) -> None:
+        """Raise if collections that take reports, or hold them, have their secrets elsewhere: another folder was meant, most likely.
+
+        Driving them with this one would end them, and destroy what people sent.
+        """
+        lost = [row.digest[:16] for row in self.store.rows() if row.state in ("open", "sealed") and not self.keys.has(row.key)]
+        if lost:
+            raise InputError(
+                f"{self.keys.path} does not have the keys of {len(lost):,} collection{'s' * (len(lost) != 1)} that this database holds "
+                f"reports for ({', '.join(lost[:3])}{', ...' if len(lost) > 3 else ''}); give the folder that has them with --keys, or, if "
+                "they are lost, abort those collections with --abandon."
+            )
+
+    def advance(self, digest: str) -> State:
+        """Do what is due for a collection, as far as it goes now. Nothing, if somebody else is at it.
+
+        StoreError if the disk or the database fails, Unreachable if the hop before does: then it is tried again later.
+        """
+        try:
+            with self.outputs.alone(digest) as alone:
+                while alone and self._steps.taken(self._row(digest)):
+                    pass
+        except OSError as wrong:
+            raise StoreError(f"collection {digest[:16]} cannot go on: {wrong.strerror or wrong}.") from None
+        return self._row(digest).state
+
+    def sweep(self) -> None:
+        """Destroy keys that no collection needs: those of one that is shuffled, and those that nobody used for a day."""
+        rows = {row.key: row for row in self.store.rows()}
+        for key in self.keys.names():
+            row = rows.get(key)
+            if row is None:
+                if not self._steps.claim(key).exists() and _age(self.keys.path / f"{key}.key") > DAY:
+                    self.keys.destroy(key)
+            elif row.state not in ("open", "sealed", "shuffled"):
+                self.keys.destroy(key)
+        for path in self.keys.path.glob(".*.part"):  # what an interruption left of a secret that was being written
+            if _age(path) > DAY:
+                destroy(path)
+
+    def run(self, stop: threading.Event) -> None:
+        """Drive all collections until this is told to stop."""
+        driver = Driver(self.store, self.advance, self._steps.is_due, self.sweep, self.trouble, self.tell)
+        while not stop.is_set():
+            stop.wait(driver.round())
+        driver.leave()
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,261 @@
+"""What a shuffler does in each state of a collection, and the step into the next one.
+
+Everything here is done again after an interruption and gives the same. A reason to give up is a `Lost`, and the collection is aborted with
+it; a `StoreError`, a full disk or an unreachable hop is none: it is tried again later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from metricshuffle.errors import MetricShuffleError, PlanError
+from metricshuffle.service.chain import Link, NotYet, Owed, Refused
+from metricshuffle.service.collection import Collection, seconds_of
+from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, release_token, write_secret
+from metricshuffle.service.mixing import MEMORY, Mixed, Mixing
+from metricshuffle.service.outputs import OutputFolder, chunks_of, digest_of, nothing, written
+from metricshuffle.service.store import Damaged, Row, State, Store, StoreError
+
+MISSING_KEYS = "its keys are missing: they were destroyed, or its database is older than they are"
+OLDER = "what was let go is not what its reports give: its database is older, or was changed"
+DAMAGED_OUTPUT = "its output is damaged, in the file and in the database"
+NOT_FETCHED = "the shuffler before this one did not let it go in time"
+NOT_COLLECTED = "not collected"
+
+
+class Lost(MetricShuffleError):
+    """A collection cannot go on; the message is the reason that everybody may read."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Of all collections of a store. Whoever takes a step does so alone, see `OutputFolder.alone`; the database checks it all the same."""
+
+    store: Store
+    keys: KeyFolder
+    outputs: OutputFolder
+    at: Callable[[str], None] = nothing
+    memory: int = MEMORY
+    _mixing: threading.Lock = field(default_factory=threading.Lock)
+    """One collection at a time is in memory."""
+    _looked_at: set[tuple[str, State]] = field(default_factory=set)
+    """Whose output was read and is right, or whose files are gone, since this process started: by digest and state."""
+
+    def taken(self, row: Row) -> bool:
+        """Do what is due in the state of a collection; whether it is worth looking what is due next."""
+        collection = Collection(row.served)
+        due = {"open": self._open, "sealed": self._sealed, "shuffled": self._shuffled, "erased": self._erased, "released": self._released}
+        try:
+            return due.get(row.state, self._ended)(row, collection)
+        except Lost as lost:
+            self.at("aborting")
+            self.store.move(row.digest, row.state, "aborted", reason=str(lost))
+            self.at("aborted")
+            return True
+
+    def is_due(self, row: Row, now: float) -> bool:
+        """Whether there is anything to do, as far as can be told without doing much."""
+        is_looked_at = (row.digest, row.state) in self._looked_at
+        if row.state == "open":
+            return now >= row.until or not self.keys.has(row.key)
+        if row.state == "released":
+            over = row.collected or now >= row.released_at + Collection(row.served).terms.retention
+            return over or not is_looked_at or self.outputs.owed(row.digest).exists()
+        return not is_looked_at
+
+    def claim(self, key: str) -> Path:
+        """A file that says for which collection these keys are, as long as they are."""
+        return self.keys.path / f"{key}.opened"
+
+    def _secrets(self, row: Row) -> CollectionKeys:
+        keys = self.keys.of(row.key)
+        if keys is None:
+            raise Lost(MISSING_KEYS)
+        return keys
+
+    # open -> sealed
+
+    def _open(self, row: Row, collection: Collection) -> bool:
+        keys = self._secrets(row)
+        if self.outputs.boxes(row.digest).exists():
+            raise Lost(OLDER)
+        if place := collection.place_of(row.key):
+            return self._fetch(row, Link(collection, place), keys)
+        self.at("sealing")
+        state = self.store.seal(row.digest)
+        self.at("sealed")
+        return state != "open"
+
+    def _fetch(self, row: Row, link: Link, keys: CollectionKeys) -> bool:
+        """At a later hop, where time seals nothing: from the closing time on ask the hop before."""
+        terms, now = link.collection.terms, self.store.now()
+        if now >= seconds_of(terms.extends) + terms.retention:
+            raise Lost(NOT_FETCHED)
+        if now < seconds_of(terms.closes):
+            return False
+        self.at("fetching")
+        try:
+            owed = link.fetched(self.outputs.fetched(row.digest), release_token(keys.private))
+        except NotYet:
+            return False
+        except Refused as refused:
+            raise Lost(str(refused)) from None
+        self.at("fetched")
+        destroy(self.outputs.owed(row.digest))
+        write_secret(self.outputs.owed(row.digest), owed.data())
+        self.at("owed")
+        self.store.move(row.digest, "open", "sealed")
+        self.at("sealed")
+        return True
+
+    # sealed -> shuffled
+
+    def _sealed(self, row: Row, collection: Collection) -> bool:
+        keys, path = self._secrets(row), self.outputs.boxes(row.digest)
+        place = collection.place_of(row.key)
+        mix = self._opened_again if place else self._mixed
+        self.at("mixing")
+        with self._mixing:
+            output, people, left_out = written(path, lambda stream: mix(row, collection, keys, stream), self.at)
+        self.store.keep_output(row.digest, self._copied(path))
+        self.at("copied")
+        if not digest_of(chunks_of(path)) == digest_of(self.store.output(row.digest)) == output:
+            destroy(path)
+            raise StoreError("the output was read back otherwise than it was written; the disk is not to be trusted.")
+        self.at("compared")
+        self.store.move(row.digest, "sealed", "shuffled", people=people, left_out=left_out, output=output)
+        self.at("shuffled")
+        return True
+
+    def _mixed(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
+        """At the first hop: reports that were opened when they came. The digest of what was written, whose it is, and how many not."""
+        sealing, minimum = collection.sealing, collection.terms.minimum
+
+        def shown() -> Iterator[bytes]:
+            return (keys.shown(tag, hidden) for tag, hidden in self.store.hidden(row.digest))
+
+        mixing = Mixing(shown, sealing.inner_size, sealing.messages, row.reports, self.memory)
+        mixed = self._checked(row, lambda: mixing.written(stream))
+        if mixed.reports != row.reports:
+            raise Lost(f"{row.reports:,} reports were stored, and {mixed.reports:,} are left: its database is damaged")
+        if mixed.people < minimum:
+            raise Lost(
+                f"fewer reports than the {minimum:,} that were needed, without {len(mixed.shared):,} that share a message with another one"
+            )
+        return mixed.digest, mixed.people, len(mixed.shared)
+
+    def _opened_again(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
+        """At a later hop: messages that were fetched. Whose they are is what the hop before said."""
+        link, owed = Link(collection, collection.place_of(row.key) or 0), self._owed(row)
+        if owed is None or not self.outputs.fetched(row.digest).exists():
+            raise Lost("what was fetched from the shuffler before this one is lost here")
+        count, path = owed.people * collection.terms.messages, self.outputs.fetched(row.digest)
+        mixed = self._checked(row, lambda: link.mixed(path, keys.private, count, stream, self.memory))
+        return mixed.digest, owed.people, owed.left_out
+
+    def _checked(self, row: Row, mix: Callable[[], Mixed]) -> Mixed:
+        """What is mixed, unless it cannot be read, or is not what an interrupted run has let go before."""
+        path = self.outputs.boxes(row.digest)
+        try:
+            mixed = mix()
+        except Damaged:
+            raise Lost("its database is damaged: it does not hold the reports that it counted") from None
+        except PlanError as damaged:
+            raise Lost(str(damaged).rstrip(".")) from None
+        if path.exists() and digest_of(chunks_of(path)) != mixed.digest:
+            raise Lost(OLDER)
+        return mixed
+
+    def _copied(self, path: Path) -> Iterator[bytes]:
+        for chunk in chunks_of(path):
+            yield chunk
+            self.at("copying")
+
+    # shuffled -> erased -> released
+
+    def _shuffled(self, row: Row, _: Collection) -> bool:
+        self._erase(row)
+        self.store.move(row.digest, "shuffled", "erased")
+        self.at("erased")
+        return True
+
+    def _erase(self, row: Row) -> None:
+        """No original and no key is left."""
+        self.at("forgetting")
+        self.store.forget_deleted()
+        self.at("forgotten")
+        destroy(self.outputs.fetched(row.digest))
+        destroy(self.claim(row.key))
+        self.keys.destroy(row.key)
+        self.at("keys destroyed")
+
+    def _erased(self, row: Row, _: Collection) -> bool:
+        self._check_output(row)
+        self.at("checked")
+        self.store.move(row.digest, "erased", "released")
+        self.at("released")
+        return True
+
+    def _check_output(self, row: Row) -> None:
+        """The file is what was shuffled; if it is not, the copy in the database takes its place."""
+        path = self.outputs.boxes(row.digest)
+        if digest_of(chunks_of(path)) != row.output:
+
+            def fill(stream: IO[bytes]) -> None:
+                for chunk in self.store.output(row.digest):
+                    stream.write(chunk)
+                stream.seek(0)
+                if digest_of(iter(lambda: stream.read(2**20), b"")) != row.output:
+                    raise Lost(DAMAGED_OUTPUT)
+
+            written(path, fill)
+
+    # released -> purged
+
+    def _released(self, row: Row, collection: Collection) -> bool:
+        over = self.store.now() >= row.released_at + collection.terms.retention
+        if row.collected:
+            self.at("purging")
+            self.store.move(row.digest, "released", "purged")
+            self.at("purged")
+            return True
+        if over:
+            raise Lost(NOT_COLLECTED)
+        if (row.digest, row.state) not in self._looked_at:
+            self._check_output(row)
+            self._looked_at.add((row.digest, row.state))
+        self._acknowledge(row, collection)
+        return False
+
+    def _ended(self, row: Row, collection: Collection) -> bool:
+        """Nothing is left but the row. A later hop may still have to tell the one before that it has what it fetched."""
+        owed = self.outputs.owed(row.digest)
+        if self.keys.has(row.key) or self.claim(row.key).exists() or set(self.outputs.left(row.digest)) - {owed}:
+            self._erase(row)
+            for path in self.outputs.left(row.digest):
+                if path != owed:
+                    destroy(path)
+            self.at("cleaned")
+        if row.state == "purged" and owed.exists() and self.store.now() < row.released_at + collection.terms.retention:
+            self._acknowledge(row, collection)
+        destroy(owed)
+        self._looked_at.add((row.digest, row.state))
+        return False
+
+    def _owed(self, row: Row) -> Owed | None:
+        with suppress(FileNotFoundError):
+            return Owed.read(read_secret(self.outputs.owed(row.digest)))
+        return None
+
+    def _acknowledge(self, row: Row, collection: Collection) -> None:
+        """At a later hop: what was fetched is safe here; the hop before may forget it."""
+        if owed := self._owed(row):
+            self.at("acknowledging")
+            Link(collection, collection.place_of(row.key) or 0).acknowledged(owed)
+            self.at("acknowledged")
+        destroy(self.outputs.owed(row.digest))

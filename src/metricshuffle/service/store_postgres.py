@@ -1,0 +1,235 @@
+"""Collections in PostgreSQL: the row of a collection is locked first, so that its writers queue and a closing time waits for no crowd.
+
+Whoever holds that row sees every report and ticket that was committed before, decides, and stores in one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from metricshuffle.errors import InputError
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.connections import Remembered
+from metricshuffle.service.schema_postgres import LOCK
+from metricshuffle.service.standing import HOUR, OVER, Standing, accepted, check_round, columns_of, distinct_tickets, even_chunks
+from metricshuffle.service.store import CHUNK, Damaged, Entry, Row, State, Store, StoreError, Verdict
+from metricshuffle.service.transactions_postgres import PostgresServer
+
+FIRST_PAGE = 64
+"""Reports that are read before it is known how long one is."""
+STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
+KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected"
+LATEST = (
+    "greatest((SELECT latest FROM clock), (SELECT max(seen) FROM collection), coalesce(%s, extract(epoch FROM clock_timestamp()))::float8)"
+)
+STORE = """
+WITH stored AS (
+    INSERT INTO report SELECT %(id)s, given.* FROM unnest(%(tags)b::bytea[], %(hidden)b::bytea[]) AS given RETURNING 1
+), spent AS (
+    UPDATE ticket SET spent = true WHERE collection = %(id)s AND hash = ANY(%(tickets)b::bytea[]) AND NOT spent RETURNING 1
+)
+UPDATE collection SET reports = reports + %(count)s, until = %(until)s, seen = %(now)s
+WHERE id = %(id)s AND (SELECT count(*) FROM stored) = %(count)s AND (SELECT count(*) FROM spent) = cardinality(%(tickets)b::bytea[])
+"""
+
+
+class PostgresStore(Store):
+    """A database on a server. `clock` replaces the server's, in tests."""
+
+    def __init__(self, url: str, clock: Callable[[], float] | None = None) -> None:
+        self._server = PostgresServer(url)
+        self._clock = clock
+        self._told = 0.0
+        self._served = Remembered()
+
+    def __repr__(self) -> str:
+        return "PostgresStore()"
+
+    def _time(self, db: Any) -> float:
+        """Asked after the row is locked, in a statement of its own: one that waits for a lock has told the time before it waited."""
+        [now] = db.execute(f"SELECT {LATEST}", (self._clock and self._clock(),)).fetchone()
+        return float(now)
+
+    @staticmethod
+    def _standing(db: Any, digest: str, lock: str = "FOR UPDATE") -> Standing:
+        line = db.execute(f"SELECT {STANDING} FROM collection WHERE digest = %s {lock}", (digest,)).fetchone()  # noqa: S608 - constants
+        if line is None:
+            raise InputError(f"there is no collection {digest[:16]} here.")
+        return Standing(*line)
+
+    # The contract
+
+    def now(self) -> float:
+        with self._server.transaction() as db:
+            self._told = max(self._told, self._time(db))
+        return self._told
+
+    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:
+        columns = columns_of(collection, key)
+        hashes = distinct_tickets(tickets, columns)
+        with self._server.transaction() as db:
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            if db.execute("SELECT FROM collection WHERE digest = %s", (collection.digest,)).fetchone() is not None:
+                return False
+            others = db.execute("SELECT digest, part, parts FROM collection WHERE task = %(task)s AND round = %(round)s", columns)
+            check_round(columns, others.fetchall())
+            marks = ", ".join(f"%({name})s" for name in columns)
+            [number] = db.execute(
+                f"INSERT INTO collection ({', '.join(columns)}) VALUES ({marks}) RETURNING id",  # noqa: S608 - names of ours
+                columns,
+            ).fetchone()
+            db.execute("INSERT INTO served VALUES (%s, %b)", (number, collection.served))
+            with db.cursor() as cursor, cursor.copy("COPY ticket (collection, hash) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["int8", "bytea"])
+                for ticket in hashes:
+                    copy.write_row((number, ticket))
+        return True
+
+    def row(self, digest: str) -> Row | None:
+        return next(iter(self._rows("WHERE digest = %s", digest)), None)
+
+    def rows(self) -> list[Row]:
+        return self._rows("ORDER BY id DESC")
+
+    def _rows(self, which: str, *values: Any) -> list[Row]:
+        with self._server.transaction() as db:
+            lines = db.execute(f"SELECT id, {KNOWN} FROM collection {which}", values).fetchall()  # noqa: S608 - constants
+            return [self._as_row(db, *line) for line in lines]
+
+    def _as_row(self, db: Any, number: int, digest: str, key: str, *happened: Any) -> Row:
+        served = self._served.get(digest)
+        if served is None:
+            [served] = db.execute("SELECT bytes FROM served WHERE collection = %s", (number,), binary=True).fetchone()
+            self._served[digest] = served
+        return Row(digest, served, key, *happened)
+
+    def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
+        with self._server.transaction() as db:
+            standing = self._standing(db, digest)
+            now = self._time(db)
+            standing = standing.at(now)
+            takes = standing.takes_reports(now)
+            verdicts = self._verdicts(db, standing, entries) if takes else [Verdict.CLOSED] * len(entries)
+            chosen = accepted(entries, verdicts)
+            if chosen or standing.decides(now):
+                self._store(db, standing, now, chosen)
+        return verdicts
+
+    @staticmethod
+    def _store(db: Any, standing: Standing, now: float, entries: list[Entry]) -> None:
+        """Reports, what they spend, their number and the time, in one statement."""
+        given = {
+            "id": standing.id,
+            "count": len(entries),
+            "until": standing.until,
+            "now": now,
+            "tags": [entry.tag for entry in entries],
+            "hidden": [entry.hidden for entry in entries],
+            "tickets": sorted(entry.ticket for entry in entries) if standing.ticketed else [],
+        }
+        if db.execute(STORE, given).rowcount != 1:
+            raise StoreError("a report or a ticket was written by somebody else in the same moment; nothing was stored.")
+
+    @staticmethod
+    def _verdicts(db: Any, standing: Standing, entries: Sequence[Entry]) -> list[Verdict]:
+        tags, tickets = [entry.tag for entry in entries], [entry.ticket for entry in entries]
+        stored = db.execute(
+            "SELECT tag FROM report WHERE collection = %s AND tag = ANY(%b::bytea[])", (standing.id, tags), binary=True
+        ).fetchall()
+        known = db.execute(
+            "SELECT hash, spent FROM ticket WHERE collection = %s AND hash = ANY(%b::bytea[])", (standing.id, tickets), binary=True
+        ).fetchall()
+        return standing.verdicts(entries, {tag for (tag,) in stored}, dict(known))
+
+    def seal(self, digest: str) -> State:
+        with self._server.transaction() as db:
+            standing, now = self._standing(db, digest, lock=""), self._time(db)
+        if standing.due(now) == standing.state and standing.at(now) == standing:
+            return standing.state
+        with self._server.transaction() as db:
+            standing = self._standing(db, digest)
+            now = self._time(db)
+            standing = standing.at(now)
+            due = standing.due(now)
+            if due != standing.state:
+                self._step(db, standing, due, now, {"reason": standing.too_few} if due == "aborted" else {})
+            else:
+                db.execute("UPDATE collection SET until = %s, seen = %s WHERE id = %s", (standing.until, now, standing.id))
+        return due
+
+    def hidden(self, digest: str) -> Iterator[tuple[bytes, bytes]]:
+        last, count, size = b"", 0, FIRST_PAGE
+        while True:
+            with self._server.transaction() as db:
+                number = self._standing(db, digest, lock="").id
+                page = db.execute(
+                    "SELECT tag, hidden FROM report WHERE collection = %s AND tag > %b ORDER BY tag LIMIT %s",
+                    (number, last, size),
+                    binary=True,
+                ).fetchall()
+                standing = self._standing(db, digest, lock="")  # (sealed behind the page: nothing of it was deleted before)
+                standing.check_sealed(digest, "read the reports")
+            count += len(page)
+            if not page and count != standing.reports:
+                raise Damaged(f"the database is damaged: it counted {standing.reports:,} reports of {digest[:16]} and holds {count:,}.")
+            if not page:
+                return
+            yield from page
+            last, size = page[-1][0], max(1, CHUNK // max(1, len(page[-1][1])))
+
+    def keep_output(self, digest: str, chunks: Iterable[bytes]) -> None:
+        with self._server.transaction() as db:
+            standing = self._standing(db, digest)
+            standing.check_sealed(digest, "keep the output")
+            db.execute("DELETE FROM output WHERE collection = %s", (standing.id,))
+            for place, chunk in enumerate(even_chunks(chunks)):
+                db.execute("INSERT INTO output VALUES (%s, %s, %b)", (standing.id, place, chunk))
+
+    def output(self, digest: str) -> Iterator[bytes]:
+        chosen = "FROM output WHERE collection = (SELECT id FROM collection WHERE digest = %s)"
+        with self._server.transaction() as db:
+            [count] = db.execute(f"SELECT count(*) {chosen}", (digest,)).fetchone()
+        for place in range(count):
+            with self._server.transaction() as db:
+                line = db.execute(f"SELECT bytes {chosen} AND place = %s", (digest, place), binary=True).fetchone()
+            if line is None:
+                raise StoreError(f"the output of {digest[:16]} was deleted while it was read.")
+            yield line[0]
+
+    def move(self, digest: str, before: State, after: State, *, people: int | None = None, left_out: int | None = None,
+             output: str | None = None, reason: str | None = None) -> bool:  # fmt: skip
+        given = {"people": people, "left_out": left_out, "output": output, "reason": reason}
+        with self._server.transaction() as db:
+            standing = self._standing(db, digest)
+            if standing.state != before:
+                return False
+            standing.check_step(after)
+            self._step(db, standing, after, self._time(db), {name: value for name, value in given.items() if value is not None})
+        return True
+
+    @staticmethod
+    def _step(db: Any, standing: Standing, after: State, now: float, changes: dict[str, Any]) -> None:
+        """Into another state, with what belongs to that: the only place where one is written, or anything deleted."""
+        changes = {**changes, "until": standing.until, "seen": now, "state": after}
+        if after in ("sealed", "released"):
+            changes[f"{after}_at"] = now
+        names = ", ".join(f"{name} = %({name})s" for name in changes)
+        db.execute(f"UPDATE collection SET {names} WHERE id = %(id)s", {**changes, "id": standing.id})  # noqa: S608 - names of ours
+        for table, when in (("report", ("shuffled", "aborted")), ("ticket", ("shuffled", "aborted")), ("output", OVER)):
+            if after in when:
+                db.execute(f"DELETE FROM {table} WHERE collection = %s", (standing.id,))  # noqa: S608 - names of ours
+        if after in OVER:
+            hours = ", ".join(f"{name} = floor({name} / {HOUR}) * {HOUR}" for name in ("sealed_at", "released_at"))
+            db.execute("UPDATE clock SET latest = greatest(latest, %s)", (now,))
+            db.execute(f"UPDATE collection SET seen = 0, {hours} WHERE id = %s", (standing.id,))  # noqa: S608 - names of ours
+
+    def acknowledge(self, digest: str) -> None:
+        with self._server.transaction() as db:
+            db.execute("UPDATE collection SET collected = true WHERE digest = %s AND state = 'released'", (digest,))
+
+    def forget_deleted(self) -> None:
+        self._server.vacuum("report", "ticket", "output", "collection")
+
+    def close(self) -> None:
+        self._server.close()

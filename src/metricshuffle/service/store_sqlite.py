@@ -1,0 +1,230 @@
+"""Collections in one file, with nothing to set up: SQLite with a journal of its own, every transaction written through before it counts.
+
+Writers wait for each other; nobody reads over a pause, which would hold up the journal.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from metricshuffle.errors import InputError
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.connections import Remembered
+from metricshuffle.service.schema_sqlite import in_pieces
+from metricshuffle.service.standing import HOUR, OVER, Standing, accepted, check_round, columns_of, distinct_tickets, even_chunks
+from metricshuffle.service.store import CHUNK, Damaged, Entry, Row, State, Store, StoreError, Verdict
+from metricshuffle.service.transactions_sqlite import SqliteFile
+
+STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
+KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected"
+
+
+class SqliteStore(Store):
+    """A file. `clock` tells the seconds since 1970, the machine's unless another one is given."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] | None = None) -> None:
+        self._file = SqliteFile(Path(path).absolute())
+        self._clock = clock or time.time
+        self._told = 0.0
+        self._served = Remembered()
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self._file.path)!r})"
+
+    def _time(self, db: sqlite3.Connection) -> float:
+        [latest] = db.execute("SELECT latest FROM clock").fetchone()
+        return max(float(latest), self._clock())
+
+    @staticmethod
+    def _decided(db: sqlite3.Connection, now: float) -> None:
+        """Write the time down: nothing that is decided now is decided otherwise when the clock is set back."""
+        db.execute("UPDATE clock SET latest = max(latest, ?)", (now,))
+
+    @staticmethod
+    def _standing(db: sqlite3.Connection, digest: str) -> Standing:
+        line = db.execute(f"SELECT {STANDING} FROM collection WHERE digest = ?", (digest,)).fetchone()  # noqa: S608 - a constant
+        if line is None:
+            raise InputError(f"there is no collection {digest[:16]} here.")
+        return Standing(*line)
+
+    # The contract
+
+    def now(self) -> float:
+        with self._file.reading() as db:
+            self._told = max(self._told, self._time(db))
+        return self._told
+
+    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:
+        columns = columns_of(collection, key)
+        hashes = distinct_tickets(tickets, columns)
+        with self._file.writing() as db:
+            if db.execute("SELECT 1 FROM collection WHERE digest = ?", (collection.digest,)).fetchone():
+                return False
+            others = db.execute("SELECT digest, part, parts FROM collection WHERE task = :task AND round = :round", columns)
+            check_round(columns, others.fetchall())
+            marks = ", ".join(f":{name}" for name in columns)
+            added = db.execute(f"INSERT INTO collection ({', '.join(columns)}) VALUES ({marks})", columns)  # noqa: S608 - names of ours
+            db.execute("INSERT INTO served VALUES (?, ?)", (added.lastrowid, collection.served))
+            db.executemany("INSERT INTO ticket (collection, hash) VALUES (?, ?)", ((added.lastrowid, ticket) for ticket in hashes))
+        return True
+
+    def row(self, digest: str) -> Row | None:
+        return next(iter(self._rows("WHERE digest = ?", digest)), None)
+
+    def rows(self) -> list[Row]:
+        return self._rows("ORDER BY id DESC")
+
+    def _rows(self, which: str, *values: Any) -> list[Row]:
+        with self._file.reading() as db:
+            return [self._as_row(db, *line) for line in db.execute(f"SELECT id, {KNOWN} FROM collection {which}", values)]  # noqa: S608 - ours
+
+    def _as_row(self, db: sqlite3.Connection, number: int, digest: str, key: str, *happened: Any) -> Row:
+        served = self._served.get(digest)
+        if served is None:
+            [served] = db.execute("SELECT bytes FROM served WHERE collection = ?", (number,)).fetchone()
+            self._served[digest] = served
+        return Row(digest, served, key, *[*happened[:-1], bool(happened[-1])])
+
+    def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
+        with self._file.writing() as db:
+            now = self._time(db)
+            standing = self._standing(db, digest).at(now)
+            if standing.decides(now):
+                self._decided(db, now)
+                db.execute("UPDATE collection SET until = ? WHERE id = ?", (standing.until, standing.id))
+            if not standing.takes_reports(now):
+                return [Verdict.CLOSED] * len(entries)
+            verdicts = self._verdicts(db, standing, entries)
+            if chosen := accepted(entries, verdicts):
+                self._decided(db, now)
+                self._store(db, standing, chosen)
+        return verdicts
+
+    @staticmethod
+    def _verdicts(db: sqlite3.Connection, standing: Standing, entries: Sequence[Entry]) -> list[Verdict]:
+        tag, ticket = (
+            "SELECT tag FROM report WHERE collection = ? AND tag = ? AND piece = 0",
+            "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ?",
+        )
+        stored = (db.execute(tag, (standing.id, entry.tag)).fetchone() for entry in entries)
+        known = (db.execute(ticket, (standing.id, entry.ticket)).fetchone() for entry in entries)
+        return standing.verdicts(entries, {line[0] for line in stored if line}, dict(line for line in known if line))
+
+    @staticmethod
+    def _store(db: sqlite3.Connection, standing: Standing, entries: list[Entry]) -> None:
+        """Reports, what they spend and their number, together."""
+        lines = ((standing.id, entry.tag, place, piece) for entry in entries for place, piece in enumerate(in_pieces(entry.hidden)))
+        db.executemany("INSERT INTO report VALUES (?, ?, ?, ?)", lines)
+        if standing.ticketed:
+            hashes = sorted(entry.ticket for entry in entries)
+            marked = db.executemany(
+                "UPDATE ticket SET spent = 1 WHERE collection = ? AND hash = ? AND NOT spent", ((standing.id, ticket) for ticket in hashes)
+            )
+            if hashes and marked.rowcount != len(hashes):
+                raise StoreError("a ticket was spent by somebody else in the same moment; nothing was stored.")
+        db.execute("UPDATE collection SET reports = reports + ? WHERE id = ?", (len(entries), standing.id))
+
+    def seal(self, digest: str) -> State:
+        with self._file.reading() as db:
+            standing, now = self._standing(db, digest), self._time(db)
+        if standing.due(now) == standing.state and standing.at(now) == standing:
+            return standing.state
+        with self._file.writing() as db:
+            now = self._time(db)
+            standing = self._standing(db, digest).at(now)
+            due = standing.due(now)
+            self._decided(db, now)
+            db.execute("UPDATE collection SET until = ? WHERE id = ?", (standing.until, standing.id))
+            if due != standing.state:
+                self._step(db, standing, due, now, {"reason": standing.too_few} if due == "aborted" else {})
+        return due
+
+    def hidden(self, digest: str) -> Iterator[tuple[bytes, bytes]]:
+        last, count = b"", 0
+        while True:
+            with self._file.reading() as db:
+                standing = self._standing(db, digest)
+                standing.check_sealed(digest, "read the reports")
+                page = self._page(db, standing.id, last)
+            count += len(page)
+            if not page and count != standing.reports:
+                raise Damaged(
+                    f"{self._file.path} is damaged: it counted {standing.reports:,} reports of {digest[:16]} and holds {count:,}."
+                )
+            if not page:
+                return
+            yield from page
+            last = page[-1][0]
+
+    @staticmethod
+    def _page(db: sqlite3.Connection, number: int, last: bytes) -> list[tuple[bytes, bytes]]:
+        """The next reports behind a tag, about as many as fill a chunk."""
+        page, size = [], 0
+        lines = db.execute("SELECT tag, hidden FROM report WHERE collection = ? AND tag > ? ORDER BY tag, piece", (number, last))
+        for tag, pieces in groupby(lines, itemgetter(0)):
+            page.append((tag, b"".join(piece for _, piece in pieces)))
+            size += len(page[-1][1])
+            if size >= CHUNK:
+                break
+        return page
+
+    def keep_output(self, digest: str, chunks: Iterable[bytes]) -> None:
+        with self._file.writing() as db:
+            standing = self._standing(db, digest)
+            standing.check_sealed(digest, "keep the output")
+            db.execute("DELETE FROM output WHERE collection = ?", (standing.id,))
+            lines = ((standing.id, place, chunk) for place, chunk in enumerate(even_chunks(chunks)))
+            db.executemany("INSERT INTO output VALUES (?, ?, ?)", lines)
+
+    def output(self, digest: str) -> Iterator[bytes]:
+        chosen = "FROM output WHERE collection = (SELECT id FROM collection WHERE digest = ?)"
+        with self._file.reading() as db:
+            [count] = db.execute(f"SELECT count(*) {chosen}", (digest,)).fetchone()
+        for place in range(count):
+            with self._file.reading() as db:
+                line = db.execute(f"SELECT bytes {chosen} AND place = ?", (digest, place)).fetchone()
+            if line is None:
+                raise StoreError(f"the output of {digest[:16]} was deleted while it was read.")
+            yield line[0]
+
+    def move(self, digest: str, before: State, after: State, *, people: int | None = None, left_out: int | None = None,
+             output: str | None = None, reason: str | None = None) -> bool:  # fmt: skip
+        given = {"people": people, "left_out": left_out, "output": output, "reason": reason}
+        with self._file.writing() as db:
+            standing = self._standing(db, digest)
+            if standing.state != before:
+                return False
+            standing.check_step(after)
+            self._step(db, standing, after, self._time(db), {name: value for name, value in given.items() if value is not None})
+        return True
+
+    def _step(self, db: sqlite3.Connection, standing: Standing, after: State, now: float, changes: dict[str, Any]) -> None:
+        """Into another state, with what belongs to that: the only place where one is written, or anything deleted."""
+        self._decided(db, now)
+        changes = {**changes, "state": after}
+        if after in ("sealed", "released"):
+            changes[f"{after}_at"] = now
+        names = ", ".join(f"{name} = :{name}" for name in changes)
+        db.execute(f"UPDATE collection SET {names} WHERE id = :id", {**changes, "id": standing.id})  # noqa: S608 - names of ours
+        for table, when in (("report", ("shuffled", "aborted")), ("ticket", ("shuffled", "aborted")), ("output", OVER)):
+            if after in when:
+                db.execute(f"DELETE FROM {table} WHERE collection = ?", (standing.id,))  # noqa: S608 - names of ours
+        if after in OVER:
+            hours = ", ".join(f"{name} = CAST({name} / {HOUR} AS INTEGER) * {HOUR}" for name in ("sealed_at", "released_at"))
+            db.execute(f"UPDATE collection SET {hours} WHERE id = ?", (standing.id,))  # noqa: S608 - names of ours
+
+    def acknowledge(self, digest: str) -> None:
+        with self._file.writing() as db:
+            db.execute("UPDATE collection SET collected = 1 WHERE digest = ? AND state = 'released'", (digest,))
+
+    def forget_deleted(self) -> None:
+        self._file.empty_journal()
+
+    def close(self) -> None:
+        self._file.close()

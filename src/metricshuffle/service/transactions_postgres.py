@@ -1,0 +1,133 @@
+"""The server behind a store in PostgreSQL: connections with the settings that are counted on, transactions, and errors in words.
+
+A connection is borrowed for one transaction; one that was lost is replaced at the next call. An address may hold a password, so nothing of
+it is ever repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from metricshuffle.errors import require
+from metricshuffle.service.connections import PATIENCE, Connections
+from metricshuffle.service.schema_postgres import LOCK, SCHEMA, TABLES, VERSION
+from metricshuffle.service.store import StoreError
+
+SETTINGS = {
+    "search_path": SCHEMA,
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",  # (whoever waited for a row sees what was committed meanwhile)
+    "statement_timeout": "0",
+    "lock_timeout": f"{PATIENCE:.0f}s",
+    "idle_in_transaction_session_timeout": "10min",
+    "jit": "off",
+    # Tables are small when statements are planned and large when they run; everything here is found by an index.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+LASTING = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "60000", "application_name": "metricshuffle"}
+"""A server that is gone without a word is noticed; what the address says itself goes first."""
+NOT_CONNECTED = {
+    r'database ".*" does not exist': "it has no database of that name; create it, or correct the address",
+    r"authentication failed|role .* does not exist|no password|pg_hba": "it refuses this user or password; correct the address",
+    r"too many|connection slots": "it has too many connections; end some, or allow more",
+    r"starting up|shutting down|recovery": "it is being started or shut down; it is tried again",
+    r"translate host|resolve|Name or service|nodename": "no machine has that name; correct the address",
+    r"refused|No such file|unreachable|timeout|timed out": "it does not answer; does it run, and is the address right?",
+}
+"""By what libpq says when there is no connection; its words may repeat parts of the address, with a password, so they are not told."""
+CAUSES = {
+    "53100": "its disk is full; make room, and it goes on",
+    "25006": "it is read-only; name the server that may be written to",
+    "42501": "this user may not do that; let it create a schema, or name another user",
+    "55P03": "another program holds what is needed; see who is connected",
+    "23": "the database refuses this step",
+    "57": "it is being shut down or restarted; it is tried again",
+    "08": "the connection was lost; it is made anew at the next call",
+}
+"""By the code of an error, or its class."""
+
+
+class PostgresServer:
+    """A database with our schema in it, which is made if it is missing."""
+
+    def __init__(self, url: str) -> None:
+        self._psycopg: Any = require("psycopg", "postgres")
+        self._parameters = self._read(url)
+        self._connections: Connections[Any] = Connections(self._connected, lambda db: db.close(), lambda db: db.execute("BEGIN"))
+        self._settle()
+
+    def _read(self, url: str) -> dict[str, Any]:
+        from psycopg.conninfo import conninfo_to_dict
+
+        try:
+            return {**LASTING, **conninfo_to_dict(url)}
+        except self._psycopg.Error:
+            raise StoreError(
+                "this is no address of a PostgreSQL database: write postgresql://user:password@host:5432/database, with %40 for an @ in a "
+                "password and %2F for a slash."
+            ) from None
+
+    def _connected(self) -> Any:
+        try:
+            db = self._psycopg.connect(**self._parameters, autocommit=True)
+        except self._psycopg.Error as wrong:
+            causes = (cause for words, cause in NOT_CONNECTED.items() if re.search(words, str(wrong)))
+            cause = next(causes, "see that it runs, and that address, user, password and database are right")
+            raise StoreError(f"cannot reach the PostgreSQL server: {cause}.") from None
+        with contextlib.ExitStack() as failed:
+            failed.callback(db.close)
+            db.execute("; ".join(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
+            failed.pop_all()
+        return db
+
+    def _settle(self) -> None:
+        """Make the tables if they are missing, and refuse a server on which nothing is durable."""
+        with self.transaction() as db:
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            if db.execute("SHOW fsync").fetchone() != ("on",):
+                raise StoreError(
+                    "this PostgreSQL server has fsync switched off: what it acknowledges is lost with the power; switch it on."
+                )
+            [schema, known] = db.execute("SELECT to_regnamespace(%s), to_regclass(%s)", (SCHEMA, f"{SCHEMA}.format")).fetchone()
+            if schema is None:
+                db.execute(TABLES)
+            elif known is None:
+                raise StoreError(f"the schema {SCHEMA!r} in this database belongs to another program; name another database.")
+            [version] = db.execute("SELECT version FROM format").fetchone()
+            if version != VERSION:
+                raise StoreError(f"this database was made by another version of metricshuffle (its format is {version}, not {VERSION}).")
+
+    @contextmanager
+    def _told_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as wrong:
+            state = wrong.sqlstate or "08"
+            cause = CAUSES.get(state) or CAUSES.get(state[:2]) or wrong.diag.message_primary
+            detail = f": {wrong.diag.message_primary}" if state.startswith("23") else ""
+            raise StoreError(f"cannot use the PostgreSQL database: {cause}{detail}.") from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """One transaction, durable when this is left; undone, with its connection, if anything is raised."""
+        with self._told_in_words(), self._connections.borrowed() as db:
+            yield db
+            db.execute("COMMIT")
+
+    def vacuum(self, *tables: str) -> None:
+        """Let go of what was deleted from tables, and of the journal behind it as far as this user may ask for that."""
+        with self._told_in_words(), self._connections.borrowed() as db:
+            db.execute("COMMIT")
+            for table in tables:
+                db.execute(f"VACUUM {table}")
+            with contextlib.suppress(self._psycopg.errors.InsufficientPrivilege):  # (the server does it by itself, within minutes)
+                db.execute("CHECKPOINT")
+
+    def close(self) -> None:
+        self._connections.close()

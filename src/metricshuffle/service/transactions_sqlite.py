@@ -1,0 +1,177 @@
+"""The file behind an embedded store: opened for what it is, and written in transactions that are durable when they are left.
+
+Any number of threads and processes of one machine may use it. A connection is borrowed for one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from metricshuffle.service.connections import PATIENCE, Connections
+from metricshuffle.service.keys import PRIVATE_FILE, settled
+from metricshuffle.service.schema_sqlite import APPLICATION, PAGE, TABLES, VERSION
+from metricshuffle.service.store import StoreError
+
+JOURNAL_PAGES = 4000
+"""Pages in the journal before they are carried over into the file: 64 MB."""
+SETTINGS = (
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    f"wal_autocheckpoint = {JOURNAL_PAGES}",
+    "journal_size_limit = 0",
+    "temp_store = MEMORY",
+    "cache_size = -32768",
+)
+CAUSES = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room, and it goes on",
+    sqlite3.SQLITE_READONLY: "it is read-only; make the file and its folder writable",
+    sqlite3.SQLITE_BUSY: "another program holds it; see who has it open",
+    sqlite3.SQLITE_LOCKED: "another program holds it; see who has it open",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; does its folder exist, and may this user write to it?",
+    sqlite3.SQLITE_NOTADB: "it is no database; name another file",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; stop the service and look at the disk",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written; look at it",
+    sqlite3.SQLITE_CONSTRAINT: "the database refuses this step",
+}
+"""By the code of an error, without what is added to it in its higher bits."""
+CODE = 0xFF
+
+
+class SqliteFile:
+    """A file of ours, with its tables made if it was missing or empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer = threading.Lock()  # (threads queue here, and do not poll the file)
+        self._connections = Connections(self._connected, sqlite3.Connection.close)
+        with self._told_in_words():
+            self._settle()
+            self._numbers = self._numbered()
+            with self._connections.borrowed():
+                pass
+
+    def _settle(self) -> None:
+        """Make what is missing, for the owner alone."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+            settled(self.path.parent)
+        except FileExistsError:
+            pass
+        except OSError as wrong:
+            raise self._cannot(wrong) from None
+        with contextlib.closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
+            db.execute("PRAGMA trusted_schema = OFF")
+            self._check_kind(db)
+            db.execute(f"PRAGMA page_size = {PAGE}")
+            self._keep_a_journal(db)
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE")
+            if self._check_kind(db):
+                for statement in TABLES:
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION}")
+                db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+
+    def _check_kind(self, db: sqlite3.Connection) -> bool:
+        """Whether the file is still empty; raise if it is somebody else's, before anything in it is changed."""
+        [tables], [application], [version] = (
+            db.execute(question).fetchone()
+            for question in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version")
+        )
+        if tables == application == 0:
+            return True
+        if application != APPLICATION:
+            raise StoreError(f"{self.path} is a database of another program; name another file.")
+        if version != VERSION:
+            raise StoreError(f"{self.path} was made by another version of metricshuffle (its format is {version}, not {VERSION}).")
+        return False
+
+    def _keep_a_journal(self, db: sqlite3.Connection) -> None:
+        """Write ahead. This change does not wait for other connections by itself, and some file systems do not allow it."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                [mode] = db.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as wrong:
+                if wrong.sqlite_errorcode & CODE != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(0.01)
+        if mode != "wal":
+            raise StoreError(f"{self.path} lies where several programs cannot share a file; put it on a disk of this machine.")
+
+    def _connected(self) -> sqlite3.Connection:
+        db = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+        with contextlib.ExitStack() as failed:
+            failed.callback(db.close)
+            for setting in SETTINGS:
+                db.execute(f"PRAGMA {setting}")
+            failed.pop_all()
+        return db
+
+    def _numbered(self) -> tuple[int, int]:
+        """Which file is behind the path, as the system numbers them."""
+        try:
+            file = os.stat(self.path)
+        except OSError as wrong:
+            raise self._cannot(wrong) from None
+        return file.st_dev, file.st_ino
+
+    def _cannot(self, wrong: OSError) -> StoreError:
+        return StoreError(f"cannot use the database {self.path}: {wrong.strerror or wrong}.")
+
+    @contextmanager
+    def _told_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as wrong:
+            code = getattr(wrong, "sqlite_errorcode", None)
+            cause = CAUSES.get(code & CODE, str(wrong)) if code is not None else str(wrong)
+            detail = f": {wrong}" if isinstance(wrong, sqlite3.IntegrityError) else ""
+            raise StoreError(f"cannot use the database {self.path}: {cause}{detail}.") from None
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot."""
+        with self._told_in_words(), self._connections.borrowed() as db:
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, durable when this is left, undone if anything is raised."""
+        with self._told_in_words(), self._writer, self._connections.borrowed() as db:
+            if self._numbered() != self._numbers:
+                raise StoreError(f"the database {self.path} was replaced by another file while it was in use; start the service again.")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def empty_journal(self) -> None:
+        """Carry everything over into the file, and leave nothing in the journal."""
+        with self._told_in_words(), self._writer, self._connections.borrowed() as db:
+            [busy, *_] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise StoreError(f"the journal of {self.path} cannot be emptied while another program reads it; it is tried again.")
+
+    def close(self) -> None:
+        self._connections.close()

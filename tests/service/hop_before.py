@@ -1,0 +1,103 @@
+"""The shuffler before a later hop, as that one sees it over HTTP: it answers what a test tells it to."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.service.rounds import HONEST, Round, new_round
+
+from metricshuffle.service.keys import KeyFolder, release_token
+from metricshuffle.service.states import Shuffler
+
+PEOPLE = HONEST + 4
+
+
+@dataclass
+class Answer:
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    sent: int | None = None
+    """Bytes of the body after which the connection is cut; all of them if None."""
+
+
+def handed_over(
+    boxes: Sequence[bytes], people: int = PEOPLE, left_out: int = 0, announced: str | None = None, sent: int | None = None
+) -> Answer:
+    """What an honest hop answers, if nothing is told otherwise."""
+    body = b"".join(boxes)
+    digest = hashlib.sha256(body).hexdigest() if announced is None else announced
+    return Answer(200, body, {"ETag": f'"{digest}"', "X-People": str(people), "X-Left-Out": str(left_out)}, sent)
+
+
+@dataclass
+class HopBefore:
+    url: str
+    get: Callable[[], Answer] = field(default=lambda: Answer(425, b'{"error": "not yet"}'))
+    delete: Callable[[], Answer] = field(default=lambda: Answer(204))
+    asked: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Method, path, token and If-Match of every call."""
+
+
+@contextmanager
+def hop_before() -> Iterator[HopBefore]:
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            told = self.headers.get("If-Match", "")
+            hop.asked.append((self.command, self.path, self.headers.get("Authorization", ""), told))
+            answer = hop.get() if self.command == "GET" else hop.delete()
+            self.send_response(answer.status)
+            for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+                if answer.status != 204 or name != "Content-Length":
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer.body[: answer.sent])
+            if answer.sent is not None:
+                self.close_connection = True
+
+        do_GET = do_DELETE = _answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    hop = HopBefore(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield hop
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@dataclass(frozen=True)
+class Chained:
+    """A collection of two hops: what people sent, and the boxes that the first hop has to hand over, in order."""
+
+    made: Round
+    payloads: list[bytes]
+    boxes: list[bytes]
+    token: str
+    """The second hop's."""
+
+
+def chained(
+    second: Shuffler, hop: HopBefore, folder: Any, start: float, people: int = PEOPLE, is_open: bool = True, **terms: Any
+) -> Chained:
+
+    first, own = KeyFolder.at(folder).new(), second.keys.new()
+    made = new_round([(first.party, hop.url), (own.party, "http://127.0.0.1:1")], now=start, **terms)
+    if is_open:
+        assert second.open(made.collection.served)
+    payloads = [made.payloads() for _ in range(PEOPLE)]
+    boxes = made.boxes([made.report(payloads=mine) for mine in payloads], first.private)
+    return Chained(made, sorted(payload for mine in payloads for payload in mine), sorted(boxes), release_token(own.private))

@@ -1,0 +1,115 @@
+"""Small collections with sealed reports, as the tests of the shuffler need them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import metricshuffle as ms
+from metricshuffle.service.boxes import PrivateKey, Sealing
+from metricshuffle.service.collection import Collection, Hop, Party, instant
+from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.service.states import Shuffler
+from metricshuffle.service.store import Entry, Verdict
+
+HONEST, USERS = 20, 400
+
+
+@cache
+def task(rounds: int = 1) -> ms.Task:
+    target = ms.Target(epsilon=3, delta=1e-2, distance=1)
+    plan = ms.plan(
+        ms.Sum(ms.Integers(0, 3)), target, users=USERS, honest=HONEST, encoding="modular", rounds=rounds, protocols=["polya-shuffle"]
+    )
+    return plan.task
+
+
+@dataclass(frozen=True)
+class Round:
+    """A collection of one or more hops, and the keys of everybody."""
+
+    collection: Collection
+    analyst: AnalystKey
+    tickets: tuple[bytes, ...] = ()
+    sealing: Sealing = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sealing", self.collection.sealing)
+
+    @property
+    def digest(self) -> str:
+        return self.collection.digest
+
+    def payloads(self) -> list[bytes]:
+        """Of one person: any bytes of that length; nobody estimates here."""
+        return sorted(secrets.token_bytes(self.sealing.payload) for _ in range(self.sealing.messages))
+
+    def report(self, ticket: bytes = b"", payloads: list[bytes] | None = None) -> bytes:
+        return self.sealing.report(payloads or self.payloads(), self.collection.keys, ticket)
+
+    def entry(self, report: bytes, keys: CollectionKeys) -> Entry:
+        """A report as the shuffler stores it when it comes."""
+        ticket, boxes = self.sealing.opened_report(report, keys.private)
+        tag = keys.tag(report)
+        return Entry(tag, keys.ticket_hash(ticket) if ticket else b"", keys.hidden(tag, b"".join(boxes)))
+
+    def boxes(self, reports: Iterable[bytes], key: PrivateKey) -> list[bytes]:
+        return [box for report in reports for box in self.sealing.opened_report(report, key)[1]]
+
+    def split(self, output: bytes, layer: int = 0) -> list[bytes]:
+        """The boxes that were let go, as whoever opens that layer gets them."""
+        size = self.sealing.box_size(layer)
+        assert len(output) % size == 0
+        return [output[start : start + size] for start in range(0, len(output), size)]
+
+    def opened(self, output: bytes) -> list[bytes]:
+        """The payloads in what was let go, as the analyst reads them, sorted."""
+        return sorted(self.sealing.opened_box(box, self.analyst.private) for box in self.split(output))
+
+
+def opened_round(shuffler: Shuffler, *, now: float | None = None, seconds: float = 60, tickets: int = 0, **terms: Any) -> Round:
+    """A collection of one hop, opened: it takes reports from now on, for so many seconds."""
+    made = new_round([(shuffler.new_party(), "http://127.0.0.1:1")], now=now, seconds=seconds, tickets=tickets, **terms)
+    assert shuffler.open(made.collection.served, made.tickets)
+    return made
+
+
+def new_round(
+    hops: list[tuple[Party, str]], *, now: float | None = None, seconds: float = 60, tickets: int = 0, rounds: int = 1, **terms: Any
+) -> Round:
+    now, analyst = time.time() if now is None else now, AnalystKey.new()
+    closes = instant(now + seconds)
+    held = {
+        "round": 1,
+        "hops": tuple(Hop(**party.model_dump(exclude={"name"}), url=url) for party, url in hops),
+        "analyst": analyst_of(analyst.public),
+        "colluders": 0,
+        "opens": instant(now - 1),
+        "closes": closes,
+        "extends": closes,
+        "retention": 3600,
+        "admission": "tickets" if tickets else "open",
+        **terms,
+    }
+    collection = Collection.new(task(rounds), **held)
+    return Round(collection, analyst, tuple(secrets.token_bytes(16) for _ in range(tickets)))
+
+
+def put(shuffler: Shuffler, made: Round, reports: Iterable[bytes]) -> None:
+    """Acknowledged reports."""
+    keys = secrets_of(shuffler, made)
+    verdicts = shuffler.store.put(made.digest, [made.entry(report, keys) for report in reports])
+    assert all(verdict is Verdict.STORED for verdict in verdicts), verdicts
+
+
+def secrets_of(shuffler: Shuffler, made: Round) -> CollectionKeys:
+    """This hop's, while it has them."""
+    row = shuffler.store.row(made.digest)
+    assert row is not None
+    keys = shuffler.keys.of(row.key)
+    assert keys is not None
+    return keys

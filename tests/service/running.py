@@ -1,0 +1,254 @@
+"""Shufflers as processes of their own, collections that they opened, reports for them, and a client that sends many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from metricshuffle.planning import plan
+from metricshuffle.privacy.target import Target
+from metricshuffle.queries import Sum
+from metricshuffle.service.boxes import ADDED
+from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.control import Operator
+from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
+from metricshuffle.spaces import Integers
+from metricshuffle.wire.task import Task
+
+STARTING = 60.0
+"""Seconds; a crowded machine takes its time."""
+
+
+@cache
+def task_of(messages: int = 10, users: int = 1_000_000, honest: int = 4, rounds: int = 9) -> Task:
+    """A task whose reports have so many messages of nine bytes. (What it promises is not what its noise gives, for most numbers of them;
+    a shuffler does not ask.)"""
+    alone = messages == 1
+    planned = plan(
+        Sum(Integers(0, 20)), Target(1, 0 if alone else 1e-6, 5), 40, 30, encoding="modular", trusted="nobody" if alone else "shuffler",
+        protocols=None if alone else ["polya-shuffle"],
+    ).task  # fmt: skip
+    protocol = planned.protocol if alone else planned.protocol.model_copy(update={"shares": messages})
+    return Task(
+        query=planned.query, protocol=protocol, users=users, honest=honest, rounds=rounds,
+        guarantee=planned.guarantee, if_shuffler_colludes=planned.if_shuffler_colludes,
+    )  # fmt: skip
+
+
+def report_of(collection: Collection, ticket: bytes = b"") -> bytes:
+    """A report whose outer box is real; inside are random bytes, which no shuffler can tell from boxes."""
+    sealing = collection.sealing
+    boxes = [secrets.token_bytes(sealing.inner_size) for _ in range(sealing.messages)]
+    return sealing.closed(boxes, collection.keys[-1], ticket)
+
+
+@dataclass
+class Running:
+    """A shuffler that runs, or did."""
+
+    folder: Path
+    store: str
+    options: tuple[str, ...] = ()
+    listen: str = "127.0.0.1:0"
+    url: str = ""
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
+
+    @property
+    def log(self) -> str:
+        """All that it ever said."""
+        return "".join((self.folder / name).read_text() for name in ("stdout.txt", "stderr.txt") if (self.folder / name).exists())
+
+    def start(self) -> float:
+        """Run it, at the same address as before; the seconds until it said that it listens."""
+        if self.url:
+            self.listen = urlsplit(self.url).netloc
+        words = ["serve", "--store", self.store, "--listen", self.listen, "--keys", str(self.keys), "--json", *self.options]
+        begun = time.monotonic()
+        with open(self.folder / "stderr.txt", "ab") as errors:
+            self.process = subprocess.Popen([sys.executable, "-m", "metricshuffle", *words], stdout=subprocess.PIPE, stderr=errors)
+        output = self.process.stdout
+        assert output is not None
+        ready, _, _ = select.select([output], [], [], STARTING)
+        line = output.readline() if ready else b""
+        assert line, f"the shuffler did not start: {self.log}"
+        with open(self.folder / "stdout.txt", "ab") as said:
+            said.write(line)
+        self.url = json.loads(line)["listening"]
+        return time.monotonic() - begun
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send it a signal and wait; its exit code."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        try:
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            output = self.process.stdout
+            assert output is not None
+            with open(self.folder / "stdout.txt", "ab") as said:
+                said.write(output.read())
+            output.close()
+
+    @property
+    def operator(self) -> Operator:
+        return Operator(self.url, KeyFolder(self.keys).token)
+
+    def opened(
+        self,
+        task: Task | None = None,
+        *,
+        lasts: float = 600,
+        tickets: Sequence[bytes] = (),
+        analyst: AnalystKey | None = None,
+        **terms: Any,
+    ) -> Collection:
+        """A collection that this shuffler has opened, and no other one."""
+        operator, now = self.operator, int(time.time())
+        collection = Collection.new(
+            task or task_of(),
+            **{
+                "round": 1,
+                "hops": [Hop(**operator.new_party().model_dump() | {"url": self.url})],
+                "analyst": analyst_of((analyst or AnalystKey.new()).public),
+                "colluders": 0,
+                "opens": instant(now),
+                "closes": instant(now + lasts),
+                "extends": instant(now + lasts),
+                "retention": 86400,
+                "admission": "tickets" if tickets else "open",
+                **terms,
+            },
+        )
+        operator.open(collection, tickets)
+        return collection
+
+
+@contextlib.contextmanager
+def running(folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Running]:
+    """A shuffler with its keys and its log in a folder; whatever happens, it does not outlive this."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shuffler = Running(folder, store, options, listen)
+    try:
+        shuffler.start()
+        yield shuffler
+    finally:
+        if hasattr(shuffler, "process") and shuffler.process.poll() is None:
+            shuffler.end(signal.SIGKILL)
+        elif hasattr(shuffler, "process") and shuffler.process.stdout is not None:
+            shuffler.process.stdout.close()
+
+
+def new_tickets(count: int) -> list[bytes]:
+    return [secrets.token_bytes(16) for _ in range(count)]
+
+
+# A client that is only quick
+
+
+@dataclass
+class Posted:
+    """What became of reports: the answer to each (0 if there was none), and how many seconds it took."""
+
+    statuses: list[int]
+    seconds: list[float]
+
+
+class _Connection(asyncio.Protocol):
+    """One connection that sends a request and hands over the status of the answer."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[int] | None = None
+        self.received = b""
+        self.open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport, self.open = transport, True
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, end, body = self.received.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
+        if len(body) >= length and self.answer is not None and not self.answer.done():
+            self.received = b""
+            self.answer.set_result(int(head[9:12]))
+
+    def connection_lost(self, wrong: Exception | None) -> None:
+        self.open = False
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(0)
+
+    async def asked(self, request: bytes) -> int:
+        self.answer = asyncio.get_running_loop().create_future()
+        self.transport.write(request)  # type: ignore[attr-defined]
+        return await self.answer
+
+
+def request_of(url: str, body: bytes) -> bytes:
+    """A report as it is posted."""
+    parts = urlsplit(url)
+    return f"POST {parts.path}/reports HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def posted_async(url: str, reports: Iterable[bytes], connections: int) -> Posted:
+    parts, loop = urlsplit(url), asyncio.get_running_loop()
+    waiting, posted = list(enumerate(reports))[::-1], Posted([], [])
+    posted.statuses, posted.seconds = [0] * len(waiting), [0.0] * len(waiting)
+
+    async def worker() -> None:
+        connection: _Connection | None = None
+        while waiting:
+            number, report = waiting.pop()
+            try:
+                if connection is None or not connection.open:
+                    _, connection = await loop.create_connection(_Connection, parts.hostname or "", parts.port or 80)
+                begun = loop.time()
+                async with asyncio.timeout(30):
+                    posted.statuses[number] = await connection.asked(request_of(url, report))
+                posted.seconds[number] = loop.time() - begun
+            except (OSError, TimeoutError):
+                connection = None
+        if connection is not None:
+            connection.transport.close()
+
+    await asyncio.gather(*(worker() for _ in range(connections)))
+    return posted
+
+
+def posted(url: str, reports: Iterable[bytes], connections: int = 64) -> Posted:
+    """Send reports to the address of a collection (`Collection.url`), so many at once."""
+    with ThreadPoolExecutor(1) as aside:  # a browser of another test may have a loop in this thread
+        return aside.submit(asyncio.run, posted_async(url, reports, connections)).result()
+
+
+def environment() -> dict[str, str]:
+    """For other commands of a test: this Python's package, and no colours."""
+    return {**os.environ, "NO_COLOR": "1"}
+
+
+BOX = 9 + ADDED
+"""Bytes of a message to the analyst, of these tasks."""

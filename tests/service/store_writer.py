@@ -1,0 +1,59 @@
+"""A process that writes into a store until it is killed or the collection closes: `python -m tests.service.store_writer`.
+
+Once it is ready it is told what to do on standard input: `write URL DIGEST SEED`, `seal URL DIGEST` or `look URL`. What was acknowledged is
+told on standard output, one line a transaction, after it is durable and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from metricshuffle.service.store import Entry, Verdict
+from metricshuffle.service.stores import store_of
+
+BATCH = 20
+
+
+def ticket_of(seed: str, number: int) -> bytes:
+    return hashlib.blake2b(f"{seed} {number}".encode(), digest_size=16).digest()
+
+
+def write(url: str, digest: str, seed: str) -> None:
+    """Fresh reports, one for each ticket of a seed (without one where none is asked for), until it is closed."""
+    store, number = store_of(url), 0
+    while True:
+        entries = [Entry(os.urandom(16), ticket_of(seed, number + place), os.urandom(200)) for place in range(BATCH)]
+        verdicts = store.put(digest, entries)
+        stored = [entry.tag.hex() for entry, verdict in zip(entries, verdicts, strict=True) if verdict is Verdict.STORED]
+        if stored:
+            print(*stored, flush=True)
+        if Verdict.CLOSED in verdicts:
+            assert not stored, "half of a transaction was in time"
+            break
+        number += BATCH
+    store.close()
+
+
+def seal(url: str, digest: str) -> None:
+    """What a driver does: look until it is not open any more."""
+    store = store_of(url)
+    while store.seal(digest) == "open":
+        time.sleep(0.002)
+    print(store.seal(digest), flush=True)
+    store.close()
+
+
+def look(url: str) -> None:
+    """Open it, whoever opens it too."""
+    print(len(store_of(url).rows()), flush=True)
+
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    what, *words = sys.stdin.readline().split()
+    ways: dict[str, Callable[..., None]] = {"write": write, "seal": seal, "look": look}
+    ways[what](*words)

@@ -1,0 +1,688 @@
+"""Taking part: written down before it is sent, the same bytes again and again, one report a person, and answers in words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.service.standing_in import HANG_UP, StandIn, standing_in
+from tests.wire.kinds import task_of, values_of
+
+import metricshuffle as ms
+from metricshuffle.errors import DomainError, InputError, NotCertified, PlanError
+from metricshuffle.service.boxes import NotOpened
+from metricshuffle.service.client import Client
+from metricshuffle.service.collection import Collection, canonical
+from metricshuffle.service.keys import AnalystKey
+from metricshuffle.service.making import drawn
+from metricshuffle.service.outbox import Outbox
+from metricshuffle.service.sending import ALREADY, NotStored, meant, place_of
+from metricshuffle.service.submitting import moment_within
+from metricshuffle.wire.task import Task
+
+KIND = "sum in shares"
+
+
+@pytest.fixture
+def shuffler() -> Iterator[StandIn]:
+    with standing_in() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def analyst() -> AnalystKey:
+    return AnalystKey.new()
+
+
+@cache
+def two_rounds() -> Task:
+    target = ms.Target(epsilon=1, delta=1e-6, distance=5)
+    return ms.plan(ms.Sum(ms.Integers(0, 20)), target, 40, 30, rounds=2, encoding="modular", protocols=["polya-shuffle"]).task
+
+
+def client_of(collection: Any, folder: Path, **settings: Any) -> Client:
+    return Client(collection, folder / "out.box", **{"patience": 20.0, **settings})
+
+
+def payloads(shuffler: StandIn, collection: Collection, analyst: AnalystKey, report: bytes) -> list[bytes]:
+    return [collection.sealing.opened_box(box, analyst.private) for box in shuffler.boxes(collection, report)[1]]
+
+
+# One report
+
+
+def test_a_report_is_what_the_analyst_can_add_up(shuffler: StandIn, analyst: AnalystKey, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND), analyst)
+    with client_of(collection, tmp_path) as client:
+        reports = [client.report(7) for _ in range(3)]
+    assert len(set(reports)) == 3
+    for report in reports:
+        assert len(report) == collection.sealing.report_size
+        opened = payloads(shuffler, collection, analyst, report)
+        assert opened == sorted(opened)
+        sums = collection.task.protocol.counted(
+            collection.form.put_together(np.frombuffer(b"".join(opened), dtype=np.uint8).reshape(-1, collection.form.size), 1)
+        )
+        assert 0 <= sums[0][0] < (collection.task.protocol.modulus or 0)
+
+
+def test_it_is_written_down_before_it_is_sent(shuffler: StandIn, tmp_path: Path) -> None:
+    """When the bytes arrive, they lie in the file already, and another process can read them there."""
+    collection = shuffler.opened(task_of(KIND))
+    written: list[bytes] = []
+
+    def look(report: bytes) -> None:
+        connection = sqlite3.connect(tmp_path / "out.box")
+        written.extend(bytes(row[0]) for row in connection.execute("SELECT report FROM reports WHERE standing = 'waiting'"))
+        connection.close()
+
+    shuffler.on_post = look
+    with client_of(collection, tmp_path) as client:
+        assert client.submit(7, user="ann").status == "stored"
+    assert written == shuffler.received
+    assert len(written) == 1
+
+
+def test_a_retry_sends_the_same_bytes(shuffler: StandIn, tmp_path: Path) -> None:
+    """Out of order, busy, hung up: every attempt has the bytes of the first, and one report is stored."""
+    collection = shuffler.opened(task_of(KIND))
+    shuffler.script = [503, 429, HANG_UP]
+    with client_of(collection, tmp_path) as client:
+        answer = client.submit(7)
+    assert answer.status == "stored"
+    assert len(shuffler.received) == 4
+    assert len(set(shuffler.received)) == 1
+
+
+def test_the_same_person_is_not_sent_again(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    with client_of(collection, tmp_path) as client:
+        client.submit(7, user="ann")
+        assert "before" in client.submit(9, user="ann").sentence
+        client.submit(7, user="ben")
+        client.submit(3)
+    with client_of(collection, tmp_path) as client:
+        client.submit(1, user="ben")
+    assert len(shuffler.received) == 3
+
+
+def test_what_could_not_be_sent_is_sent_the_next_time_with_the_same_bytes(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    shuffler.script = [503] * 40
+    with client_of(collection, tmp_path, patience=0.3) as client, pytest.raises(NotStored, match="cannot take the report now") as refusal:
+        client.submit(7)
+    assert refusal.value.answer.status == "waiting"
+    before, shuffler.script = len(shuffler.received), []
+    with client_of(collection, tmp_path) as client:
+        assert client.submit(20).status == "stored"
+    assert len(shuffler.received) == before + 1
+    assert len(set(shuffler.received)) == 1
+    with client_of(collection, tmp_path) as client:
+        assert client.resend().people == 0
+
+
+def test_resend_needs_no_value(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    shuffler.script = [404]
+    with client_of(collection, tmp_path) as client:
+        with pytest.raises(NotStored, match="does not know this collection"):
+            client.submit(7)
+        done = client.resend()
+        assert (done.people, done.stored, done.complete) == (1, 1, True)
+    assert len(set(shuffler.received)) == 1
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with standing_in() as gone:
+        collection = gone.opened(task_of(KIND))
+    with client_of(collection, tmp_path, patience=0.5) as client, pytest.raises(NotStored, match="cannot be reached"):
+        client.submit(7)
+
+
+ANSWERS = {
+    410: ("late", "it is not known whether this report was in time"),
+    403: ("refused", "does not know this ticket"),
+    409: ("refused", "spent on another report"),
+    422: ("refused", "cannot open this report"),
+    413: ("refused", "cannot open this report"),
+    404: ("waiting", "does not know this collection"),
+    200: ("waiting", "status 200, which no shuffler does"),
+    307: ("waiting", "status 307, which no shuffler does"),
+    402: ("waiting", "status 402, which no shuffler does"),
+}
+
+
+@pytest.mark.parametrize("code", ANSWERS)
+def test_answers_in_words(shuffler: StandIn, tmp_path: Path, code: int) -> None:
+    """Only 204 means that it is stored: what a captive portal answers does not. Redirections are not followed."""
+    status, words = ANSWERS[code]
+    collection = shuffler.opened(task_of(KIND), opens="2020-01-01T00:00:00Z", closes="2020-01-02T00:00:00Z", extends="2020-01-02T00:00:00Z")
+    shuffler.script = [code]
+    with client_of(collection, tmp_path) as client, pytest.raises(NotStored, match=words) as refusal:
+        client.submit(7)
+    assert refusal.value.answer.status == status
+    assert len(shuffler.received) == 1
+
+
+def test_after_the_end_nothing_is_sent_again(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND), opens="2020-01-01T00:00:00Z", closes="2020-01-02T00:00:00Z", extends="2020-01-02T00:00:00Z")
+    shuffler.script = [410]
+    for _ in range(2):
+        with client_of(collection, tmp_path) as client, pytest.raises(NotStored, match="not known whether this report was in time"):
+            client.submit(7)
+    assert len(shuffler.received) == 1
+
+
+def test_closed_too_early_is_tried_again(shuffler: StandIn, tmp_path: Path) -> None:
+    """410 before the closing time may be a clock that is wrong: it is told, and the report is kept."""
+    collection = shuffler.opened(task_of(KIND))
+    assert meant(collection, 410, "").status == "waiting"
+    shuffler.script = [410]
+    with client_of(collection, tmp_path) as client:
+        with pytest.raises(NotStored, match="not known whether this report was in time"):
+            client.submit(7)
+        assert client.submit(7).status == "stored"
+
+
+def test_what_a_server_says_is_printed_only_if_it_can_be(shuffler: StandIn) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    assert "It says: as a test" in meant(collection, 503, "as a test wants it.").sentence
+
+
+# Which collection
+
+
+def test_another_collection_of_the_same_round_is_refused(shuffler: StandIn, tmp_path: Path) -> None:
+    """For the same person; other people, and other rounds, are others. Nothing reaches the second shuffler."""
+    first, second, later = (shuffler.opened(two_rounds(), round=round) for round in (1, 1, 2))
+    with client_of(first, tmp_path) as client:
+        client.submit(7, user="ann")
+    with client_of(second, tmp_path) as client:
+        with pytest.raises(PlanError, match="reported to another collection of the same task and round"):
+            client.submit(7, user="ann")
+        assert shuffler.reports(second) == []
+        client.submit(7, user="ben")
+        with pytest.raises(PlanError, match="this person has reported"):
+            client.submit_many({"v": [1, 2], "who": ["cat", "ann"]}, column="v", user_column="who")
+    with client_of(later, tmp_path) as client:
+        client.submit(7, user="ann")
+    assert [len(shuffler.reports(collection)) for collection in (first, second, later)] == [1, 1, 1]
+
+
+def test_a_report_does_not_open_in_another_collection(shuffler: StandIn, tmp_path: Path) -> None:
+    """Of the same task, with the same keys even: the digest of the collection is bound into every box."""
+    first = shuffler.opened(task_of(KIND))
+    terms = json.loads(first.served)
+    second = Collection(canonical({**terms, "id": "0" * 32}))
+    shuffler.hops[second.digest] = second, shuffler.hops[first.digest][1]
+    with client_of(first, tmp_path) as client:
+        report = client.report(7)
+    shuffler.boxes(first, report)
+    with pytest.raises(NotOpened):
+        shuffler.boxes(second, report)
+
+
+@pytest.mark.thorough
+def test_bytes_that_were_served_must_have_the_digest_that_was_pinned(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    for address in (collection.url, f"{shuffler.url}/join/{collection.digest}"):
+        with client_of(address, tmp_path / "") as client:
+            assert client.collections[0].served == collection.served
+    with client_of(shuffler.url, tmp_path, digest=collection.digest) as client:
+        assert client.collections[0].digest == collection.digest
+    other = shuffler.opened(task_of(KIND))
+    shuffler.served[collection.digest] = other.served
+    for address, pinned in ((collection.url, None), (shuffler.url, collection.digest), (other.url, collection.digest)):
+        with client_of(address, tmp_path, digest=pinned) as client, pytest.raises(PlanError, match="its digest is another"):
+            client.submit(7)
+    shuffler.served[collection.digest] = collection.served.replace(b'"colluders":0', b'"colluders":1')
+    with client_of(collection.url, tmp_path) as client, pytest.raises(PlanError, match="its digest is another"):
+        client.submit(7)
+    shuffler.served[collection.digest] = b"x" * (5 * 2**20)
+    with client_of(collection.url, tmp_path) as client, pytest.raises(PlanError, match="which is no collection"):
+        client.submit(7)
+    collection.save(tmp_path / "collection.json")
+    with client_of(tmp_path / "collection.json", tmp_path, digest=other.digest) as client, pytest.raises(PlanError, match="digest is anot"):
+        client.submit(7)
+    assert shuffler.received == []
+
+
+def test_an_address_needs_a_digest() -> None:
+    digest = "0a" * 32
+    assert place_of(f"https://x.example/{digest}", digest)[1] == digest
+    for address in ("https://x.example", "https://x.example/v1/collections/abc", "ftp://x.example"):
+        with pytest.raises(PlanError, match="digest"):
+            place_of(address, None)
+
+
+@pytest.mark.thorough
+def test_a_collection_that_promises_too_much_is_refused_before_anything_is_made(shuffler: StandIn, tmp_path: Path) -> None:
+    """A task whose epsilon was lowered, and signed anew; and a recipe that is not the task's."""
+    honest = shuffler.opened(task_of(KIND))
+    content = json.loads(honest.task.to_json())
+    content["guarantee"]["epsilon"] = 0.5
+    lying = Task.model_validate({name: value for name, value in content.items() if name != "digest"})
+    shuffler.served.clear()
+    collection = shuffler.opened(lying)
+    with client_of(collection, tmp_path) as client, pytest.raises(NotCertified, match="claims more than is true"):
+        client.submit(7)
+    terms = json.loads(honest.served)
+    recipe = Collection(canonical({**terms, "recipe": {**terms["recipe"], "protocol": "something else"}}))
+    with client_of(recipe, tmp_path) as client, pytest.raises(NotCertified, match="recipe"):
+        client.report(7)
+    few = Collection(canonical({**terms, "minimum": terms["minimum"] - 1}))
+    with client_of(few, tmp_path, believe=True) as client, pytest.raises(PlanError, match="do not take part"):
+        client.submit(7)
+    assert shuffler.received == []
+    with client_of(collection, tmp_path, believe=True) as client:
+        client.submit(7)
+    assert len(shuffler.received) == 1
+
+
+def test_without_an_outbox_nothing_is_sent(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    with pytest.raises(InputError, match="outbox="):
+        Client(collection).submit(7)
+    collection.save(tmp_path / "collection.json")
+    with Client(tmp_path / "collection.json") as client:
+        client.submit(7)
+    assert (tmp_path / "submissions.outbox").exists()
+    assert len(shuffler.received) == 1
+
+
+@pytest.mark.parametrize("value", [21, -1, 1.5, "7", None, float("nan")])
+def test_a_wrong_value_is_refused_before_anything_is_made(shuffler: StandIn, tmp_path: Path, value: Any) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    with client_of(collection, tmp_path) as client, pytest.raises(InputError):
+        client.submit(value)
+    with client_of(collection, tmp_path) as client:
+        assert client.resend().people == 0
+    assert shuffler.received == []
+
+
+# Splits
+
+
+@pytest.mark.thorough
+def test_everybody_draws_one_part_once(shuffler: StandIn, tmp_path: Path) -> None:
+    parts = [shuffler.opened(task_of(KIND), split=(part, 3)) for part in (1, 2, 3)]
+    users = [f"user {number}" for number in range(60)]
+    with client_of(parts, tmp_path) as client:
+        assert client.submit_many({"v": [1] * 60, "who": users}, column="v", user_column="who").complete
+    counts = [len(shuffler.reports(part)) for part in parts]
+    assert sum(counts) == len(shuffler.received) == 60
+    assert min(counts) >= 5  # 3e-6 is the chance that one of them gets fewer
+    with client_of(parts[::-1], tmp_path) as client:
+        done = client.submit_many({"v": [1] * 60, "who": users}, column="v", user_column="who")
+        assert (done.stored, done.already) == (60, 60)
+    assert len(shuffler.received) == 60
+    for wrong, words in (
+        (parts[:2], "this split has 3 parts, and 2 are given"),
+        ([parts[0], parts[0], parts[1]], "not the parts of one split"),
+        ([*parts[:2], shuffler.opened(task_of(KIND))], "not the parts of one split"),
+    ):
+        with client_of(wrong, tmp_path) as client, pytest.raises(PlanError, match=words):
+            client.submit(7)
+
+
+def test_a_draw_is_even() -> None:
+    drawn_parts = [drawn([0, 1, 2]) for _ in range(3000)]  # type: ignore[list-item]
+    assert all(850 < drawn_parts.count(part) < 1150 for part in (0, 1, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.thorough
+def test_a_waiting_report_keeps_the_part_it_drew(shuffler: StandIn, tmp_path: Path) -> None:
+    parts = [shuffler.opened(task_of(KIND), split=(part, 2)) for part in (1, 2)]
+    for person in range(8):
+        shuffler.script = [503] * 9
+        with client_of(parts, tmp_path, patience=0.0) as client, pytest.raises(NotStored):
+            client.submit(7, user=str(person))
+        before = len(shuffler.received)
+        shuffler.script = []
+        with client_of(parts, tmp_path) as client:
+            client.submit(7, user=str(person))
+        assert shuffler.received[-1] == shuffler.received[before - 1]
+    assert sum(len(shuffler.reports(part)) for part in parts) == 8
+
+
+# Tickets
+
+
+def test_a_mistyped_ticket_is_replaced_without_randomizing_again(shuffler: StandIn, tmp_path: Path) -> None:
+    good = bytes(range(16))
+    collection = shuffler.opened(task_of(KIND), tickets=[good])
+    with client_of(collection, tmp_path) as client:
+        with pytest.raises(InputError, match="asks for tickets"):
+            client.submit(7)
+        with pytest.raises(InputError, match="32 hexadecimal digits"):
+            client.submit(7, ticket="not a ticket")
+        with pytest.raises(NotStored, match="does not know this ticket"):
+            client.submit(7, ticket="00" * 16)
+        assert client.submit(7, ticket=good.hex()).status == "stored"
+    (wrong, first), (right, second) = (shuffler.boxes(collection, report) for report in shuffler.received)
+    assert (wrong, right) == (bytes(16), good)
+    assert first == second
+    assert (len(shuffler.received), shuffler.received[0] == shuffler.received[1]) == (2, False)
+    open_one = shuffler.opened(task_of(KIND))
+    with client_of(open_one, tmp_path) as client, pytest.raises(InputError, match="without tickets"):
+        client.submit(7, ticket=good.hex())
+
+
+@pytest.mark.thorough
+def test_tickets_of_a_file_are_handed_out_in_order_and_again_after_an_interruption(shuffler: StandIn, tmp_path: Path) -> None:
+    tickets = [bytes([number]) * 16 for number in range(12)]
+    collection = shuffler.opened(task_of(KIND), tickets=tickets)
+    with client_of(collection, tmp_path, patience=0.0) as client:
+        with pytest.raises(InputError, match="20 more people need a ticket, and of the 12"):
+            client.submit_many([1] * 20, tickets=[ticket.hex() for ticket in tickets])
+        assert shuffler.received == []
+        shuffler.script = [204] * 4 + [503] * 40
+        done = client.submit_many([1] * 10, tickets=tickets, concurrency=1)
+        assert (done.stored, done.waiting) == (4, 6)
+        shuffler.script = []
+        done = client.submit_many([1] * 10, tickets=tickets)
+        assert (done.stored, done.already, done.complete) == (10, 4, True)
+    spent = {shuffler.boxes(collection, report)[0] for report in shuffler.received}
+    assert spent == set(tickets[:10])
+    assert len(set(shuffler.received)) == 10
+
+
+def test_tickets_belong_to_one_part(shuffler: StandIn, tmp_path: Path) -> None:
+    parts = [shuffler.opened(task_of(KIND), split=(part, 2), tickets=[bytes(16)]) for part in (1, 2)]
+    with client_of(parts, tmp_path) as client, pytest.raises(PlanError, match="a ticket is for one part"):
+        client.submit(7, ticket="00" * 16)
+    with client_of(parts[1], tmp_path) as client:
+        assert client.submit(7, ticket="00" * 16).status == "stored"
+
+
+# Many people
+
+
+@pytest.mark.thorough
+def test_many_values_in_every_form(shuffler: StandIn, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    collection = shuffler.opened(task_of(KIND))
+    (tmp_path / "values.csv").write_text("who,kcal\n" + "".join(f"u{row},{row}\n" for row in range(5)))
+    with client_of(collection, tmp_path) as client:
+        assert client.submit_many([1, 2, 3]).stored == 3
+        assert client.submit_many(np.array([4, 5])).stored == 2
+        assert client.submit_many(pandas.DataFrame({"v": [6, 7]}), column="v").stored == 2
+        assert client.submit_many(tmp_path / "values.csv", column="kcal").stored == 5
+        assert client.submit_many(tmp_path / "values.csv", column="kcal", user_column="who").stored == 5
+        assert len(set(shuffler.received)) == 17
+        for again in ([1, 2, 3], np.array([4, 5])):
+            done = client.submit_many(again)
+            assert done.already == done.people
+        assert client.submit_many(tmp_path / "values.csv", column="kcal").already == 5
+        assert client.submit(0, user="u3").sentence.endswith("before.")
+        with pytest.raises(InputError, match="column="):
+            client.submit_many([1, 2], column="v")
+    assert len(set(shuffler.received)) == 17
+
+
+def test_a_wrong_row_anywhere_is_told_before_anything_is_sent(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a file, corrected and sent again, would be another file: its rows would count twice."""
+    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 50)
+    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 100)  # read in eleven parts, the last of which is wrong
+    collection = shuffler.opened(task_of(KIND))
+    path = tmp_path / "values.csv"
+    path.write_text("kcal\n" + "3\n" * 1000 + "300\n")
+    with client_of(collection, tmp_path) as client:
+        with pytest.raises(DomainError, match="1 of 1,001 values"):
+            client.submit_many(path, column="kcal")
+        assert client.resend().people == 0
+    assert shuffler.received == []
+
+
+def test_rows_are_known_by_their_place_whatever_is_left_out(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    path = tmp_path / "values.csv"
+    path.write_text("kcal\n300\n1\n2\n")
+    with client_of(collection, tmp_path) as client:
+        with pytest.warns(ms.errors.InputWarning, match="left out"):
+            assert client.submit_many(path, column="kcal", drop_outside=True).stored == 2
+        done = client.submit_many(path, column="kcal", clamp=True)
+        assert [answer is ALREADY for answer in done.answers] == [False, True, True]
+        assert (done.stored, done.already) == (3, 2)
+    assert len(shuffler.received) == 3
+
+
+@pytest.mark.thorough
+def test_users_with_several_items(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of("users' vectors"))
+    with client_of(collection, tmp_path) as client:
+        assert client.submit([0, 5, 5], user="ann").status == "stored"
+        assert client.submit_many(values_of("users' vectors", 6)).stored == 6
+        table = {"who": ["ann", "ben", "ben", "cat"], "n": [1, 2, 3, 4]}
+        done = client.submit_many(table, column="n", user_column="who")
+        assert (done.stored, done.already) == (3, 1)
+    assert len(shuffler.reports(collection)) == 9
+
+
+@pytest.mark.thorough
+def test_a_shuffler_that_does_not_answer_holds_up_nobody_for_long(shuffler: StandIn, tmp_path: Path) -> None:
+    """Patience is for all together: when nothing gets through, the many reports behind are not tried one by one."""
+    collection = shuffler.opened(task_of(KIND))
+    shuffler.script = [503] * 10_000
+    begun = time.monotonic()
+    with client_of(collection, tmp_path, patience=0.5) as client:
+        done = client.submit_many([1] * 150, concurrency=4)
+    assert (done.waiting, done.stored) == (150, 0)
+    assert "0 of 150 reports are stored. 150 are not sent yet" in str(done)
+    assert time.monotonic() - begun < 30
+    assert len(shuffler.received) < 100
+    shuffler.script = []
+    with client_of(collection, tmp_path) as client:
+        assert client.resend().stored == 150
+    assert len(shuffler.reports(collection)) == 150
+
+
+@pytest.mark.thorough
+def test_no_more_are_on_their_way_at_once_than_was_said(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    at_once, most = 0, 0
+
+    def count(_: bytes) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.02)
+        at_once -= 1
+
+    shuffler.on_post = count
+    with client_of(collection, tmp_path) as client:
+        assert client.submit_many([1] * 40, concurrency=3).complete
+        with pytest.raises(InputError, match="concurrency"):
+            client.submit_many([1], concurrency=0)
+    assert 2 <= most <= 3
+
+
+# When
+
+
+def test_everybody_waits_a_random_part_of_the_delay(shuffler: StandIn) -> None:
+    collection = shuffler.opened(task_of(KIND), delay=100)
+    moments = sorted(moment_within(collection) for _ in range(400))
+    assert 0.0 <= moments[0] < 10.0
+    assert 90.0 < moments[-1] < 100.0
+    assert 35.0 < moments[200] < 65.0
+    soon = shuffler.opened(task_of(KIND), delay=100, lasts=10)
+    assert max(moment_within(soon) for _ in range(400)) <= 9.1
+    assert moment_within(shuffler.opened(task_of(KIND))) == 0.0
+
+
+@pytest.mark.thorough
+def test_reports_are_sent_when_their_moment_has_come(shuffler: StandIn, tmp_path: Path) -> None:
+    """All are written down first; then they go in the order of their moments, which is not that of the values."""
+    collection, arrived = shuffler.opened(task_of(KIND), delay=1), []
+    shuffler.on_post = lambda report: arrived.append(time.monotonic())
+    begun = time.monotonic()
+    with client_of(collection, tmp_path) as client:
+        assert client.submit_many([1] * 30, concurrency=2).complete
+    after = [moment - begun for moment in arrived]
+    assert after == sorted(after)
+    assert after[-1] - after[0] > 0.5  # 30 moments in one second: 1e-7 is the chance that all lie within half of it
+
+
+# Without blocking
+
+
+@pytest.mark.thorough
+def test_asynchronous_and_inside_a_running_loop(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+
+    async def several() -> None:
+        with client_of(collection, tmp_path) as client:
+            answers = await asyncio.gather(*(client.submit_async(number, user=str(number)) for number in range(8)))
+            assert all(answer.status == "stored" for answer in answers)
+            assert client.submit(3, user="inside a loop").status == "stored"
+            shuffler.script = [422]
+            with pytest.raises(NotStored):
+                await client.submit_async(3, user="refused")
+
+    asyncio.run(several())
+    assert len(shuffler.reports(collection)) == 10
+
+
+def test_the_same_person_at_the_same_time_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+
+    async def crowd() -> None:
+        with client_of(collection, tmp_path) as client:
+            await asyncio.gather(*(client.submit_async(number, user="ann") for number in range(8)))
+
+    asyncio.run(crowd())
+    assert len(set(shuffler.received)) == 1
+
+
+# Processes and kills
+
+SUBMITTING = """
+import sys, time
+from metricshuffle.service.client import Client
+with Client(sys.argv[1], sys.argv[2], patience=60) as client:
+    print(client.submit_many([1] * int(sys.argv[3]), concurrency=4))
+"""
+
+
+def started(collection: Path, outbox: Path, people: int) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", SUBMITTING, str(collection), str(outbox), str(people)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.thorough
+def test_killed_between_writing_and_sending(shuffler: StandIn, tmp_path: Path) -> None:
+    """The report lies in the outbox; the shuffler never got an answer out. The next process sends those bytes, and randomizes nothing."""
+    collection = shuffler.opened(task_of(KIND))
+    collection.save(tmp_path / "collection.json")
+    answering = threading.Event()
+    shuffler.on_post = lambda report: print(end="" if answering.wait(60) else "!")
+    process = started(tmp_path / "collection.json", tmp_path / "out.box", 3)
+    try:
+        outbox = Outbox(tmp_path / "out.box")
+        for _ in range(600):
+            waiting = outbox.waiting(collection.task.digest, 1, [collection.digest])
+            if len(waiting) == 3:
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(waiting) == 3
+    written = {outbox.report(collection.task.digest, 1, held.who).report for held in waiting}  # type: ignore[union-attr]
+    outbox.close()
+    answering.set()
+    time.sleep(0.2)
+    shuffler.on_post, shuffler.received[:] = (lambda _: None), []
+    process = started(tmp_path / "collection.json", tmp_path / "out.box", 3)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "3 of 3 reports are stored." in out
+    assert set(shuffler.received) == written
+    assert len(shuffler.received) == 3
+
+
+@pytest.mark.thorough
+def test_killed_again_and_again_every_person_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
+    """kill -9 three times in the middle of a file; in the end everybody's report was made once, whatever was sent how often."""
+    collection = shuffler.opened(task_of(KIND))
+    collection.save(tmp_path / "collection.json")
+    shuffler.on_post = lambda _: time.sleep(0.01)
+    people = 150
+    for stop in (1, 40, 90):
+        process = started(tmp_path / "collection.json", tmp_path / "out.box", people)
+        try:
+            for _ in range(1200):
+                if len(set(shuffler.received)) >= stop or process.poll() is not None:
+                    break
+                time.sleep(0.02)
+            os.kill(process.pid, signal.SIGKILL)
+        finally:
+            process.kill()
+            process.communicate()
+    shuffler.on_post = lambda _: None
+    process = started(tmp_path / "collection.json", tmp_path / "out.box", people)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert f"{people} of {people} reports are stored" in out
+    whole = [report for report in shuffler.received if len(report) == collection.sealing.report_size]  # (a kill cuts a post short)
+    assert len(set(whole)) == people
+    assert len(whole) > people  # some were on their way when it ended
+
+
+@pytest.mark.thorough
+def test_two_processes_with_one_outbox_send_one_report_a_person(shuffler: StandIn, tmp_path: Path) -> None:
+    collection = shuffler.opened(task_of(KIND))
+    collection.save(tmp_path / "collection.json")
+    processes = [started(tmp_path / "collection.json", tmp_path / "out.box", 80) for _ in range(2)]
+    try:
+        told = [process.communicate(timeout=120) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], told
+    assert all("80 of 80 reports are stored" in out for out, _ in told)
+    assert len(set(shuffler.received)) == 80
+
+
+def test_there_is_no_seeded_way(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients take no randomness from anybody, and what they draw is the system's."""
+    seen: list[bool] = []
+    protocol = type(task_of(KIND).protocol)
+    before = protocol.messages
+
+    def spy(self: Any, inputs: Any, randomness: Any) -> Any:
+        seen.append(randomness.unsafe_seeded)
+        return before(self, inputs, randomness)
+
+    monkeypatch.setattr(protocol, "messages", spy)
+    collection = shuffler.opened(task_of(KIND))
+    with client_of(collection, tmp_path) as client:
+        client.submit(7)
+        client.report(7)
+        client.submit_many([1, 2])
+    assert seen == [False] * 3
+
+
+def test_what_a_client_says_of_itself(tmp_path: Path) -> None:
+    assert repr(Client(tmp_path / "c.json", tmp_path / "o")).startswith("Client(")
+    for wrong in ([], ["a", "b"]):
+        with pytest.raises(InputError):
+            Client(wrong, digest="0" * 64)
+    with pytest.raises(InputError, match="patience"):
+        Client("c.json", patience=float("nan"))

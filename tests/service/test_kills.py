@@ -1,0 +1,225 @@
+"""kill -9 at every named point and at any moment, alone and beside another shuffler: nothing is lost, nothing is doubled, nothing else
+is let go, whichever database keeps it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tests.service.driven import Forks, Job, acknowledged
+from tests.service.rounds import HONEST, Round, new_round
+
+from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.states import Shuffler
+from metricshuffle.service.store import STATES
+from metricshuffle.service.stores import store_of
+
+START = 2_000_000_000.0
+ENOUGH = HONEST + 2
+KILLED = signal.SIGKILL.value
+PARTS = 1_000
+
+OPENING = ["opening", "opened", "link .opened", "unlink .opened"]
+RELEASING = [
+    "sealing", "sealed", "mixing", "written", "synced", "replace .boxes", "renamed", "settled", "copying", "copied", "compared",
+    "shuffled", "forgetting", "forgotten", "unlink .key", "keys destroyed", "erased", "checked", "released",
+]  # fmt: skip
+PURGING = ["purging", "purged", "unlink .boxes", "cleaned"]
+ABORTING = ["aborting", "aborted", "forgetting", "forgotten", "unlink .boxes", "cleaned"]
+POINTS = [*((point, "released") for point in OPENING + RELEASING), *((point, "purged") for point in PURGING)]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks() as forks:
+        yield forks
+
+
+@dataclass(frozen=True)
+class Case:
+    """A collection that is about to be opened, its reports, and what it has to let go."""
+
+    made: Round
+    job: Job
+    reports: frozenset[bytes]
+    output: bytes
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.job.folder)
+
+    def files(self) -> set[str]:
+        """But for locks, and for what holds no more than a digest and is swept away after a day."""
+        names = {path.name for path in (self.folder / "keys").rglob("*") if path.is_file()}
+        return {name for name in names if not name.endswith(".lock") and ".opened." not in name}
+
+    def check(self) -> None:
+        """Everybody whose report was acknowledged is let go exactly once, and nothing but that is left."""
+        store = store_of(self.job.url, lambda: self.job.closed)
+        row = store.row(self.made.digest)
+        assert row is not None
+        in_database = b"".join(store.output(self.made.digest))
+        store.close()
+        assert acknowledged(self.folder) == self.reports
+        if self.job.until == "released":
+            assert (row.state, row.reason, row.people, row.left_out) == ("released", "", len(self.reports), 0)
+            assert (self.folder / "keys" / "output" / f"{self.made.digest}.boxes").read_bytes() == in_database == self.output
+            assert self.files() == {"operator.token", f"{self.made.digest}.boxes"}
+        else:
+            assert (row.state, row.people, in_database) == ("purged", len(self.reports), b"")
+            assert self.files() == {"operator.token"}
+
+
+def new_case(url: str, folder: Path, until: str = "released", number: int = 1) -> Case:
+    """Those of one database have different numbers, and times one after the other."""
+    folder.mkdir()
+    keys, start = KeyFolder.at(folder / "keys"), START + 100 * number
+    secrets = keys.new()
+    made = new_round([(secrets.party, "http://127.0.0.1:1")], now=start, split=(number, PARTS))
+    reports = [made.report() for _ in range(ENOUGH)]
+    (folder / "served").write_bytes(made.collection.served)
+    (folder / "reports").write_text("\n".join(report.hex() for report in reports))
+    output = b"".join(sorted(made.boxes(reports, secrets.private)))
+    return Case(made, Job(url, str(folder), start, start + 60, until), frozenset(reports), output)
+
+
+def state(case: Case) -> int:
+    """How far it is, as a number; -1 before it is opened."""
+    store = store_of(case.job.url, lambda: case.job.opened)
+    row = store.row(case.made.digest)
+    store.close()
+    return -1 if row is None else STATES.index(row.state)
+
+
+def killed_at_every_point(times: int, url: str, folder: Path, forks: Forks) -> None:
+    for number in range(times * len(POINTS)):
+        point, until = POINTS[number % len(POINTS)]
+        print(f"killed at {point}")
+        case = new_case(url, folder / f"case{number}", until, number + 1)
+        assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
+        before = state(case)
+        assert forks.ended(case.job) == [0]
+        assert state(case) >= before
+        case.check()
+        if times > 1:
+            assert forks.ended(case.job) == [0]  # and once more, though there is nothing to do
+            case.check()
+
+
+@pytest.mark.thorough
+def test_killed_at_every_point(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    assert len(POINTS) >= 14
+    killed_at_every_point(1, store_url, tmp_path, forks)
+
+
+@pytest.mark.slow
+def test_killed_at_every_point_ten_times(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    killed_at_every_point(10, store_url, tmp_path, forks)
+
+
+@pytest.mark.thorough
+def test_killed_while_it_is_given_up(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    """The output of an interrupted run is not what the reports give: reports were lost."""
+    for number, point in enumerate(ABORTING, 1):
+        case = new_case(store_url, tmp_path / point, number=number)
+        assert forks.ended(replace(case.job, kill_at="mixing")) == [KILLED]
+        (case.folder / "keys" / "output" / f"{case.made.digest}.boxes").write_bytes(case.output + case.output[:57])
+        assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
+        assert forks.ended(case.job) == [0]
+        assert STATES[state(case)] == "aborted"
+        assert case.files() == {"operator.token"}
+
+
+@pytest.mark.thorough
+def test_killed_at_every_point_one_after_the_other(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    case, states = new_case(store_url, tmp_path / "case"), []
+    for point in RELEASING:
+        assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
+        states.append(state(case))
+    assert states == sorted(states)
+    assert forks.ended(case.job) == [0]
+    case.check()
+
+
+@pytest.mark.thorough
+def test_several_at_once_of_which_one_is_killed(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    for number, point in enumerate(["written", "renamed", "copied", "shuffled", "keys destroyed", "erased"], 1):
+        case = new_case(store_url, tmp_path / point, number=number)
+        ended = forks.ended(replace(case.job, kill_at=point, drivers=3))
+        assert set(ended) <= {0, KILLED}
+        assert KILLED in ended
+        assert forks.ended(replace(case.job, drivers=3)) == [0, 0, 0]
+        case.check()
+
+
+@pytest.mark.thorough
+def test_four_at_once(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    case = new_case(store_url, tmp_path / "case")
+    assert forks.ended(replace(case.job, drivers=4)) == [0] * 4
+    case.check()
+
+
+def random_kills(kills: int, url: str, folder: Path, forks: Forks) -> int:
+    """So many kills at random moments, in collections that are driven by one or two processes until they are released."""
+    drawn, number, done = random.Random(), 0, 0
+    while done < kills:
+        number += 2
+        timed, start = new_case(url, folder / f"timed{number}", number=number - 1), time.monotonic()
+        assert forks.ended(timed.job) == [0]
+        usual = time.monotonic() - start
+        case = new_case(url, folder / f"case{number}", number=number)
+        for _ in range(50):
+            ended = forks.ended(replace(case.job, delay=max(0.001, drawn.random() * usual * 1.1), drivers=drawn.choice([1, 2])))
+            assert set(ended) <= {0, KILLED}
+            done += ended.count(KILLED)
+            if KILLED not in ended:
+                break
+        assert forks.ended(case.job) == [0]
+        case.check()
+    return done
+
+
+@pytest.mark.thorough
+def test_killed_at_random_moments(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    assert random_kills(12, store_url, tmp_path, forks) >= 12
+
+
+@pytest.mark.slow
+def test_killed_at_two_hundred_random_moments(store_url: str, tmp_path: Path, forks: Forks) -> None:
+    assert random_kills(200, store_url, tmp_path, forks) >= 200
+
+
+# A full disk
+
+
+def limits(case: Case) -> list[int]:
+    """Largest files at which something different fails: nothing can be written, the keys cannot, the part cannot, the copy cannot..."""
+    return [0, 1, 100, 4_000, 30_000, *(len(case.output) * part // 8 for part in range(1, 9)), *range(40_000, 400_000, 20_000)]
+
+
+@pytest.mark.thorough
+def test_a_full_disk_is_tried_again_later_and_nothing_is_half(tmp_path: Path, forks: Forks) -> None:
+    """No file may grow beyond a limit, which is as if the disk were full then: whatever fails, it goes on where there is room again."""
+    failed = 0
+    for number, room in enumerate(limits(new_case("", tmp_path / "measured"))):
+        case = new_case(f"sqlite:///{tmp_path / f'{number}.db'}", tmp_path / f"case{number}")
+        assert forks.ended(replace(case.job, kill_at="opened")) == [KILLED]
+        [ended] = forks.ended(replace(case.job, room=max(1, room)))
+        assert ended in (0, -1)
+        failed += ended == -1
+        store = store_of(case.job.url, lambda: START)
+        row = store.row(case.made.digest)
+        assert row is not None
+        output = case.folder / "keys" / "output" / f"{case.made.digest}.boxes"
+        assert not output.exists() or output.read_bytes() == case.output
+        assert row.state in ("open", "sealed") or b"".join(store.output(case.made.digest)) == case.output
+        Shuffler(store, KeyFolder.at(case.folder / "keys")).sweep()
+        store.close()
+        assert forks.ended(case.job) == [0]
+        case.check()
+    assert failed >= 10

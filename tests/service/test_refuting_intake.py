@@ -1,0 +1,114 @@
+"""What an intake must not do when it is unlucky: close a collection that opens, end with its log, let everybody be the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.asking import Service, run
+from tests.service.conftest import Clock, NewCollection
+from tests.service.running import report_of, running
+
+from metricshuffle.errors import InputError
+from metricshuffle.service.collection import seconds_of
+from metricshuffle.service.ingest import Intake
+from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.serving import _folders_of, _unfailing
+from metricshuffle.service.store import Store, StoreError, Verdict
+
+
+@pytest.fixture
+def service(store: Store, tmp_path: Path, new_collection: NewCollection) -> Iterator[Service]:
+    made = Service(store, tmp_path / "keys", new_collection)
+    yield made
+    made.intake.close()
+
+
+def test_a_report_in_the_last_moment_before_it_opens_closes_nothing(
+    service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is given before the opening time, and the time is asked again after it."""
+    now = clock.stop(1_800_000_000)
+    collection = service.opened(1, opens=now + 10)
+    opens, put = seconds_of(collection.terms.opens), service.store.put
+
+    def put_and_wait(*given: Any) -> list[Verdict]:
+        verdicts = put(*given)
+        clock.stop(opens + 0.001)
+        return verdicts
+
+    async def answers() -> list[int]:
+        clock.stop(opens - 0.001)
+        monkeypatch.setattr(service.store, "put", put_and_wait)
+        early = await service.post(collection, report_of(collection))
+        monkeypatch.setattr(service.store, "put", put)
+        return [early.status, (await service.post(collection, report_of(collection))).status]
+
+    assert run(answers) == [503, 204]
+
+
+def test_after_its_end_a_collection_is_closed_whether_it_is_sealed_yet_or_not(service: Service, clock: Clock) -> None:
+    clock.stop(1_800_000_000)
+    collection = service.opened(1)
+
+    async def answers() -> list[int]:
+        told = [(await service.post(collection, report_of(collection))).status for _ in range(4)]
+        clock.stop(seconds_of(collection.terms.closes))
+        told += [(await service.post(collection, report_of(collection))).status for _ in range(2)]
+        service.shuffler.advance(collection.digest)
+        return [*told, (await service.post(collection, report_of(collection))).status]
+
+    assert run(answers) == [204] * 4 + [410] * 3
+
+
+def test_where_nothing_can_be_said_reports_are_stored_all_the_same(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log on a full disk: what the intake says about it fails, and it must not end with that."""
+    collection, put = service.opened(1), service.store.put
+
+    def says(text: str) -> None:
+        with open("/dev/full", "wb", buffering=0) as full:
+            full.write(text.encode())
+
+    intake = Intake(service.store, service.keys, tell=_unfailing(says))
+
+    def fails(*_: Any) -> list[Verdict]:
+        raise StoreError("the disk is full.")
+
+    async def stored() -> Verdict:
+        gate = await intake.gate(collection.digest)
+        assert gate is not None
+        monkeypatch.setattr(service.store, "put", fails)
+        with pytest.raises(StoreError):
+            await asyncio.wait_for(intake.put(gate, report_of(collection)), 20)
+        monkeypatch.setattr(service.store, "put", put)
+        return await asyncio.wait_for(intake.put(gate, report_of(collection)), 20)
+
+    try:
+        assert run(stored) is Verdict.STORED
+    finally:
+        intake.close()
+
+
+@pytest.mark.parametrize("token", ["", "\n", "0" * 12, "x y" * 20])
+def test_a_folder_without_a_token_has_no_operator(tmp_path: Path, token: str) -> None:
+    """Whoever names no token would have that of an empty file."""
+    folder = KeyFolder.at(tmp_path / "keys")
+    (folder.path / "operator.token").write_text(token)
+    with pytest.raises(InputError, match="no token of an operator"):
+        _ = folder.token
+
+
+@pytest.mark.thorough
+def test_a_shuffler_does_not_start_with_an_empty_token(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "operator.token").touch()
+    with pytest.raises(AssertionError, match="holds no token"), running(tmp_path, f"sqlite:///{tmp_path / 'shuffler.db'}"):
+        pass
+
+
+def test_free_space_is_looked_at_where_the_database_is(tmp_path: Path) -> None:
+    assert _folders_of(f"sqlite:///{tmp_path / 'data' / 'shuffler.db'}") == (tmp_path / "data",)
+    assert _folders_of("postgresql://nobody@127.0.0.1/none") == ()

@@ -1,0 +1,203 @@
+"""The calls of whoever fetches, of the operator, and of pages of other sites, in process."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.asking import SITE, Answer, Service, run
+from tests.service.conftest import Clock, NewCollection
+from tests.service.running import new_tickets, report_of, task_of
+
+from metricshuffle.service.collection import Collection
+from metricshuffle.service.keys import AnalystKey, token_hash
+from metricshuffle.service.store import Store
+
+
+@pytest.fixture
+def service(store: Store, tmp_path: Path, new_collection: NewCollection) -> Iterator[Service]:
+    made = Service(store, tmp_path / "keys", new_collection)
+    yield made
+    made.intake.close()
+
+
+# Whoever fetches
+
+
+def released(service: Service, clock: Clock) -> tuple[Collection, bytes]:
+    """A collection that is released, and the bytes that are in it, from the reports that were sent."""
+    collection = service.opened(3)
+    sealing, key = collection.sealing, collection.keys[-1]
+    people = [[secrets.token_bytes(sealing.inner_size) for _ in range(3)] for _ in range(5)]
+
+    async def sent() -> list[int]:
+        return [(await service.post(collection, sealing.closed(boxes, key))).status for boxes in people]
+
+    assert run(sent) == [204] * 5
+    early = run(lambda: service.fetch(collection))
+    assert (early.status, early.json["error"]) == (425, "this collection is open and not released yet.")
+    clock.ahead += 200
+    assert service.shuffler.advance(collection.digest) == "released"
+    return collection, b"".join(sorted(box for boxes in people for box in boxes))
+
+
+def test_only_whoever_fetches_gets_what_was_released(service: Service, clock: Clock) -> None:
+    """The same sorted bytes every time; wrong tokens get 401 whatever the state, and nothing else."""
+    strangers = ["", "x", service.keys.token, AnalystKey.new().token, token_hash(service.analyst.token), service.analyst.token[:-1], "\xff"]
+
+    async def refused(collection: Collection) -> set[Any]:
+        answers = [await service.fetch(collection, token, method) for token in strangers for method in ("GET", "DELETE")]
+        basic = await service.ask("GET", f"/v1/collections/{collection.digest}/release", authorization=f"Basic {service.analyst.token}")
+        return {answer.whole for answer in (*answers, basic)}
+
+    waiting = service.opened(1, round=5)
+    assert {status for status, _, _ in run(lambda: refused(waiting))} == {401}
+    collection, expected = released(service, clock)
+    [(status, _, _)] = run(lambda: refused(collection))
+    assert status == 401
+    for _ in range(2):
+        answer = run(lambda: service.fetch(collection))
+        assert (answer.status, answer.body) == (200, expected)
+        assert (answer.headers["x-people"], answer.headers["x-left-out"]) == ("5", "0")
+    state = run(lambda: service.ask("GET", f"/v1/collections/{collection.digest}/state")).json
+    assert answer.headers["etag"] == f'"{state["output"]}"'
+    assert (state["state"], state["people"], state["left_out"]) == ("released", 5, 0)
+
+
+def test_what_was_fetched_is_acknowledged_by_its_digest(service: Service, clock: Clock) -> None:
+    collection, _ = released(service, clock)
+    etag = run(lambda: service.fetch(collection)).headers["etag"]
+
+    async def deleted(**headers: str) -> int:
+        return (await service.fetch(collection, method="DELETE", **headers)).status
+
+    assert run(lambda: deleted()) == 412
+    assert run(lambda: deleted(if_match="*")) == 412
+    assert run(lambda: deleted(if_match=f'"{"0" * 64}"')) == 412
+    assert run(lambda: service.fetch(collection)).status == 200
+    assert run(lambda: deleted(if_match=etag)) == 204
+    service.shuffler.advance(collection.digest)
+    assert run(lambda: deleted(if_match=etag)) == 204
+    gone = run(lambda: service.fetch(collection))
+    assert (gone.status, "purged" in gone.json["error"]) == (410, True)
+
+
+def test_an_aborted_collection_says_why_to_everybody(service: Service) -> None:
+    collection = service.opened()
+    told = run(lambda: service.control("POST", f"collections/{collection.digest}/abort", {"reason": "the wrong question"}))
+    assert (told.status, told.json["state"]) == (200, "aborted")
+    for answer in (run(lambda: service.fetch(collection)), run(lambda: service.ask("GET", f"/v1/collections/{collection.digest}/state"))):
+        assert "the wrong question" in answer.body.decode()
+    assert run(lambda: service.fetch(collection)).status == 410
+    assert run(lambda: service.post(collection, report_of(collection))).status == 410
+
+
+# The operator
+
+
+def test_the_operators_calls_need_the_operators_token(service: Service) -> None:
+    collection = service.opened()
+    one = f"collections/{collection.digest}"
+    calls = [
+        ("POST", "keys"),
+        ("GET", "collections"),
+        ("POST", "collections"),
+        ("GET", one),
+        ("POST", f"{one}/abort"),
+        ("POST", f"{one}/purge"),
+    ]
+
+    async def answers() -> set[Any]:
+        tokens = ("", "wrong", service.analyst.token, service.keys.token[:-1], token_hash(service.keys.token))
+        return {(await service.control(method, call, {"reason": "r"}, token)).whole for method, call in calls for token in tokens}
+
+    [(status, headers, _)] = run(answers)
+    assert status == 401
+    assert (b"www-authenticate", b"Bearer") in headers
+    assert service.keys.names() == [collection.terms.hops[0].key]
+
+
+def test_counts_are_the_operators_until_everything_is_mixed(service: Service) -> None:
+    collection = service.opened()
+    assert run(lambda: service.post(collection, report_of(collection))).status == 204
+    public = run(lambda: service.ask("GET", f"/v1/collections/{collection.digest}/state")).json
+    assert set(public) == {"state", "reason", "closes", "until", "people", "left_out", "output"}
+    assert (public["state"], public["people"], public["left_out"], public["output"]) == ("open", None, None, None)
+    own = run(lambda: service.control("GET", f"collections/{collection.digest}")).json
+    assert {name: own[name] for name in ("state", "reports", "minimum", "closes", "round")} == {
+        "state": "open", "reports": 1, "minimum": 4, "closes": collection.terms.closes, "round": 1,
+    }  # fmt: skip
+    assert run(lambda: service.control("GET", "collections")).json == {"collections": [own]}
+
+
+def test_a_collection_is_opened_once(service: Service, new_collection: NewCollection) -> None:
+    """201, 200 for the same bytes, 409 for another of that round, 400 with a sentence for what cannot be."""
+
+    async def made(**terms: Any) -> Collection:
+        party = (await service.control("POST", "keys")).json
+        return new_collection(task_of(3), hops=[{**party, "url": "http://127.0.0.1:8460"}], **terms)
+
+    async def sent(collection: Collection, **more: Any) -> Answer:
+        return await service.control("POST", "collections", {"collection": collection.served.decode(), **more})
+
+    async def answers() -> list[int]:
+        first, second = await made(), await made()
+        strange = new_collection(task_of(3), round=2)
+        ticketed = await made(round=2, admission="tickets")
+        tickets = b"".join(new_tickets(4)).hex()
+        calls = [
+            sent(first), sent(first), sent(second), sent(strange), sent(ticketed), sent(ticketed, tickets="zz"), sent(ticketed, tickets=5),
+            sent(ticketed, tickets=tickets[:-2]), sent(ticketed, tickets=tickets), sent(ticketed, tickets=tickets),
+            service.control("POST", "collections", [1]), service.control("POST", "collections", {}),
+            service.control("POST", "collections", {"collection": "{}"}), service.control("GET", f"collections/{'0' * 64}"),
+            service.ask("POST", "/v1/control/collections", b"{", authorization=f"Bearer {service.keys.token}"),
+            service.ask("POST", "/v1/control/collections", b"{}", authorization=f"Bearer {service.keys.token}", length=str(10**10)),
+        ]  # fmt: skip
+        told = [await call for call in calls]
+        assert all(answer.json["error"].endswith(".") for answer in told if answer.status >= 400)
+        return [answer.status for answer in told]
+
+    assert run(answers) == [201, 200, 409, 400, 400, 400, 400, 400, 201, 200, 400, 400, 400, 404, 400, 413]
+
+
+# Pages of other sites
+
+
+def test_pages_of_sites_that_were_allowed_may_send_and_no_others(service: Service) -> None:
+    collection = service.opened()
+    path = f"/v1/collections/{collection.digest}"
+
+    async def shared(method: str, where: str, origin: str, body: bytes = b"") -> tuple[int, str | None]:
+        answer = await service.ask(method, where, body, origin=origin)
+        return answer.status, answer.headers.get("access-control-allow-origin")
+
+    async def check() -> None:
+        asked = await service.ask("OPTIONS", f"{path}/reports", origin=SITE, access_control_request_method="POST")
+        assert (asked.status, asked.headers["access-control-allow-methods"]) == (204, "POST")
+        assert asked.headers["access-control-allow-headers"] == "Content-Type"
+        assert await shared("POST", f"{path}/reports", SITE, report_of(collection)) == (204, SITE)
+        assert await shared("POST", f"{path}/reports", SITE, b"x") == (422, SITE)
+        for where in (path, f"{path}/state"):
+            assert await shared("GET", where, SITE) == (200, SITE)
+        for where in (f"{path}/release", "/v1/control/collections", "/healthz"):
+            assert (await shared("GET", where, SITE))[1] is None
+            assert (await shared("OPTIONS", where, SITE))[1] is None
+        for stranger in ("null", "*", SITE + ".evil.example", SITE.replace("https", "http"), "https://evil.example"):
+            assert (await shared("OPTIONS", f"{path}/reports", stranger)) == (405, None)
+            assert (await shared("GET", f"{path}/state", stranger)) == (200, None)
+
+    run(check)
+
+
+def test_the_join_page_is_served_and_may_not_be_framed(service: Service) -> None:
+    collection = service.opened(3)
+    page = run(lambda: service.ask("GET", f"/join/{collection.digest}"))
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert collection.digest in page.body.decode()
+    assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert page.headers["cache-control"] == "no-store"
+    assert run(lambda: service.ask("GET", "/join/client.js")).headers["content-type"].startswith("text/javascript")
+    assert run(lambda: service.ask("GET", f"/join/{'0' * 64}")).status == 404

@@ -1,0 +1,364 @@
+"""What a shuffler does when something is missing, damaged, older than it should be, or full: it goes on later, or gives up and says why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.service.conftest import Clock
+from tests.service.rounds import HONEST, Round, opened_round, put, secrets_of
+
+from metricshuffle.service import driving
+from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.states import DAY, Shuffler
+from metricshuffle.service.store import STATES, Store, StoreError
+from metricshuffle.service.stores import store_of
+
+START = 2_000_000_000.0
+ENOUGH = HONEST + 2
+POINTS = [
+    "sealing", "sealed", "mixing", "written", "synced", "renamed", "settled", "copying", "copied", "compared", "shuffled", "forgetting",
+    "forgotten", "keys destroyed", "erased", "checked", "released",
+]  # fmt: skip
+"""Those that a collection of one hop passes from its closing time to its release."""
+
+
+@pytest.fixture
+def shuffler(store: Store, tmp_path: Path, clock: Clock) -> Shuffler:
+    clock.stop(START)
+    return Shuffler(store, KeyFolder.at(tmp_path / "keys"))
+
+
+def filled(shuffler: Shuffler, clock: Clock, **terms: object) -> tuple[Round, bytes]:
+    """A collection that just closed, and what it has to let go."""
+    made = opened_round(shuffler, now=clock(), **terms)  # type: ignore[arg-type]
+    reports = [made.report() for _ in range(ENOUGH)]
+    put(shuffler, made, reports)
+    boxes = made.boxes(reports, secrets_of(shuffler, made).private)
+    clock.ahead += 60
+    return made, b"".join(sorted(boxes))
+
+
+def reason(shuffler: Shuffler, made: Round) -> str:
+    status = shuffler.status(made.digest)
+    assert status is not None
+    assert status.state == "aborted"
+    return status.reason
+
+
+def output(shuffler: Shuffler, made: Round) -> bytes:
+    return b"".join(shuffler.output(made.digest))
+
+
+def files(shuffler: Shuffler) -> set[str]:
+    return {path.name for path in shuffler.keys.path.rglob("*") if path.is_file()}
+
+
+class Stopped(BaseException):
+    """Not an error: nothing may catch it and go on."""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Stopped(), OSError(errno.ENOSPC, "No space left on device"), StoreError("its disk is full.")],
+    ids=["stopped", "full disk", "lost database"],
+)
+def test_it_goes_on_from_every_point_and_lets_go_the_same(store: Store, tmp_path: Path, clock: Clock, wrong: BaseException) -> None:
+    """Interrupted at every point, one after the other, by a stop, a full disk and a lost database."""
+    clock.stop(START)
+    keys, passed = KeyFolder.at(tmp_path / "keys"), []
+
+    def at(point: str) -> None:
+        if point in POINTS and point not in passed:
+            passed.append(point)
+            raise wrong
+
+    shuffler = Shuffler(store, keys, at=at)
+    made, expected = filled(shuffler, clock)
+    states = []
+    for _ in range(len(POINTS)):
+        told = Stopped if isinstance(wrong, Stopped) else StoreError
+        with pytest.raises(told):
+            Shuffler(store, keys, at=at).advance(made.digest)
+        row = store.row(made.digest)
+        assert row is not None
+        states.append(row.state)
+        assert (row.state in ("open", "sealed")) == (row.output == "")
+        assert not list((keys.path / "output").glob("*.part"))
+    assert passed == POINTS
+    assert states == sorted(states, key=STATES.index)
+    assert Shuffler(store, keys).advance(made.digest) == "released"
+    assert output(shuffler, made) == expected
+    status = shuffler.status(made.digest)
+    assert status is not None
+    assert (status.people, status.left_out) == (ENOUGH, 0)
+    assert files(shuffler) == {"operator.token", f"{made.digest}.boxes"}
+
+
+def test_a_run_goes_on_when_there_is_room_again(store: Store, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock.stop(START)
+    monkeypatch.setattr(driving, "PAUSE", 0.02)
+    failures, told = [0], list[str]()
+
+    def at(point: str) -> None:
+        if point == "synced" and failures[0] < 4:
+            failures[0] += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    shuffler = Shuffler(store, KeyFolder.at(tmp_path / "keys"), at=at, tell=told.append)
+    made, expected = filled(shuffler, clock)
+    stop = threading.Event()
+    thread = threading.Thread(target=shuffler.run, args=(stop,))
+    thread.start()
+    try:
+        deadline, troubles = time.monotonic() + 30, set()
+        while time.monotonic() < deadline and (row := store.row(made.digest)) and row.state != "released":
+            troubles |= set(shuffler.trouble.values())
+            time.sleep(0.005)
+    finally:
+        stop.set()
+        thread.join(20)
+    assert output(shuffler, made) == expected
+    name = made.digest[:16]
+    assert troubles == {f"collection {name} cannot go on: No space left on device."}
+    assert told == [f"collection {name} cannot go on: No space left on device.", f"Collection {name} goes on."]
+    assert shuffler.trouble == {}
+
+
+def test_a_fault_of_ours_is_told_without_what_was_handled_and_ends_nobody_else(
+    store: Store, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.stop(START)
+    monkeypatch.setattr(driving, "PAUSE", 0.02)
+    told: list[str] = []
+    bad: list[str] = []
+
+    def at(point: str) -> None:
+        if threading.current_thread().name == f"collection {bad[0][:8]}" and point == "mixing":
+            raise ZeroDivisionError("secret")
+
+    shuffler = Shuffler(store, KeyFolder.at(tmp_path / "keys"), at=lambda point: at(point) if bad else None, tell=told.append)
+    first = opened_round(shuffler, now=START, rounds=2)
+    second = opened_round(shuffler, now=START, rounds=2, round=2)
+    for made in (first, second):
+        put(shuffler, made, [made.report() for _ in range(ENOUGH)])
+    bad.append(first.digest)
+    clock.ahead = 60
+    stop = threading.Event()
+    thread = threading.Thread(target=shuffler.run, args=(stop,))
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not (told and (row := store.row(second.digest)) and row.state == "released"):
+            time.sleep(0.01)
+    finally:
+        stop.set()
+        thread.join(20)
+    assert told == [f"ZeroDivisionError while collection {first.digest[:16]} was driven."]
+    assert [made and store.row(made.digest).state for made in (first, second)] == ["sealed", "released"]  # type: ignore[union-attr]
+
+
+# Missing and damaged
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_without_its_keys_it_is_given_up(shuffler: Shuffler, clock: Clock, closed: bool) -> None:
+    made, _ = filled(shuffler, clock)
+    row = shuffler.store.row(made.digest)
+    assert row is not None
+    if closed:
+        assert shuffler.store.seal(made.digest) == "sealed"
+    shuffler.keys.destroy(row.key)
+    assert shuffler.advance(made.digest) == "aborted"
+    assert "its keys are missing" in reason(shuffler, made)
+    assert files(shuffler) == {"operator.token"}
+
+
+def test_half_destroyed_keys_are_no_keys(shuffler: Shuffler, clock: Clock) -> None:
+    made, _ = filled(shuffler, clock)
+    row = shuffler.store.row(made.digest)
+    assert row is not None
+    (shuffler.keys.path / f"{row.key}.key").write_bytes(os.urandom(64))
+    assert shuffler.advance(made.digest) == "aborted"
+    assert files(shuffler) == {"operator.token"}
+
+
+def changed_byte(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+@pytest.mark.parametrize("damage", [changed_byte, Path.unlink])
+def test_a_damaged_output_is_restored_from_its_other_copy(
+    store: Store, tmp_path: Path, clock: Clock, damage: Callable[[Path], None]
+) -> None:
+    clock.stop(START)
+    keys = KeyFolder.at(tmp_path / "keys")
+
+    def at(point: str) -> None:
+        if point == "keys destroyed":
+            damage(keys.path / "output" / f"{made.digest}.boxes")
+
+    shuffler = Shuffler(store, keys, at=at)
+    made, expected = filled(shuffler, clock)
+    assert shuffler.advance(made.digest) == "released"
+    assert (keys.path / "output" / f"{made.digest}.boxes").read_bytes() == expected
+    damage(keys.path / "output" / f"{made.digest}.boxes")  # while it is released: seen at the next start
+    Shuffler(store, keys).advance(made.digest)
+    assert (keys.path / "output" / f"{made.digest}.boxes").read_bytes() == expected
+
+
+def test_an_output_that_is_damaged_twice_is_given_up(store_url: str, store: Store, tmp_path: Path, clock: Clock) -> None:
+    clock.stop(START)
+    keys = KeyFolder.at(tmp_path / "keys")
+
+    def at(point: str) -> None:
+        if point == "keys destroyed":
+            (keys.path / "output" / f"{made.digest}.boxes").write_bytes(b"x")
+            changed(store_url, "UPDATE {output} SET bytes = ?", b"y")
+
+    shuffler = Shuffler(store, keys, at=at)
+    made, _ = filled(shuffler, clock)
+    assert shuffler.advance(made.digest) == "aborted"
+    assert reason(shuffler, made) == "its output is damaged, in the file and in the database"
+    assert files(shuffler) == {"operator.token"}
+
+
+def test_a_copy_that_is_not_what_was_written_is_not_shuffled(store_url: str, store: Store, tmp_path: Path, clock: Clock) -> None:
+    """Both copies are read back before the originals go; then it is tried again."""
+    clock.stop(START)
+    damaged: list[str] = []
+
+    def at(point: str) -> None:
+        if point == "copied" and not damaged:
+            damaged.append(point)
+            changed(store_url, "UPDATE {output} SET bytes = ?", b"y")
+
+    shuffler = Shuffler(store, KeyFolder.at(tmp_path / "keys"), at=at)
+    made, expected = filled(shuffler, clock)
+    with pytest.raises(StoreError, match="read back otherwise"):
+        shuffler.advance(made.digest)
+    row = store.row(made.digest)
+    assert row is not None
+    assert row.state == "sealed"
+    assert shuffler.advance(made.digest) == "released"
+    assert output(shuffler, made) == expected
+
+
+def changed(url: str, statement: str, *values: bytes) -> None:
+    """Behind the store's back."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as db:
+            db.execute(statement.replace("{output}", "output").replace("{report}", "report"), values)
+        db.close()
+        return
+    import psycopg
+
+    with psycopg.connect(url) as server:
+        [schema] = server.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'report'").fetchone() or ["public"]
+        statement = statement.replace("{output}", f"{schema}.output").replace("{report}", f"{schema}.report")
+        server.execute(statement.replace("?", "%s"), values)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("UPDATE {report} SET hidden = ? WHERE tag = (SELECT min(tag::text)::bytea FROM {report})", "a stored report is damaged"),
+        ("DELETE FROM {report} WHERE tag = (SELECT min(tag::text)::bytea FROM {report}) AND hidden <> ?", "does not hold the reports"),
+    ],
+)
+def test_damaged_reports_are_given_up(store_url: str, shuffler: Shuffler, clock: Clock, statement: str, why: str) -> None:
+    made, _ = filled(shuffler, clock)
+    if store_url.startswith("sqlite"):
+        statement = statement.replace("min(tag::text)::bytea", "min(tag)")
+    changed(store_url, statement, os.urandom(100))
+    assert shuffler.advance(made.digest) == "aborted"
+    assert why in reason(shuffler, made)
+    assert files(shuffler) == {"operator.token"}
+
+
+# Older than it should be
+
+
+@pytest.mark.parametrize("copied_at", ["opened", "sealed", "renamed", "compared", "shuffled"])
+def test_an_older_database_lets_go_nothing_else(tmp_path: Path, clock: Clock, copied_at: str) -> None:
+    """The file is put back as it was at some point, after its collection was released. It may only say the same, or give up."""
+    clock.stop(START)
+    keys, path, backup = KeyFolder.at(tmp_path / "keys"), tmp_path / "shuffler.db", tmp_path / "backup.db"
+
+    def at(point: str) -> None:
+        if point == copied_at and not backup.exists():
+            source, copy = sqlite3.connect(path), sqlite3.connect(backup)
+            source.backup(copy)
+            source.close()
+            copy.close()
+
+    store = store_of(f"sqlite:///{path}", clock)
+    shuffler = Shuffler(store, keys, at=at)
+    made, expected = filled(shuffler, clock)
+    assert shuffler.advance(made.digest) == "released"
+    store.close()
+    for left in path.parent.glob("shuffler.db*"):
+        left.unlink()
+    shutil.copy(backup, path)
+    store = store_of(f"sqlite:///{path}", clock)
+    again = Shuffler(store, keys)
+    state = again.advance(made.digest)
+    if copied_at == "shuffled":
+        assert state == "released"
+        assert output(again, made) == expected
+    else:
+        assert state == "aborted"
+        assert "its keys are missing" in reason(again, made)
+    store.close()
+
+
+@pytest.mark.parametrize("when", ["open", "sealed"])
+def test_an_output_of_more_reports_than_there_are_is_given_up(shuffler: Shuffler, clock: Clock, when: str) -> None:
+    """The output of an interrupted run is here, and the database was put back to before: reports that were acknowledged are lost."""
+    made, expected = filled(shuffler, clock)
+    (shuffler.keys.path / "output" / f"{made.digest}.boxes").write_bytes(expected + expected[:57])
+    if when == "sealed":
+        assert shuffler.store.seal(made.digest) == "sealed"
+    assert shuffler.advance(made.digest) == "aborted"
+    assert "its database is older" in reason(shuffler, made)
+
+
+# Keys that nobody needs
+
+
+def aged(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_keys_that_nobody_needs_are_destroyed(shuffler: Shuffler, clock: Clock, store_url: str, new_store_url: Callable[[], str]) -> None:
+    keys = shuffler.keys
+    fresh, old = shuffler.new_party().key, shuffler.new_party().key
+    aged(keys.path / f"{old}.key", DAY + 60)
+    (keys.path / ".half.key.0123.part").write_bytes(b"half of a secret")
+    aged(keys.path / ".half.key.0123.part", DAY + 60)
+    made, _ = filled(shuffler, clock)
+    row = shuffler.store.row(made.digest)
+    assert row is not None
+    aged(keys.path / f"{row.key}.key", DAY + 60)
+    shuffler.sweep()
+    assert set(keys.names()) == {fresh, row.key}
+    assert not list(keys.path.glob(".*.part"))
+    secret = (keys.path / f"{row.key}.key").read_bytes()
+
+    other = store_of(new_store_url(), clock)  # a database that knows nothing: perhaps the wrong one
+    Shuffler(other, keys).sweep()
+    other.close()
+    assert set(keys.names()) == {fresh, row.key}
+
+    assert shuffler.advance(made.digest) == "released"
+    (keys.path / f"{row.key}.key").write_bytes(secret)  # put back from a backup
+    shuffler.sweep()
+    assert keys.names() == [fresh]
