@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from tests.pages.parsed import ParsedPage
 
-from metricshuffle import Centroid, Grid, Integers, Mean, Plan, Target, plan
+from metricshuffle import Centroid, Grid, Histogram, Integers, Mean, Plan, Target, plan
 from metricshuffle.amplification.amplify import Amplification, amplify_generic
-from metricshuffle.pages import amplify, reproduction, user_study, users_compare
+from metricshuffle.pages import amplify, map_study, release_map, reproduction, user_study, users_compare
+from metricshuffle.pages.charts import marks
+from metricshuffle.pages.collection import Collection
+from metricshuffle.pages.demo import demo_report
 from metricshuffle.pages.report import report
 from metricshuffle.pages.synthetic import CITY, homes, snacks, visits
 from metricshuffle.pages.words import Study
@@ -19,13 +22,34 @@ from metricshuffle.planning.compare.users import ComparedMethod, UserComparison
 
 HOSTILE = '<b>&"x'
 PEOPLE = 40
-PAGES = ("report", "amplify", "users_compare", "reproduction")
+PAGES = ("demo", "report", "map", "amplify", "users_compare", "reproduction")
 
 
 @pytest.fixture(scope="session")
-def pages() -> dict[str, ParsedPage]:
-    made = {"report": report_page, "amplify": amplify_page, "users_compare": users_compare_page, "reproduction": reproduction_page}
-    return {name: ParsedPage(make()) for name, make in made.items()}
+def drawn() -> list[marks.Spec]:
+    """The specifications of all charts on all pages, the narrow ones too; filled when `pages` are made."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def pages(drawn: list[marks.Spec]) -> dict[str, ParsedPage]:
+    made = {
+        "demo": demo_page,
+        "report": report_page,
+        "map": map_page,
+        "amplify": amplify_page,
+        "users_compare": users_compare_page,
+        "reproduction": reproduction_page,
+    }
+    draw = marks._drawn
+
+    def noted(spec: marks.Spec, *words: str) -> marks.Drawing:
+        drawn.append(spec)
+        return draw(spec, *words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(marks, "_drawn", noted)
+        return {name: ParsedPage(make()) for name, make in made.items()}
 
 
 @pytest.fixture(params=PAGES)
@@ -40,18 +64,32 @@ def small_plan(query: Any, distance: float) -> Plan:
 
 def report_page() -> str:
     numbers = small_plan(Mean(domain=Integers(0, 1000, HOSTILE)), 20)
+    return report(Collection.of(numbers, numbers.run(snacks(PEOPLE))))
+
+
+def demo_page() -> str:
+    numbers = small_plan(Mean(domain=Integers(0, 1000, HOSTILE)), 20)
     grid = Grid(CITY.width, CITY.height, CITY.cell, HOSTILE)
     cells = CITY.cells(homes(PEOPLE))
     places = small_plan(Centroid(domain=grid), 500)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(user_study, "CITY", grid)
         months = user_study.study_of(visits(PEOPLE), runs=2)
-    return report(
+        patch.setattr(map_study, "city_blocks", lambda: Grid(12, 8, 500.0, HOSTILE))
+        places_on_map = map_study.map_study(homes(PEOPLE), 0.9)
+    return demo_report(
         Study(f"Snacks {HOSTILE}", f"snacks {HOSTILE}", numbers, numbers.run(snacks(PEOPLE)), 230.0),
         Study("A city", "a cell", places, places.run(cells), (3000.0, 2000.0)),
         cells,
+        places_on_map,
         months,
     )
+
+
+def map_page() -> str:
+    query, single = Histogram(Grid(6, 4, 500.0, HOSTILE)), ["k-ary-randomized-response"]
+    made = plan(query, Target(epsilon=2.0, delta=0.0, distance=1000), PEOPLE, trusted="nobody", protocols=single)
+    return release_map.page(made.run([(person % 3, person % 2) for person in range(PEOPLE)]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from metricshuffle.amplification.amplify import Amplification
 from metricshuffle.numerics.rounding import at_least, plain, promised, promised_delta
-from metricshuffle.pages.charts.marks import BLUE, GRID, MUTED, WATER, Spec, drawing, line, log_scale, panel, x, y
+from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, NUMBERS, WATER, Spec, drawing, line, log_scale, number_format, panel, x, y
 from metricshuffle.pages.elements import Figure, Key, Table
 from metricshuffle.pages.rendering import rendered
 from metricshuffle.privacy.curves import FARTHEST, TradeOff, trade_off
@@ -21,9 +21,11 @@ ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
 TRADE_OFF = (
     Key("shuffled reports, at least", BLUE),
     Key("one report alone", MUTED, "2 3"),
-    Key("two inputs that nothing tells apart", GRID),
+    Key("two inputs that nothing tells apart", MUTED),
 )
-LEGEND = (Key("upper bound, certified", BLUE), Key("lower bound", BLUE, "6 4"), Key("one report alone", MUTED, "2 3"))
+LEGEND = (Key("upper bound, certified", BLUE), Key("lower bound", INK, "6 4"), Key("one report alone", MUTED, "2 3"))
+THIN = 0.03  # a band whose ends are that close, relatively, is hidden by the lines of its ends
+UNSEEN = 1e-4
 
 
 class NamedRandomizer(Protocol):
@@ -105,21 +107,29 @@ def page(
         question.point(distance, answer if distance == far else rough, distance) for distance in _distances(randomizer, answer, far)
     ]
     pairs = answer.pairs_at(far)
+    crowd = "1 honest user" if count == 1 else f"{count:,} honest users"
     hidden = f"{pairs[0].upper()}{pairs[1:]}"
     sections = [_section("users", "Against the number of honest users", question, over_users, hidden, logarithmic=True)]
     if len(over_distance) > 1:
-        sections.append(_section("distance", "Against the distance", question, over_distance, f"{count:,} honest users", logarithmic=False))
+        sections.append(_section("distance", "Against the distance", question, over_distance, crowd, logarithmic=False))
     curve = _profile(answer, rough, far, exact.high if epsilon is None else epsilon)
     if len(curve) > 1:
-        where = f"{hidden}, {count:,} honest users"
+        where = f"{hidden}, {crowd}"
         sections += [_profile_section(curve, where), _trade_off_section(answer, curve, far, where)]
     return rendered(
         "amplify.html.jinja",
         randomizer=randomizer.name,
         words=f"{answer.explain(delta, randomizer.distance, epsilon=epsilon)} {randomizer.remark}".rstrip(),
-        parameters=", ".join(f"{name} {value}" for name, value in randomizer.values.items() if value is not None),
+        parameters=", ".join(f"{name} {_as_typed(value)}" for name, value in randomizer.values.items() if value is not None),
         sections=sections,
     )
+
+
+def _as_typed(value: object) -> str:
+    """A number with all its digits, in thousands, and without a ".0" that nobody typed."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _profile(answer: Amplification, rough: Amplification, far: float, middle: float) -> list[Point]:
@@ -158,7 +168,7 @@ def _section(name: str, title: str, question: Question, points: list[Point], whe
 
 def _profile_section(points: list[Point], where: str) -> Section:
     """delta against epsilon."""
-    return _band_section("profile", "delta against epsilon", "delta", points, f"{where}.", along="epsilon", logarithmic=False)
+    return _band_section("profile", "Delta against epsilon", "delta", points, f"{where}.", along="epsilon", logarithmic=False)
 
 
 def _band_section(name: str, title: str, asked: str, points: list[Point], fixed: str, *, along: str, logarithmic: bool) -> Section:
@@ -168,11 +178,23 @@ def _band_section(name: str, title: str, asked: str, points: list[Point], fixed:
         f"{asked} {title.lower()}" if name != "profile" else title,
         f"The band between the lower and the upper bound on {asked}. {fixed}",
     )
-    caption = f"{fixed} The truth lies in the shaded band: nothing below it can be promised, and its upper end is certified."
+    caption = f"{fixed} {_band_in_words(points)}"
     written = promised if asked == "epsilon" else promised_delta
     rows = [(plain(point.at), at_least(point.low), written(point.high), written(point.alone)) for point in points]
     head = (along, f"{asked} at least", f"{asked} at most", "one report alone")
     return Section(name, title, Figure(drawn, caption, LEGEND), Table(head, rows, numeric=range(4)))
+
+
+def _band_in_words(points: list[Point]) -> str:
+    """What the eye should find; where both ends are one line, that they are."""
+    certified = "nothing below it can be promised, and its upper end is certified"
+    gaps = [point.high / point.low - 1.0 if point.low > 0.0 else math.inf for point in points if 0.0 < point.high < math.inf]
+    if not gaps or min(gaps) > THIN:
+        return f"The truth lies in the shaded band: {certified}."
+    if max(gaps) <= THIN:
+        close = f"less than {plain(100.0 * UNSEEN)}" if max(gaps) < UNSEEN else f"at most {promised_delta(100.0 * max(gaps))}"
+        return f"Both bounds are {close} % apart, so that the dashes of the lower one lie on the line of the upper one. The truth is there."
+    return f"The truth lies in the shaded band: {certified}. Where the dashes lie on the line, both bounds are nearly the same."
 
 
 def _trade_off_section(answer: Amplification, points: list[Point], far: float, where: str) -> Section:
@@ -187,7 +209,7 @@ def _trade_off_section(answer: Amplification, points: list[Point], far: float, w
     }
     described = f"Whoever tells the two inputs apart with so many false alarms misses at least so many. {where}."
     drawn = drawing(
-        panel("", [line([(0.0, 1.0), (1.0, 0.0)], GRID), *curves], encoding, 640, 330), "tradeoff", "trade-off curve", described
+        panel("", [*curves, line([(0.0, 1.0), (1.0, 0.0)], MUTED, width=1.0)], encoding, 640, 330), "tradeoff", "trade-off curve", described
     )
     rows = [(plain(error), at_least(shuffled(error)), at_least(alone(error)), plain(1.0 - error)) for error in ERRORS]
     head = ("false alarms", "misses, at least", "one report alone", "nothing told apart")
@@ -217,14 +239,14 @@ def _chart(points: list[Point], along: str, asked: str, *, logarithmic: bool) ->
     layers: list[Spec] = [
         shaded,
         line([(point.at, point.alone) for point in finite if floor <= point.alone < math.inf], MUTED, (2, 3)),
-        line([(point.at, max(point.low, below)) for point in finite], BLUE, (6, 4)),
-        line([(point.at, max(point.high, below)) for point in finite], BLUE, width=3.0),
+        line([(point.at, max(point.high, below)) for point in finite], BLUE, width=4.0),
+        line([(point.at, max(point.low, below)) for point in finite], INK, (6, 4), width=1.5),
     ]
     first, last = points[0].at, points[-1].at
     across: Spec = {"scale": {"domain": [0, last], "nice": False}, "axis": {"tickCount": 6, "grid": False}}
     if logarithmic and last > first:
-        across = {"scale": log_scale(first, last), "axis": {"values": _decades(first, last), "format": ".0e", "grid": False}}
-    up: Spec = {"scale": log_scale(floor, top), "axis": {"values": _powers(floor, top), "format": "~g" if floor > 1e-4 else ".0e"}}
+        across = {"scale": log_scale(first, last), "axis": {"values": _decades(first, last), "format": NUMBERS, "grid": False}}
+    up: Spec = {"scale": log_scale(floor, top), "axis": {"values": _powers(floor, top), "format": number_format(floor)}}
     return panel("", layers, {"x": x(title=along, **across), "y": y(title=asked, **up)}, 640, 330)
 
 

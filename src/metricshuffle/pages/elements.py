@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from metricshuffle.pages.charts.marks import Drawing
+
+Shape = Literal["circle", "diamond", "triangle-up", "square"]
+"""As Vega calls them."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +23,21 @@ class Table:
     """One for each row, if any row has one."""
     caption: str = ""
 
+    @property
+    def stacks(self) -> bool:
+        """Whether its rows are read one by one and become cards on telephones; rows of numbers are compared, and stay rows."""
+        return len(self.head) - len(set(self.numeric)) > 1 and len(self.head) > 2
+
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a legend: what is drawn in that colour, as a solid or dashed line or as a ring."""
+    """A line of a legend: what is drawn in that colour, as a solid or dashed line, as a ring, or as a filled shape."""
 
     words: str
     colour: str
     dash: str = ""
     ring: bool = False
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,19 @@ class Promise:
 
     case: str
     words: str
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class BigNumber:
+    """A number that a reader takes away, with what it is above it and what belongs to it below: an epsilon never stands alone."""
+
+    label: str
+    number: str
+    beside: str
+    unit: str = ""
+    words: bool = False
+    """There is no number, but words in its place, which are set smaller."""
     broken: bool = False
 
 

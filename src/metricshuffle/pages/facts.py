@@ -11,12 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import plain, reached
 from metricshuffle.planning import Candidate, Plan
-from metricshuffle.planning.explain import name_of, target_text, why_chosen
+from metricshuffle.planning.explain import error_text, name_of, target_text, why_chosen
+from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.queries import Centroid
-from metricshuffle.spaces import Grid
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.table import Table
+from metricshuffle.spaces import Categories, Grid
 from metricshuffle.wire.release import Release, measured
+from metricshuffle.wire.task import Task
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Offer:
     """Empty where the protocol leaves no choice."""
     trusted: str
     expected_error: float
+    error: str
+    """The same with its unit."""
     local_epsilon: float
     """Of one report at the target's distance; infinite if a report hides nothing by itself."""
     rate: float | None
@@ -38,9 +44,7 @@ class Offer:
     """Total shape of the honest people's noise; None if it has none."""
     bits_per_user: int
     messages_per_user: int
-    guarantee: str
     delta: float
-    fallback: str
     baseline: bool
     chosen: bool
 
@@ -55,8 +59,8 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class PlanFacts:
-    """What is asked of whom, what is to be kept, and the protocols that keep it."""
+class TaskFacts:
+    """What is asked of whom, by which protocol, and what that promises."""
 
     users: int
     honest: int
@@ -64,23 +68,32 @@ class PlanFacts:
     rounds: int
     digest: str
     kind: str
+    """What is asked for, as the command line calls it."""
+    query: str
     domain: str
     unit: str
+    error_unit: str
     diameter: float
     on_a_plane: bool
+    labels: bool
+    """Values are labels, any two of which are as far apart as any others."""
     epsilon: float
     delta: float
     distance: float
     in_proportion: bool
     """The promise shrinks with the distance, instead of being the same up to it."""
-    target: str
-    why_chosen: str
-    offers: tuple[Offer, ...]
-    refusals: tuple[Refusal, ...]
-
-    @property
-    def choice(self) -> Offer:
-        return next(offer for offer in self.offers if offer.chosen)
+    protocol: str
+    protocol_kind: str
+    encoding: str
+    trusted: Who
+    bits_per_user: int
+    messages_per_user: int
+    guarantee: Guarantee
+    fallback: Guarantee
+    warning: str
+    """What the fallback's number does not say, in a sentence; empty if it says enough."""
+    full_replacement: str
+    """What it costs to replace all that one user holds, in a sentence; empty where people hold one value each."""
 
     @property
     def spaced_unit(self) -> str:
@@ -94,6 +107,74 @@ class PlanFacts:
         """The title of an axis."""
         return f"{words} ({self.unit})" if self.unit else words
 
+    @property
+    def items_each(self) -> bool:
+        """Everybody holds items, and all of them are protected together."""
+        return bool(self.full_replacement)
+
+    @property
+    def reach(self) -> str:
+        """The distance of the promise, never more than the truth."""
+        return f"{reached(self.distance)}{self.spaced_unit}"
+
+    @property
+    def two(self) -> str:
+        """Two things that a person may hold, as far apart as is promised, and what that is measured between."""
+        if self.labels:
+            return "any two labels"
+        between = self.guarantee.between
+        measured_so = "" if between == "values" else f" (distance between {between})"
+        if self.items_each:
+            return f"two sets of items {self.reach} of earth mover's distance apart{measured_so}"
+        return f"two answers {self.reach} apart{measured_so}"
+
+
+def task_facts(task: Task) -> TaskFacts:
+    query, protocol, promise = task.query, task.protocol, task.guarantee
+    return TaskFacts(
+        users=task.users,
+        honest=task.honest,
+        minimum=task.minimum,
+        rounds=task.rounds,
+        digest=task.digest,
+        kind=query.title,
+        query=str(query),
+        domain=str(query.values_in),
+        unit=query.unit,
+        error_unit=query.error_unit,
+        diameter=query.diameter,
+        on_a_plane=isinstance(query, Centroid),
+        labels=isinstance(query.values_in, Categories) and query.items is None,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        distance=promise.distance,
+        in_proportion=promise.shape == "linear",
+        protocol=protocol.name,
+        protocol_kind=protocol.kind,
+        encoding=protocol.encoding or "",
+        trusted=protocol.trusted,
+        bits_per_user=protocol.bits_per_user,
+        messages_per_user=protocol.messages_per_user,
+        guarantee=promise,
+        fallback=task.if_shuffler_colludes,
+        warning=protocol.warning(query),
+        full_replacement=task.full_replacement if query.items is not None else "",
+    )
+
+
+@dataclass(frozen=True)
+class PlanFacts(TaskFacts):
+    """The same with what is to be kept, and the protocols that keep it."""
+
+    target: str
+    why_chosen: str
+    offers: tuple[Offer, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def choice(self) -> Offer:
+        return next(offer for offer in self.offers if offer.chosen)
+
     def first_offer(self, protocol: str) -> Offer | None:
         return next((offer for offer in self.offers if offer.protocol == protocol), None)
 
@@ -105,25 +186,18 @@ class PlanFacts:
 
 
 def plan_facts(plan: Plan) -> PlanFacts:
-    query, target = plan.query, plan.target
+    chosen, query = plan.choice, plan.query
     return PlanFacts(
-        users=plan.users,
-        honest=plan.honest,
-        minimum=plan.minimum,
-        rounds=plan.rounds,
-        digest=plan.digest,
-        kind=query.kind,
-        domain=str(query.values_in),
-        unit=query.unit,
-        diameter=query.diameter,
-        on_a_plane=isinstance(query, Centroid),
-        epsilon=target.epsilon,
-        delta=target.delta,
-        distance=target.distance,
-        in_proportion=target.shape == "linear",
+        **{
+            **vars(task_facts(plan.task)),
+            "epsilon": plan.target.epsilon,
+            "delta": plan.target.delta,
+            "distance": plan.target.distance,
+            "protocol": name_of(chosen),
+        },
         target=target_text(plan),
         why_chosen=why_chosen(plan),
-        offers=tuple(_offer(candidate, index == plan.chosen) for index, candidate in enumerate(plan.candidates)),
+        offers=tuple(_offer(candidate, query, index == plan.chosen) for index, candidate in enumerate(plan.candidates)),
         refusals=tuple(Refusal(_named(refused.protocol, refused.encoding), refused.reason) for refused in plan.not_offered),
     )
 
@@ -132,7 +206,7 @@ def _named(protocol: str, encoding: str | None) -> str:
     return f"{protocol} ({encoding})" if encoding else protocol
 
 
-def _offer(candidate: Candidate, chosen: bool) -> Offer:
+def _offer(candidate: Candidate, query: Query, chosen: bool) -> Offer:
     return Offer(
         candidate=candidate,
         name=name_of(candidate),
@@ -140,14 +214,13 @@ def _offer(candidate: Candidate, chosen: bool) -> Offer:
         encoding=candidate.encoding or "",
         trusted=candidate.trusted,
         expected_error=candidate.expected_error,
+        error=error_text(query, candidate.expected_error),
         local_epsilon=candidate.local_epsilon,
         rate=candidate.rate,
         shape=candidate.shape,
         bits_per_user=candidate.bits_per_user,
         messages_per_user=candidate.messages_per_user,
-        guarantee=str(candidate.guarantee),
         delta=candidate.guarantee.delta,
-        fallback=str(candidate.fallback),
         baseline=candidate.baseline,
         chosen=chosen,
     )
@@ -158,14 +231,19 @@ class ReleaseFacts:
     """What came out, with two promises: one if whoever is trusted is honest, one if not."""
 
     value: tuple[float, ...]
-    """One number for each axis."""
+    """One number for each axis; none for a table."""
     interval: tuple[tuple[float, float], ...]
-    """Of 95 %, for each axis."""
+    """Of 95 %, for each axis, or for each row of a table."""
     decimals: int
     reports: int
+    round: int
     trusted: str
     guarantee: str
     if_shuffler_colludes: str
+    spoiled: tuple[str, ...]
+    """What makes the promises or the answer worth less, in sentences."""
+    percent: bool
+    """The intervals are those of shares, in percent."""
 
     def written(self, value: object) -> str:
         """A number or a pair, with as many decimals as the release has."""
@@ -180,6 +258,15 @@ class ReleaseFacts:
         """ "x to y", for each axis."""
         return " and ".join(f"{self.written(low)} to {self.written(high)}" for low, high in self.interval)
 
+    @property
+    def half_widths(self) -> tuple[float, float]:
+        """How far the interval goes to either side of the answer: of a typical row (the median) and of the widest."""
+        halves = [(high - low) / 2.0 for low, high in self.interval]
+        if self.value:
+            halves = [max(high - value, value - low) for value, (low, high) in zip(self.value, self.interval, strict=True)]
+            return max(halves), max(halves)
+        return float(np.median(halves)), max(halves)
+
     def error(self, truth: object) -> float:
         """|estimate - truth|, Euclidean on a plane."""
         return math.dist(self.value, axes_of(truth))
@@ -188,16 +275,26 @@ class ReleaseFacts:
 def release_facts(release: Release) -> ReleaseFacts:
     # On a map the answer is in degrees; the page is about distances, so it takes the same place in their unit.
     answer = release.answer if release.plane is None else release.plane
-    sides = np.asarray(answer.interval, dtype=np.float64).reshape(-1, 2)
+    table = isinstance(answer.value, Table)
+    percent = table and "share" in release.value.columns
+    sides = np.asarray(answer.interval, dtype=np.float64).reshape(-1, 2) * (100.0 if percent else 1.0)
     return ReleaseFacts(
-        value=axes_of(answer.value),
+        value=() if table else axes_of(answer.value),
         interval=tuple((float(low), float(high)) for low, high in sides),
-        decimals=decimals_for(max(axes_of(answer.standard_error))),
+        decimals=decimals_for(max(axes_of(answer.standard_error)) * (100.0 if percent else 1.0)),
         reports=release.reports,
+        round=release.round,
         trusted=release.guarantee.trust.trusted,
         guarantee=str(release.guarantee),
         if_shuffler_colludes=str(release.if_shuffler_colludes),
+        spoiled=tuple(_spoiled(release)),
+        percent=percent,
     )
+
+
+def _spoiled(release: Release) -> list[str]:
+    promises = 1 if release.guarantee.trust.trusted == "nobody" else 2
+    return [*release.sentences[promises:], *([release.warning] if release.warning else [])]
 
 
 def axes_of(value: object) -> tuple[float, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metricshuffle.errors import require
+from metricshuffle.errors import MissingExtra, require
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,12 +28,21 @@ def require_report_extra() -> None:
         require(package, EXTRA)
 
 
+def can_draw() -> bool:
+    """Whether it would not fail."""
+    try:
+        require_report_extra()
+    except MissingExtra:
+        return False
+    return True
+
+
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("metricshuffle.pages"),
+        loader=ChoiceLoader([PackageLoader("metricshuffle.pages"), FunctionLoader(_built)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -38,4 +50,19 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["thousands"] = "{:,}".format
+    environment.filters["policy_hash"] = _policy_hash
     return environment
+
+
+def _built(name: str) -> str | None:
+    """A file that was built elsewhere (static/NAME), as a template in which nothing has a meaning."""
+    folder, _, file = name.partition("/")
+    if folder != "static" or "/" in file:
+        return None
+    text = (files("metricshuffle.pages") / "static" / file).read_text(encoding="utf-8")
+    return None if "endraw" in text else f"{{% raw %}}{text}{{% endraw %}}"
+
+
+def _policy_hash(text: str) -> str:
+    """What the policy of a page allows a style or a script by, so that no other one is."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

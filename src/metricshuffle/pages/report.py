@@ -1,43 +1,49 @@
-"""One self-contained page about three collections: no network, no library, nothing to install to read it."""
+"""One self-contained page about one's own plan and release: no network, no library, nothing to install to read it."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
 
-from metricshuffle.pages.chapters.answers import answers
-from metricshuffle.pages.chapters.assessment import assessment
-from metricshuffle.pages.chapters.city import city as city_chapter
-from metricshuffle.pages.chapters.distance import distance
+import metricshuffle
+from metricshuffle.pages.chapters.answer import answer, answer_text
+from metricshuffle.pages.chapters.assessment import own_assessment
+from metricshuffle.pages.chapters.candidates import own_candidates
 from metricshuffle.pages.chapters.failures import failures
-from metricshuffle.pages.chapters.frontier import frontier
-from metricshuffle.pages.chapters.protocols import protocols
-from metricshuffle.pages.chapters.users import users
-from metricshuffle.pages.chapters.visits import visits as visits_chapter
-from metricshuffle.pages.facts import plan_facts
+from metricshuffle.pages.chapters.headline import headline
+from metricshuffle.pages.chapters.methods import methods
+from metricshuffle.pages.chapters.reach import reach
+from metricshuffle.pages.collection import Collection
 from metricshuffle.pages.rendering import rendered
-from metricshuffle.pages.user_study import UserStudy
-from metricshuffle.pages.words import Study
 
 
-def report(numbers: Study, city: Study, cells: NDArray[np.int64], visits: UserStudy) -> str:
-    """The whole page. `cells` are the cells of the city's (invented) people, `visits` is about people with many items each."""
+def report(collection: Collection, progress: Callable[[str], None] | None = None) -> str:
+    """The whole page; chapters for which the files say nothing are left out. `progress` is called with what is being done."""
+    tell = progress or (lambda now: None)
     # the template of each chapter, its heading, and what it shows
-    chapters = (
-        ("answers", "The answers", answers(numbers, city)),
-        ("protocols", "Choosing a protocol", protocols(numbers.plan, city.plan)),
-        ("distance", "Epsilon against distance", distance(numbers.plan)),
-        ("users", "Error against users", users(numbers.plan)),
-        ("frontier", "If the shuffler is not honest", frontier(numbers.plan)),
-        ("city", "The city", city_chapter(city, cells)),
-        ("visits", "A month of visits each", visits_chapter(visits)),
-        ("failures", "When an assumption fails", failures(numbers.plan, city.plan)),
-        ("assessment", "For an assessment", assessment(numbers, city)),
+    planned: tuple[tuple[str, str, Callable[[], object]], ...] = (
+        ("answer", "The answer", lambda: answer(collection)),
+        ("candidates", "Choosing a protocol", lambda: own_candidates(collection.plan)),
+        ("reach", "Epsilon against distance", lambda: reach(collection)),
+        ("failures", "When an assumption fails", lambda: failures(collection)),
+        ("assessment", "For an assessment", lambda: own_assessment(collection)),
+        ("methods", "Methods, to cite", lambda: methods(collection)),
     )
+    chapters = []
+    for name, title, made in planned:
+        tell(title.lower())
+        if (chapter := made()) is not None:
+            chapters.append((name, title, chapter))
+    facts = collection.facts
+    query = facts.query
     return rendered(
         "report.html.jinja",
         chapters=chapters,
-        people=plan_facts(numbers.plan).users,
-        residents=plan_facts(city.plan).users,
-        visitors=visits.users,
+        headline=headline(collection),
+        heading=f"{query[:1].upper()}{query[1:]}" if collection.release is None else answer_text(collection.release),
+        about=f"A plan for the {query}" if collection.release is None else f"A release: {query}",
+        what=query,
+        released=collection.release is not None,
+        protocol=facts.protocol,
+        digest=facts.digest,
+        version=metricshuffle.__version__,
     )

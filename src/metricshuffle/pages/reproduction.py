@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,17 @@ MEANINGS = {
     "false": "a published formula that does not hold; the counterexample is beside it",
     "ours": "nothing was printed to compare with",
 }
-GOOD, BAD = ("reproduced", "true"), ("impossible", "false", "not reproduced")
+MARKS = {
+    "reproduced": "=",
+    "not reproduced": "\N{NOT EQUAL TO}",
+    "impossible": "!",
+    "true": "\N{CHECK MARK}",
+    "loose": "\N{ALMOST EQUAL TO}",
+    "false": "\N{MULTIPLICATION SIGN}",
+    "ours": "\N{MIDDLE DOT}",
+}
+"""Beside the words, so that verdicts are told apart without their colours (templates/style.css), too."""
+BAD = ("impossible", "false", "not reproduced")
 """The worst comes first."""
 NUMBERS = ("published", "as published formula", "ours", "ratio")
 # More rows than that have nothing to be compared with, and are folded away.
@@ -34,7 +45,12 @@ class ShownVerdict:
 
     @property
     def kind(self) -> str:
-        return "good" if self.words in GOOD else "bad" if self.words in BAD else ""
+        """Its class in the style sheet."""
+        return self.words.replace(" ", "-")
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.words]
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,7 @@ class ShownItem:
 class ShownPaper:
     name: str
     reference: str
+    short: str
     not_at_hand: str
     items: tuple[ShownItem, ...]
 
@@ -115,7 +132,13 @@ def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], faile
         return ShownItem(item.name, item.label, item.title, missing_because=failed.get(item.name, "not reached"))
 
     papers = [
-        ShownPaper(paper, PAPERS[paper], NOT_AT_HAND.get(paper, ""), tuple(shown_item(item) for item in items if item.paper == paper))
+        ShownPaper(
+            paper,
+            PAPERS[paper],
+            _short(paper),
+            NOT_AT_HAND.get(paper, ""),
+            tuple(shown_item(item) for item in items if item.paper == paper),
+        )
         for paper in dict.fromkeys(item.paper for item in items)
     ]
     return rendered(
@@ -132,7 +155,16 @@ def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], faile
 
 def shown(value: float | None, *, digits: int = 4) -> str:
     """A number for a table."""
-    return "" if value is None else f"{value:.{digits}g}"
+    if value is None:
+        return ""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if 10**digits <= abs(rounded) < 1e9 else f"{value:,.{digits}g}"
+
+
+def _short(paper: str) -> str:
+    """A paper as people call it: Wang 2024."""
+    years = re.findall(r"\b(?:19|20)\d{2}\b", PAPERS[paper])
+    return " ".join((paper.rstrip("0123456789"), *years[-1:]))
 
 
 def _shown_item(item: Item, reproduction: Reproduction) -> ShownItem:

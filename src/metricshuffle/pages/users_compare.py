@@ -1,4 +1,4 @@
-"""The page of `users compare --plot`: the error of every way on a logarithmic axis, for each model and rate."""
+"""The page of `users compare --plot`: the error of every way as a dot on a logarithmic axis, for each model and rate."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, VERMILLION, Spec, drawing, log_scale, powers, ticks
-from metricshuffle.pages.elements import Figure, Key, Table
+from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, VERMILLION, Spec, drawing, log_scale, number_format, powers, ticks
+from metricshuffle.pages.elements import Figure, Key, Shape, Table
 from metricshuffle.pages.rendering import rendered
 from metricshuffle.planning.compare.users import ComparedMethod, UserComparison
 
 COLOURS = {"user": MUTED, "earth mover": BLUE, "published": VERMILLION}
+SHAPES: dict[str, Shape] = {"user": "circle", "earth mover": "diamond", "published": "triangle-up"}
 WORDS = {
-    "user": "any replacement hidden at epsilon",
+    "user": "any replacement hidden at epsilon {epsilon}",
     "earth mover": "moves hidden in proportion to their distance",
     "published": "published item rate, not certified",
 }
 HEADS = {"central": "Central: a curator or a shuffler is trusted", "local": "Local: nobody is trusted"}
-ROW_HEIGHT = 26
+ROW_HEIGHT, NARROW_ROW_HEIGHT = 26, 42
+WIDTH, NARROW = 560, 280
 Reach = tuple[float, float]
 
 
@@ -51,6 +53,15 @@ def sentence_case(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+def key(kind: str, words: str) -> Key:
+    """A line of the legend: how ways of that kind are drawn."""
+    return Key(words, COLOURS[kind], shape=SHAPES[kind])
+
+
+def _hidden(kind: str, comparison: UserComparison) -> str:
+    return WORDS[kind].format(epsilon=plain(comparison.epsilon))
+
+
 def _reach(methods: Iterable[ComparedMethod]) -> Reach:
     """Both ends of an axis for all the errors."""
     errors = [(method.error, method.standard_error) for method in methods]
@@ -71,9 +82,17 @@ def _section(name: str, comparison: UserComparison, unit: str, reach: Reach) -> 
         title=title,
         sentences=tuple(map(sentence_case, sentences)),
         figure=Figure(
-            drawing(errors_chart(comparison, unit, reach), name, title, " ".join(sentences)),
-            "Mean error, with two standard errors to either side. The axis is logarithmic; bars start where it does.",
-            [Key(WORDS[kind], COLOURS[kind]) for kind in kinds],
+            drawing(
+                errors_chart(comparison, unit, reach),
+                name,
+                title,
+                " ".join(sentences),
+                narrow=errors_chart(comparison, unit, reach, narrow=True),
+            ),
+            "Mean error, with two standard errors to either side. The axis is logarithmic: each step to the right is ten times the error."
+            if len(powers(*reach)) > 1
+            else "Mean error, with two standard errors to either side. The axis is logarithmic.",
+            [key(kind, _hidden(kind, comparison)) for kind in kinds],
         ),
         numbers=_table(comparison, unit),
     )
@@ -84,9 +103,9 @@ def _table(comparison: UserComparison, unit: str) -> Table:
         (
             method.model,
             method.name,
-            WORDS[method.hides],
+            _hidden(method.hides, comparison),
             plain(method.error),
-            f"{method.standard_error:.2g}",
+            plain(float(f"{method.standard_error:.2g}")),
             plain(method.strength),
         )
         for method in comparison.methods
@@ -95,68 +114,67 @@ def _table(comparison: UserComparison, unit: str) -> Table:
     return Table(head, rows, numeric=(3, 4, 5))
 
 
-def errors_chart(comparison: UserComparison, unit: str, reach: Reach | None = None, width: int = 560) -> Spec:
-    """Bars of all ways, the central model above the local one."""
+def errors_chart(comparison: UserComparison, unit: str, reach: Reach | None = None, *, narrow: bool = False) -> Spec:
+    """A dot for each way, the central model above the local one. On a logarithmic axis a bar would have no length that means anything.
+
+    `narrow`: for telephones, with the name of each way above its dot.
+    """
     ends = _reach(comparison.methods) if reach is None else reach
     panels = []
     for model, head in HEADS.items():
         methods = [method for method in comparison.methods if method.model == model]
         if methods:
             axis = f"error in earth mover's distance{_in_brackets(unit)}" if model == "local" else None
-            panels.append(_bars(methods, head, axis, ends, width))
+            panels.append(_rows_of_dots(methods, head, axis, ends, narrow=narrow))
     return {"vconcat": panels, "spacing": 26}
 
 
-def _bars(methods: list[ComparedMethod], title: str, axis: str | None, reach: Reach, width: int) -> Spec:
+def _rows_of_dots(methods: list[ComparedMethod], title: str, axis: str | None, reach: Reach, *, narrow: bool) -> Spec:
     low, high = reach
     values = [
         {
             "way": method.name,
             "error": method.error,
-            "floor": low,
             "colour": COLOURS[method.hides],
+            "shape": SHAPES[method.hides],
             "label": plain(method.error),
             "from": max(low, method.error - 2.0 * method.standard_error),
             "to": method.error + 2.0 * method.standard_error,
         }
         for method in sorted(methods, key=lambda method: method.error)
     ]
+    shown = powers(low, high) if len(powers(low, high)) > 1 else ticks(low, high)
     across: Spec = {
-        "field": "floor",
+        "field": "error",
         "type": "quantitative",
         "scale": log_scale(low, high),
         "title": axis,
-        "axis": {"values": powers(low, high) if len(powers(low, high)) > 1 else ticks(low, high), "format": "~g", "orient": "bottom"},
+        "axis": {"values": shown, "format": number_format(low), "orient": "bottom"},
     }
-    rows: Spec = {
-        "field": "way",
-        "type": "nominal",
-        "sort": None,
-        "title": None,
-        "scale": {"paddingInner": 0.3, "paddingOuter": 0.1},
-        "axis": {"labelLimit": 260, "labelColor": INK, "grid": False, "minExtent": 220},
-    }
-    bar: Spec = {
-        "mark": {"type": "bar", "opacity": 0.85},
-        "encoding": {
-            "x": across,
-            "x2": {"field": "error"},
-            "y": rows,
-            "color": {"field": "colour", "type": "nominal", "scale": None},
-        },
-    }
+    labels: Spec = {"labelLimit": 260, "labelColor": INK, "grid": True, "minExtent": 220}
+    rows: Spec = {"field": "way", "type": "nominal", "sort": None, "title": None, "axis": None if narrow else labels}
+    down = 8 if narrow else 0
+    colour: Spec = {"field": "colour", "type": "nominal", "scale": None}
     spread: Spec = {
-        "mark": {"type": "rule", "color": INK, "strokeWidth": 1.5},
-        "encoding": {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}, "y": rows},
+        "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.55, "yOffset": down},
+        "encoding": {"x": {**across, "field": "from"}, "x2": {"field": "to"}, "y": rows, "color": colour},
+    }
+    dot: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "yOffset": down},
+        "encoding": {"x": across, "y": rows, "color": colour, "shape": {"field": "shape", "type": "nominal", "scale": None}},
     }
     label: Spec = {
-        "mark": {"type": "text", "align": "left", "dx": 6, "color": INK, "fontSize": 11},
-        "encoding": {"x": {"field": "to", "type": "quantitative"}, "y": rows, "text": {"field": "label"}},
+        "mark": {"type": "text", "align": "left", "dx": 9, "dy": down, "color": INK, "fontSize": 12},
+        "encoding": {"x": {**across, "field": "to"}, "y": rows, "text": {"field": "label"}},
+    }
+    name: Spec = {
+        "mark": {"type": "text", "align": "left", "dy": -9, "color": INK, "fontSize": 12},
+        "encoding": {"x": {"value": 0}, "y": rows, "text": {"field": "way"}},
     }
     return {
         "title": {"text": title, "anchor": "start", "frame": "bounds", "offset": 8},
-        "width": width,
-        "height": ROW_HEIGHT * len(values),
+        "width": NARROW if narrow else WIDTH,
+        "height": (NARROW_ROW_HEIGHT if narrow else ROW_HEIGHT) * len(values),
         "data": {"values": values},
-        "layer": [bar, spread, label],
+        "layer": [spread, dot, label, *([name] if narrow else [])],
     }

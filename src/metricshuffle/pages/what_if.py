@@ -1,20 +1,32 @@
-"""What is left of the promise when its assumptions fail, in exact numbers."""
+"""What is left of the promise when its assumptions fail, in exact numbers, for every protocol."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Self
 
 from metricshuffle.accounting.sums.split_and_mix import FEWEST_USERS, SplitAndMix, security_bits
-from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.numerics.rounding import raised, reached
 from metricshuffle.planning import Candidate, Plan
+from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.base import Protocol
+from metricshuffle.protocols.frequencies import Frequencies, has_metric
 from metricshuffle.protocols.sums import Sums
+from metricshuffle.spaces import Categories
+from metricshuffle.wire.task import Task
 
 HONEST_SHARES = (0.8, 0.5)
 FARTHER = (2, 5)
+HAIRS = (0.0, 1e-6, 1e-3)
+"""Relative: the account of another epsilon may take another argument, which needs a little more than the first one said."""
+MIXED = ("shuffler", "aggregator")
+"""Whoever adds up many reports: then the promise counts on honest people."""
 
 
 @dataclass(frozen=True)
@@ -25,65 +37,138 @@ class Consequence:
     situation: str
     epsilons: tuple[float, ...]
     noise_alone: tuple[float, ...]
-    """The same without the term for the mixing of shares, which is what makes an epsilon infinite far out."""
+    """The same, but where it is infinite, without the term for the mixing of shares, which is what makes it so far out."""
     planned: bool = False
 
 
-def consequences(plan: Plan, candidates: tuple[Candidate, ...]) -> list[Consequence]:
-    """Rows for: as planned, the shuffler colludes, people drop out or collude, somebody moves farther than planned."""
-    target, query = plan.target, plan.query
+def consequences(*rivals: Recomputed) -> list[Consequence]:
+    """Rows for: as planned, the shuffler colludes, people drop out or collude, somebody moves farther than planned.
+
+    All rivals are protocols of one plan.
+    """
+    asked, trusted = rivals[0].asked, rivals[0].protocol.trusted
+    target, query = asked.target, asked.query
     unit = f" {query.unit}" if query.unit else ""
+    moving = query.diameter > target.distance * (1.0 + 1e-9)
 
     def row(group: str, situation: str, honest: int, distance: float, planned: bool = False) -> Consequence:
-        moved = Target(target.epsilon, target.delta, distance, target.shape)
-        mixed, noise = (
-            tuple(_epsilon(plan, candidate, honest, moved, mixing=mixing) for candidate in candidates) for mixing in (True, False)
-        )
-        return Consequence(group, situation, mixed, noise, planned)
+        epsilons = tuple(protocol.epsilon(honest, distance) for protocol in rivals)
+        noise = tuple(protocol.noise_alone(honest, distance, left) for protocol, left in zip(rivals, epsilons, strict=True))
+        return Consequence(group, situation, epsilons, noise, planned)
 
-    expected = f"{plan.honest / plan.users:.0%} honest, a move of {plain(target.distance)}{unit}"
-    rows = [row("As planned", expected, plan.honest, target.distance, planned=True)]
-    alone = tuple(candidate.local_epsilon for candidate in candidates)
-    rows.append(Consequence("The shuffler colludes", "with the analyst: every report is seen by itself", alone, alone))
-    for share in HONEST_SHARES:
-        honest = math.floor(share * plan.users)
-        if honest < plan.honest:
-            rows.append(row("Users drop out or collude", f"{share:.0%} honest ({honest:,} of {plan.users:,})", honest, target.distance))
+    counted = [f"{100 * asked.honest // asked.users}% honest"] if trusted in MIXED else []
+    moved = [
+        "any other label"
+        if isinstance(query.values_in, Categories) and query.items is None
+        else f"a move of {reached(target.distance)}{unit}"
+    ]
+    rows = [row("As planned", ", ".join(counted + moved), asked.honest, target.distance, planned=True)]
+    if trusted != "nobody":
+        alone = tuple(rival.alone.epsilon for rival in rivals)
+        seen = "every raw value is seen" if trusted == "curator" else "with the analyst: every report is seen by itself"
+        rows.append(Consequence(f"The {trusted} colludes", seen, alone, alone))
+    for share in HONEST_SHARES if trusted in MIXED else ():
+        honest = math.floor(share * asked.users)
+        if 1 <= honest < asked.honest:
+            rows.append(row("Users drop out or collude", f"{share:.0%} honest ({honest:,} of {asked.users:,})", honest, target.distance))
     for times in FARTHER:
         far = times * target.distance
         if far < query.diameter:
-            rows.append(row("Someone moves farther", f"{times} times as far: {plain(far)}{unit}", plan.honest, far))
-    if query.diameter > target.distance:
-        across = f"from one end to the other: {plain(query.diameter)}{unit}"
-        rows.append(row("Someone moves farther", across, plan.honest, query.diameter))
+            rows.append(row("Someone moves farther", f"{times} times as far: {reached(far)}{unit}", asked.honest, far))
+    if moving:
+        across = f"from one end to the other: {reached(query.diameter)}{unit}"
+        rows.append(row("Someone moves farther", across, asked.honest, query.diameter))
     return rows
 
 
-def honest_profile(plan: Plan, candidate: Candidate, honest: int, *, mixing: bool = True) -> PrivacyProfile:
-    """What a candidate hides, in steps, if only so many reports are honest; without `mixing`, as if shares were mixed perfectly."""
-    protocol = _sums(candidate)
-    accounts = protocol.accounts(plan.target, plan.rounds)
-    shorter = min(protocol.randomizers, key=lambda randomizer: randomizer.span)
-    profile = accounts.total_profile(shorter.summed_profile(honest))
+class Recomputed:
+    """A protocol, asked again what it hides of other moves and among other people; what was computed is kept.
+
+    `alone` is what one report hides by itself.
+    """
+
+    def __init__(self, asked: Plan | Task, protocol: Protocol, alone: Guarantee) -> None:
+        self.asked, self.protocol, self.alone = asked, protocol, alone
+        self._sums: dict[tuple[int, bool], PrivacyProfile] = {}
+        self._epsilons: dict[tuple[int, float, bool], float] = {}
+
+    @classmethod
+    def of(cls, plan: Plan, candidate: Candidate) -> Self:
+        """Of a candidate whose noise is at hand."""
+        if candidate.mechanism is None:
+            raise InputError(
+                f"what is left of {candidate.protocol} when an assumption fails can be told where its noise is at hand only; "
+                "a saved plan keeps that of its chosen protocol, so plan again."
+            )
+        return cls(plan, candidate.mechanism, candidate.fallback)
+
+    @cached_property
+    def hides_alike(self) -> bool:
+        """Whether all values are hidden alike, however far apart they are."""
+        return isinstance(self.protocol, Frequencies) and self.asked.query.items is None and not has_metric(self.protocol.randomizer)
+
+    def epsilon(self, honest: int, distance: float, *, mixing: bool = True) -> float:
+        """The least epsilon, over all rounds, at which one person's moves up to that distance are hidden; inf if none is certified.
+
+        Without `mixing`, as if shares were mixed perfectly.
+        """
+        key = (honest, self.asked.target.distance if self.hides_alike else distance, mixing)
+        if key not in self._epsilons:
+            try:
+                self._epsilons[key] = self._least(*key)
+            except (ConditionError, NotCertified, InputError):
+                self._epsilons[key] = math.inf
+        return self._epsilons[key]
+
+    def _least(self, honest: int, distance: float, mixing: bool) -> float:
+        if isinstance(self.protocol, Sums) and self.protocol.trusted in MIXED:
+            return self._of_sums(self.protocol, honest, distance, mixing=mixing)
+        return self._by_its_account(honest, distance, mixing=mixing)
+
+    def noise_alone(self, honest: int, distance: float, epsilon: float) -> float:
+        """The same as if shares were mixed perfectly, which is asked only where `epsilon`, what is certified, is infinite."""
+        return epsilon if math.isfinite(epsilon) else self.epsilon(honest, distance, mixing=False)
+
+    def _of_sums(self, protocol: Sums, honest: int, distance: float, *, mixing: bool) -> float:
+        """By the exact law of the honest people's noise, padded or not."""
+        profile = self._sums.get((honest, mixing))
+        if profile is None:
+            profile = self._sums[honest, mixing] = honest_profile(self.asked, protocol, honest, mixing=mixing)
+        moved: Target = self.asked.target.model_copy(update={"distance": distance})
+        steps = moved.in_steps(protocol.step).distance
+        protocol.check_bits(honest, steps)
+        return profile.epsilon(moved.delta, steps)
+
+    def _by_its_account(self, honest: int, distance: float, *, mixing: bool) -> float:
+        """From the protocol's own account of a flat promise, which is then asked again whether it keeps that epsilon.
+
+        Some protocols account for a single round; then what they said is multiplied.
+        """
+        asked, target = self.asked, self.asked.target
+        # What is promised there, in proportion: an account may take the first argument that keeps the epsilon it is asked for.
+        wanted = target.epsilon * (distance / target.distance if target.shape == "linear" else 1.0)
+        moved = target.model_copy(update={"epsilon": wanted, "distance": distance, "shape": "flat"})
+        account = self.protocol.account(asked.query, moved, honest, asked.rounds)
+        profile = account.profile
+        if not mixing:
+            # Where no shares are mixed there is nothing to leave out, and what was refused is not certified by another name.
+            return profile.ideal.epsilon(account.target.delta, account.target.distance) if isinstance(profile, SplitAndMix) else math.inf
+        least = profile.epsilon(account.target.delta, account.target.distance)
+        if not math.isfinite(least):
+            return least
+        for times, hair in product(dict.fromkeys((1, asked.rounds)), HAIRS):
+            total = raised(least * times * (1.0 + hair), 8)
+            promise = moved.model_copy(update={"epsilon": total})
+            if self.protocol.account(asked.query, promise, honest, asked.rounds).kept:
+                return total
+        return math.inf
+
+
+def honest_profile(asked: Plan | Task, protocol: Sums, honest: int, *, mixing: bool = True) -> PrivacyProfile:
+    """What shuffled sums hide, in steps, if only so many reports are honest; without `mixing`, as if shares were mixed perfectly."""
+    accounts = protocol.accounts(asked.target, asked.rounds)
+    profile = accounts.total_profile(protocol.shorter.summed_profile(honest))
     if not mixing or protocol.modulus is None or protocol.trusted != "shuffler":
         return profile
     sigma = security_bits(honest, protocol.shares, protocol.modulus) if honest >= FEWEST_USERS else 0.0
     return SplitAndMix(profile, sigma, accounts.axes * accounts.rounds)
-
-
-def _epsilon(plan: Plan, candidate: Candidate, honest: int, moved: Target, *, mixing: bool) -> float:
-    """What a candidate has for a move of the target's distance; infinite if none is certified."""
-    profile = honest_profile(plan, candidate, honest, mixing=mixing)
-    try:
-        return profile.epsilon(moved.delta, moved.in_steps(_sums(candidate).step).distance)
-    except NotCertified:
-        return math.inf
-
-
-def _sums(candidate: Candidate) -> Sums:
-    if not isinstance(candidate.mechanism, Sums):
-        raise InputError(
-            f"what is left of {candidate.protocol} when an assumption fails can be told for sums whose noise is at hand only; "
-            "a saved plan keeps that of its chosen protocol, so plan again."
-        )
-    return candidate.mechanism

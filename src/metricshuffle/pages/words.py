@@ -1,17 +1,27 @@
-"""What the report says in words: one collection with its outcome, and the paragraphs for an assessment."""
+"""What the pages say in words: one collection of the demo, and the paragraphs for an assessment of any collection."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import promised, promised_delta
-from metricshuffle.pages.facts import PlanFacts, plan_facts, release_facts
+from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.pages.collection import Collection
+from metricshuffle.pages.facts import ReleaseFacts, TaskFacts, release_facts
 from metricshuffle.pages.what_if import Consequence
 from metricshuffle.planning import Plan
+from metricshuffle.privacy.guarantee import likelihood_text
 from metricshuffle.wire.release import Release
 
 Answer = float | tuple[float, float]
+
+# How an answer becomes a report, by the kind of protocol, as it continues "Before anything leaves a person's device, ".
+RANDOMIZED = {
+    "sums": "random noise is added to the answer",
+    "frequencies": "the answer is replaced by one that is drawn at random",
+    "noisy-vectors": "random noise is added to numbers that describe the answer",
+    "noisy-answers": "random noise is added to the numbers that are asked for",
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,10 @@ class Study:
         """|estimate - truth|, Euclidean on a plane."""
         return release_facts(self.release).error(self.truth)
 
+    @property
+    def collection(self) -> Collection:
+        return Collection.of(self.plan, self.release)
+
 
 def consequence_text(row: Consequence, index: int) -> str:
     """The epsilon of one protocol in a row; where the mixing of shares gives out, what the noise alone would do."""
@@ -39,64 +53,115 @@ def consequence_text(row: Consequence, index: int) -> str:
     return f"no promise (noise alone: {promised(noise)})"
 
 
-def assessment(study: Study) -> list[str]:
+def left_text(facts: TaskFacts) -> str:
+    """What is left if whoever is trusted colludes, in a word or a number."""
+    if facts.trusted == "curator":
+        return "raw values" if not facts.items_each else "raw items"
+    return "in effect no protection" if facts.warning else promised(facts.fallback.epsilon)
+
+
+def held_text(facts: TaskFacts) -> str:
+    """What each person is asked for, where nobody said it: as it continues "people are asked for ..."."""
+    if facts.items_each:
+        return "the items that they hold"
+    return "one of these labels each" if facts.labels else "one value each"
+
+
+def precision_text(facts: TaskFacts, release: ReleaseFacts) -> str:
+    """The 95 % interval of a release; of a table, how wide it typically is."""
+    if release.value:
+        return f"{release.interval_text}{facts.spaced_unit}"
+    unit = " %" if release.percent else facts.spaced_unit
+    typical, widest = (f"{plain(half)}{unit}" for half in release.half_widths)
+    return f"plus or minus {typical} for a typical row of the table, {widest} for the widest"
+
+
+def assessment(collection: Collection, asked: str = "") -> list[str]:
     """Paragraphs a privacy officer can paste: what is collected, what is promised, assuming what, what is not, how accurate."""
-    plan = plan_facts(study.plan)
-    paragraphs = [_collection(plan, study.asked), _promise(plan)]
-    if plan.choice.trusted != "nobody":
-        paragraphs.append(_assumptions(plan))
-    return [*paragraphs, _not_promised(plan), _accuracy(plan, study)]
+    facts = collection.facts
+    paragraphs = [_collection(facts, asked or held_text(facts)), _promise(facts)]
+    if facts.trusted != "nobody":
+        paragraphs.append(_assumptions(facts))
+    return [*paragraphs, _not_promised(facts), _accuracy(collection)]
 
 
-def _collection(plan: PlanFacts, asked: str) -> str:
-    chosen = plan.choice
-    if chosen.trusted == "nobody":
-        seen = "The analyst sees the reports, and publishes the"
-    else:
-        seen = (
-            f"A {chosen.trusted} mixes the messages of all people and forgets who sent which; the analyst sees the mixture only, and "
-            "publishes the"
+def _collection(facts: TaskFacts, asked: str) -> str:
+    rounds = "" if facts.rounds == 1 else f", in each of {facts.rounds} rounds"
+    lead = f"Collection. {facts.users:,} people are asked for {asked} ({facts.domain}){rounds}."
+    encoded = f", {facts.encoding}{' encoding' if facts.protocol_kind == 'sums' else ''}" if facts.encoding else ""
+    named = f"protocol {facts.protocol}{encoded}"
+    published = f"publishes the {facts.kind} with {'95 % intervals' if _is_table(facts) else 'a 95 % interval'}"
+    if facts.trusted == "curator":
+        return (
+            f"{lead} They hand it to a curator as it is. The curator works out the answer, adds random noise from the operating system's "
+            f"cryptographic generator once ({named}), and {published}; nobody else sees a single answer."
+        )
+    seen = {
+        "nobody": f"The analyst sees the reports, and {published}.",
+        "shuffler": "A shuffler mixes the messages of all people and forgets who sent which; the analyst sees the mixture only, and "
+        f"{published}.",
+        "aggregator": f"An aggregator adds the reports up and forgets them; the analyst sees the sums only, and {published}.",
+    }[facts.trusted]
+    messages = "one message" if facts.messages_per_user == 1 else f"{facts.messages_per_user:,} messages of equal length"
+    return (
+        f"{lead} Before anything leaves a person's device, {RANDOMIZED.get(facts.protocol_kind, 'the answer is randomized')}, with the "
+        f"operating system's cryptographic generator, and the report is sent as {messages}, {facts.bits_per_user:,} bits in all "
+        f"({named}). {seen}"
+    )
+
+
+def _is_table(facts: TaskFacts) -> bool:
+    return facts.kind in ("histogram", "map", "user-histogram", "user-linear")
+
+
+def _promise(facts: TaskFacts) -> str:
+    closer = "; for answers closer together the factor is smaller still." if facts.in_proportion else "."
+    return (
+        f"Promise. {facts.guarantee} In other words: of {facts.two}, whatever the analyst sees is "
+        f"{likelihood_text(facts.epsilon, facts.guarantee.delta)}{closer}"
+    )
+
+
+def _assumptions(facts: TaskFacts) -> str:
+    trusted = facts.trusted
+    if trusted == "curator":
+        return (
+            "Assumptions. The curator, who sees what everybody holds, does not share it, and adds the noise as described. If the curator "
+            f"does not, nothing is hidden. {facts.fallback}"
+        )
+    warned = f" {facts.warning}" if facts.warning else ""
+    return (
+        f"Assumptions. The {trusted} does not share what it sees, and at least {facts.honest:,} of the {facts.users:,} reports come from "
+        f"people who follow the protocol; batches of fewer than {facts.minimum:,} reports are refused. If the {trusted} does collude with "
+        f"the analyst, this is left: {facts.fallback}{warned}"
+    )
+
+
+def _not_promised(facts: TaskFacts) -> str:
+    times = "one release" if facts.rounds == 1 else f"{facts.rounds} releases together"
+    far = ""
+    if facts.items_each:
+        far = f"{facts.full_replacement} "
+    elif facts.diameter > facts.distance * (1.0 + 1e-9):
+        far = (
+            f"Answers farther apart than {facts.reach} are told apart more and more easily, and about answers "
+            f"{facts.in_units(facts.diameter)} apart, from one end of the range to the other, nothing is promised. "
         )
     return (
-        f"Collection. {plan.users:,} people are asked for {asked} ({plan.domain}). Before anything leaves a person's device, "
-        f"random noise from the operating system's cryptographic generator is added to the answer, and the report is sent as "
-        f"{chosen.messages_per_user:,} messages of equal length, {chosen.bits_per_user:,} bits in all "
-        f"(protocol {chosen.name}{f', {chosen.encoding} encoding' if chosen.encoding else ''}). {seen} {plan.kind} with a 95 % interval."
-    )
-
-
-def _promise(plan: PlanFacts) -> str:
-    closer = "; for answers closer together the factor is smaller still." if plan.in_proportion else "."
-    return (
-        f"Promise. {plan.choice.guarantee} In other words: of two answers {plan.in_units(plan.distance)} apart, nobody who sees what the "
-        f"analyst sees can shift the odds by more than a factor of {promised(math.exp(plan.epsilon))}, except with "
-        f"probability at most {promised_delta(plan.choice.delta)}{closer}"
-    )
-
-
-def _assumptions(plan: PlanFacts) -> str:
-    trusted = plan.choice.trusted
-    return (
-        f"Assumptions. The {trusted} does not share what it sees, and at least {plan.honest:,} of the {plan.users:,} reports come from "
-        f"people who follow the protocol; batches of fewer than {plan.minimum:,} reports are refused. If the {trusted} does collude with "
-        f"the analyst, this is left: {plan.choice.fallback}"
-    )
-
-
-def _not_promised(plan: PlanFacts) -> str:
-    times = "one release" if plan.rounds == 1 else f"{plan.rounds} releases together"
-    return (
-        f"Not promised. Answers farther apart than {plan.in_units(plan.distance)} are told apart more and more easily, and about answers "
-        f"{plan.in_units(plan.diameter)} apart, from one end of the range to the other, nothing is promised. That somebody took part, and "
-        "how many did, is not hidden. People who send false reports can move the result. "
+        f"Not promised. {far}That somebody took part, and how many did, is not hidden. People who send false reports can move the result. "
         f"This promise is for {times}: asking the same people again spends it again."
     )
 
 
-def _accuracy(plan: PlanFacts, study: Study) -> str:
-    release = release_facts(study.release)
+def _accuracy(collection: Collection) -> str:
+    facts, release = collection.facts, collection.release_facts
+    expected = collection.expected_error
+    told = f"The {collection.task.query.measure} is {expected}"
+    if release is None:
+        return f"Accuracy. {told}. It is about the noise: it says nothing of people who do not take part. Plan {facts.digest[:16]}."
+    which = "" if facts.rounds == 1 else f", round {release.round} of {facts.rounds}"
+    spoiled = "".join(f" {sentence}" for sentence in release.spoiled)
     return (
-        f"Accuracy. The expected error is {plan.in_units(plan.choice.expected_error)}; this release has the 95 % interval "
-        f"{release.interval_text}{plan.spaced_unit} from {release.reports:,} reports. The interval is about the noise: it says nothing of "
-        f"people who did not take part. Plan {plan.digest[:16]}."
+        f"Accuracy. {told}; this release has the 95 % interval {precision_text(facts, release)} from {release.reports:,} reports{which}. "
+        f"The interval is about the noise: it says nothing of people who did not take part. Plan {facts.digest[:16]}.{spoiled}"
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metricshuffle.pages.collection import Collection
 from metricshuffle.pages.words import Study
 from metricshuffle.pages.words import assessment as paragraphs_of
 
@@ -21,7 +23,16 @@ class Assessment:
 
 
 def assessment(*studies: Study) -> Assessment:
-    return Assessment(tuple(Text(study.title, tuple(map(_split, paragraphs_of(study)))) for study in studies))
+    return Assessment(tuple(_text(study.title, paragraphs_of(study.collection, study.asked)) for study in studies))
+
+
+def own_assessment(collection: Collection) -> Assessment:
+    query = str(collection.task.query)
+    return Assessment((_text(f"{query[:1].upper()}{query[1:]}", paragraphs_of(collection)),))
+
+
+def _text(title: str, paragraphs: Sequence[str]) -> Text:
+    return Text(title, tuple(map(_split, paragraphs)))
 
 
 def _split(paragraph: str) -> tuple[str, str]:

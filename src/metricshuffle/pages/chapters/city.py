@@ -54,8 +54,8 @@ def city(study: Study, cells: NDArray[np.int64]) -> City:
         f"The true centroid is {release.written(centroids.true)}, the private one {release.value_text}{plan.spaced_unit}: {error} apart.",
     )
     caption = (
-        "Left: the people, jittered within their cells, on both banks of the river. Right: the same two centroids, close up, with the "
-        "95 % interval."
+        "Left or above: the people, jittered within their cells, on both banks of the river. Right or below: the same two "
+        "centroids, close up, with the 95 % interval."
     )
     rows = [
         ("true", *map(release.written, centroids.true), ""),
@@ -65,7 +65,7 @@ def city(study: Study, cells: NDArray[np.int64]) -> City:
         users=plan.users,
         columns=grid.width,
         rows=grid.height,
-        cell=f"{grid.cell:g}{plan.spaced_unit}",
+        cell=f"{plain(grid.cell)}{plan.spaced_unit}",
         error=error,
         map=Figure(drawn, caption),
         centroids=Table(("centroid", plan.with_unit("east"), "north", "95 % interval, east and north"), rows, numeric=(1, 2)),

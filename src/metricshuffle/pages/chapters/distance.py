@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import plain, promised
 from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, VERMILLION, Spec, dots, drawing, line, note, panel, x, y
 from metricshuffle.pages.elements import Figure, Key, Table
 from metricshuffle.pages.facts import PlanFacts, plan_facts
@@ -79,8 +79,8 @@ def _curves_figure(curves: EpsilonCurves, plan: PlanFacts, where: str) -> Figure
         f"{plan.in_units(plan.distance)}. {where}",
     )
     caption = (
-        "Total epsilon between two inputs at a distance. Left: where the promise is made. Right: the same curves across the range; shaded "
-        "where the claim is false."
+        "Total epsilon between two inputs at a distance. Left or above: where the promise is made. Right or below: the same curves "
+        "across the range; shaded where the claim is false."
     )
     return Figure(drawn, caption, LEGEND)
 
@@ -108,7 +108,7 @@ def _curve_table(curves: EpsilonCurves, unit: str) -> Table:
     for index in (*range(0, len(curves.distances) - 1, every), len(curves.distances) - 1):
         reach, exact = curves.distances[index], curves.exact[index]
         verdict = "false" if exact > curves.claimed(reach) else ""
-        rows.append((f"{reach:,}{unit}", f"{exact:.4g}", f"{curves.claimed(reach):.4g}", f"{curves.alone(reach):.4g}", verdict))
+        rows.append((f"{reach:,}{unit}", promised(exact), plain(curves.claimed(reach)), promised(curves.alone(reach)), verdict))
     return Table(("distance", "exact epsilon", "published claim", "one report alone", "the claim is"), rows, numeric=(1, 2, 3))
 
 

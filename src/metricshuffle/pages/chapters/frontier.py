@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import promised
+from metricshuffle.numerics.rounding import plain, promised
 from metricshuffle.pages.charts.marks import BLUE, GREEN, MUTED, VERMILLION, Spec, dots, drawing, line, log_scale, note, panel, ticks, x, y
 from metricshuffle.pages.elements import Figure, Key, Table
 from metricshuffle.pages.facts import PlanFacts, plan_facts
@@ -28,8 +28,8 @@ def frontier(plan: Plan) -> Frontier:
         frontier_chart(points, facts),
         "fig-frontier",
         "Utility against local privacy",
-        f"From B = 1 to B = {last.shape}, the error rises from {first.error:.3g} to {last.error:.3g}{unit} and the epsilon of one report "
-        f"at {far} falls from {first.local_epsilon:.3g} to {last.local_epsilon:.3g}.",
+        f"From B = 1 to B = {last.shape:,}, the error rises from {plain(first.error)} to {plain(last.error)}{unit} and the epsilon of "
+        f"one report at {far} falls from {promised(first.local_epsilon)} to {promised(last.local_epsilon)}.",
     )
     legend = (
         Key(f"one report at {far}", GREEN),
@@ -41,8 +41,8 @@ def frontier(plan: Plan) -> Frontier:
     rows = [
         (
             f"{point.shape:,}",
-            f"{point.rate:.4g}",
-            f"{point.error:.4g}{unit}",
+            plain(point.rate),
+            f"{plain(point.error)}{unit}",
             promised(point.local_epsilon),
             promised(point.local_epsilon_per_step),
         )
@@ -62,7 +62,7 @@ def frontier_chart(points: Sequence[FrontierPoint], plan: PlanFacts) -> Spec:
         dots(near, BLUE, 40),
         line(far, GREEN),
         dots(far, GREEN, 54),
-        note(far[0], f"{accurate}, polya-shuffle", GREEN, dx=-14, dy=10, align="right"),
+        note(far[0], f"{accurate}, polya-shuffle", GREEN, dx=-4, dy=22, align="right"),
         note(far[-1], f"{protected}, geometric-shuffle", GREEN, dx=10, dy=-14),
         note(near[-1], protected, BLUE, dx=12, dy=-10),
         note(near[0], accurate, BLUE, dx=-12, dy=10, align="right"),
@@ -84,7 +84,7 @@ def frontier_chart(points: Sequence[FrontierPoint], plan: PlanFacts) -> Spec:
         "y": y(
             title=plan.with_unit("expected error"),
             scale=log_scale(low, high),
-            axis={"values": ticks(low, high), "format": "~r"},
+            axis={"values": ticks(low, high), "format": ",~r"},
         ),
     }
     return panel("", layers, base, 790, 320)

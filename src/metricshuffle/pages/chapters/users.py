@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metricshuffle.numerics.rounding import plain
 from metricshuffle.pages.charts.marks import (
     BLUE,
     GREEN,
@@ -57,7 +58,7 @@ def users(plan: Plan) -> Users:
         "three times.",
     )
     rows = [
-        (f"{count:,}", *(f"{curve.errors[index]:.4g}{facts.spaced_unit}" for curve in curves))
+        (f"{count:,}", *(f"{plain(curve.errors[index])}{facts.spaced_unit}" for curve in curves))
         for index, count in enumerate(curves[0].users)
     ]
     return Users(
@@ -82,7 +83,7 @@ def error_chart(curves: Sequence[ErrorCurve], plan: PlanFacts) -> Spec:
         "y": y(
             title=plan.with_unit("expected error"),
             scale=log_scale(0.45 * min(errors), 1.4 * max(errors)),
-            axis={"values": powers(min(errors), max(errors)), "format": "~r"},
+            axis={"values": powers(min(errors), max(errors)), "format": ",~r"},
         ),
     }
     return panel("", layers, base, 640, 320)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metricshuffle.pages.charts.marks import BLUE, GREEN, INK, MUTED, PURPLE, VERMILLION, Spec
+from metricshuffle.pages.charts.marks import BLUE, GREEN, INK, MUTED, PURPLE, VERMILLION, Spec, number_format
 
 __all__ = [
     "BLUE",
@@ -53,7 +53,7 @@ class Axis:
         low, high = min(values, default=0.1), max(values, default=1.0)
         axis: Spec = {"grid": field == "y", "tickCount": 5}
         if self.format or self.logarithmic:
-            axis["format"] = self.format or "~g"
+            axis["format"] = self.format or number_format(low)
         if self.logarithmic and high >= 4.0 * low:
             axis["values"] = _decades(low, high)
             scale: Spec = {"type": "log", "domain": [low, high]}

@@ -6,12 +6,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metricshuffle.pages.charts.marks import BLUE, GREEN, INK, MUTED, PURPLE, Spec, dots, line, log_scale, note, panel, ticks, x, y
+from metricshuffle.pages.charts.marks import (
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    PURPLE,
+    Spec,
+    dots,
+    line,
+    log_scale,
+    note,
+    number_format,
+    panel,
+    ticks,
+    x,
+    y,
+)
 
 MECHANISM_COLOURS = {"Geo-Local": MUTED, "RR-Shuffle": PURPLE, "Geo-Shuffle": BLUE, "SGDL-Shuffle": GREEN}
 PUBLISHED, NEEDED = (6, 4), None
 """How a line is dashed that follows a published formula, and one that is certified."""
 WIDTH, HEIGHT, LINE_OF_TEXT = 560, 320, 15.0
+STROKE = "M-0.2,-1.3H0.2V1.3H-0.2Z"
+"""A symbol of Vega's: an upright stroke."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +63,12 @@ def curves_chart(curves: Sequence[Curve], across: str, up: str, *, log_x: bool =
         free = max(at, free + LINE_OF_TEXT)
         layers.append(note((right, curve.points[-1][1]), curve.name, curve.colour, dx=10, dy=free - at))
     horizontal: Spec = (
-        {"scale": log_scale(left, right), "axis": {"values": ticks(left, right), "format": "~s" if left >= 1.0 else "~g", "grid": False}}
+        {"scale": log_scale(left, right), "axis": {"values": _decades(left, right), "format": number_format(left), "grid": False}}
         if log_x
         else {"scale": {"domain": [left, right], "nice": False}, "axis": {"tickCount": 7, "grid": False}}
     )
     vertical: Spec = (
-        {"scale": log_scale(low, high), "axis": {"values": ticks(low, high), "format": "~g"}}
+        {"scale": log_scale(low, high), "axis": {"values": ticks(low, high), "format": number_format(low)}}
         if log_y
         else {"scale": {"domain": [low, high], "nice": False, "zero": False}, "axis": {"tickCount": 6}}
     )
@@ -58,26 +76,39 @@ def curves_chart(curves: Sequence[Curve], across: str, up: str, *, log_x: bool =
 
 
 def dots_chart(names: Sequence[str], series: Sequence[tuple[str, str, Sequence[float | None]]], across: str) -> Spec:
-    """One row a name, one dot a series (words, colour, values), on a logarithmic axis; the words are a legend in the first row."""
+    """One row a name, one dot a series (words, colour, values), on a logarithmic axis; bounds are upright strokes."""
     drawn = [value for _, _, values in series for value in values if value]
     low, high = 0.6 * min(drawn), 1.6 * max(drawn)
-    layers: list[Spec] = []
-    for words, colour, values in series:
-        placed = [(value, float(index)) for index, value in enumerate(values) if value]
-        bar = {"shape": "stroke", "angle": 90, "strokeWidth": 3, "filled": False} if "bound" in words else {}
-        layers.append(dots(placed, colour, 320 if bar else 90, **bar))
-    for index, (words, colour, _) in enumerate(series):
-        layers.append(note((low, -0.9), words, colour, dx=190 * index, fontWeight="bold"))
+    placed = [{"x": value, "y": index, "series": words} for words, _, values in series for index, value in enumerate(values) if value]
+    told = [words for words, _, _ in series]
+    shapes = [STROKE if "bound" in words else "circle" for words in told]
     labels = "[" + ",".join(f"'{name}'" for name in names) + "][datum.value]"
     base = {
-        "x": x(title=across, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": "~g"}),
+        "x": x(title=across, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": number_format(low)}),
         "y": y(
             title=None,
-            scale={"domain": [-1.2, len(names) - 0.5], "nice": False, "reverse": True, "zero": False},
+            scale={"domain": [-0.5, len(names) - 0.5], "nice": False, "reverse": True, "zero": False},
             axis={"values": list(range(len(names))), "labelExpr": labels, "grid": True},
         ),
+        "color": _told(told, [colour for _, colour, _ in series]),
+        "shape": _told(told, shapes),
     }
-    return panel("", layers, base, WIDTH, 34 * (len(names) + 1))
+    points: Spec = {"data": {"values": placed}, "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}}
+    return panel("", [points], base, WIDTH, 34 * len(names))
+
+
+def _told(names: Sequence[str], looks: Sequence[str]) -> Spec:
+    """Series told apart, with a legend above the chart."""
+    legend: Spec = {
+        "title": None,
+        "orient": "top",
+        "columns": 3,
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "labelLimit": 300,
+        "symbolSize": 90,
+    }
+    return {"field": "series", "type": "nominal", "scale": {"domain": list(names), "range": list(looks)}, "legend": legend}
 
 
 @dataclass(frozen=True)
@@ -101,8 +132,8 @@ def boxes_chart(boxes: Sequence[Box], groups: Sequence[tuple[float, str]], up: s
         layers.append(line([(box.at, lower), (box.at, upper)], box.colour, width=11.0))
         layers.append(dots([(box.at, middle)], INK, 34))
     seen = dict.fromkeys((box.name, box.colour) for box in boxes)
-    for index, (name, colour) in enumerate(seen):
-        layers.append(note((groups[0][0] - 0.5, high), name, colour, dx=4 + 135 * index, dy=-14, fontWeight="bold"))
+    legend: Spec = {"data": {"values": []}, "mark": {"type": "point", "shape": "square", "filled": True, "opacity": 1}}
+    layers.append(legend | {"encoding": {"color": _told([name for name, _ in seen], [colour for _, colour in seen])}})
     labels = "{" + ",".join(f"'{at:g}':'{name}'" for at, name in groups) + "}[format(datum.value, '~g')]"
     base = {
         "x": x(
@@ -110,7 +141,7 @@ def boxes_chart(boxes: Sequence[Box], groups: Sequence[tuple[float, str]], up: s
             scale={"domain": [groups[0][0] - 0.5, groups[-1][0] + 0.5], "nice": False},
             axis={"values": [at for at, _ in groups], "labelExpr": labels, "grid": False},
         ),
-        "y": y(title=up, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": "~g"}),
+        "y": y(title=up, scale=log_scale(low, high), axis={"values": _decades(low, high), "format": number_format(low)}),
     }
     return panel("", layers, base, 680, HEIGHT)
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from metricshuffle.errors import require
+from metricshuffle.pages.charts.narrow import PHONE, TIGHTEST, WIDEST, narrowed
 from metricshuffle.pages.rendering import EXTRA, rendered
 
 Spec = dict[str, Any]
@@ -19,8 +20,11 @@ Spec = dict[str, Any]
 INK, MUTED, GRID = "#1b2330", "#5a6473", "#e2e6ec"
 BLUE, VERMILLION, GREEN, PURPLE, WATER = "#0072b2", "#d55e00", "#00805d", "#a2518a", "#bcdcf2"
 VEGA_LITE = "5.20"
-# Metric-compatible with each other, so that text is measured alike on every machine.
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+# As --sans in templates/style.css: metric-compatible with each other, so that text is as wide on every machine as it was measured here.
+FONT = "Liberation Sans, Arimo, Helvetica, Arial, sans-serif"
+NUMBERS, SMALL_NUMBERS = ",~r", ".0e"
+"""How axes write numbers, 1,000,000 and 0.001, and how those that reach below a millionth do: 1e-9."""
+TOO_LONG_TO_DRAW_TWICE = 60_000  # characters; such a chart scrolls on a telephone
 
 CONFIG: Spec = {
     "font": FONT,
@@ -39,6 +43,7 @@ CONFIG: Spec = {
         "ticks": False,
         "labelPadding": 6,
         "labelFlush": False,
+        "labelSeparation": 6,
     },
     "title": {"color": INK, "fontSize": 13, "fontWeight": "bold", "anchor": "start", "offset": 12, "frame": "group"},
     "text": {"font": FONT, "fontSize": 12},
@@ -57,20 +62,53 @@ class Drawing:
     view_box: str
     marks: str
     """The elements of the SVG; what vl-convert wrote, and the only text of a page that is not escaped again."""
+    narrow: Drawing | None = None
+    """The same for a telephone, on which this one would be too small to read."""
+
+    @property
+    def width(self) -> float:
+        return float(self.view_box.split()[2])
+
+    @property
+    def scrolls(self) -> bool:
+        """Whether it needs more room than a telephone has, and nothing stands in for it there."""
+        return self.narrow is None and self.width > PHONE
 
 
-def drawing(spec: Spec, name: str, title: str, description: str) -> Drawing:
-    """Draw the chart. `name` must be different for every chart of a page."""
-    converter = require("vl_convert", EXTRA)
-    drawn: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
-    opening, _, inside = drawn.partition(">")
-    view_box = re.search(r'viewBox="([^"]*)"', opening)
-    return Drawing(name, title, description, view_box[1] if view_box else "", _short(inside.removesuffix("</svg>"), name))
+def drawing(spec: Spec, name: str, title: str, description: str, *, narrow: Spec | None = None) -> Drawing:
+    """Draw the chart, and once more for telephones unless it fits there. `name` must be different for every chart of a page.
+
+    Telephones get the same specification, narrowed, where there is none of their own.
+    """
+    drawn = _drawn(spec, name, title, description)
+    if drawn.width <= PHONE:
+        return drawn
+    small = f"{name}-narrow", title, description
+    if narrow is not None:
+        return replace(drawn, narrow=_drawn(narrow, *small))
+    if len(drawn.marks) > TOO_LONG_TO_DRAW_TWICE:
+        return drawn
+    wide = spec.get("width")
+    width = PHONE - (drawn.width - wide if isinstance(wide, int | float) else 0.0)
+    fitted = _drawn(narrowed(spec, max(TIGHTEST, width)), *small)
+    if not PHONE - 8 <= fitted.width <= PHONE and fitted.width > TIGHTEST:  # names of axes and curves take more room, or less
+        fitted = _drawn(narrowed(spec, max(TIGHTEST, width + PHONE - fitted.width)), *small)
+    return replace(drawn, narrow=fitted) if fitted.width <= WIDEST else drawn
 
 
 def svg(spec: Spec, name: str, title: str, description: str, *, inline: bool = True) -> str:
     """The same as text; not `inline`: one that can be a file of its own."""
-    return rendered("chart.svg.jinja", drawing=drawing(spec, name, title, description), inline=inline)
+    return rendered("chart.svg.jinja", drawing=_drawn(spec, name, title, description), inline=inline)
+
+
+def _drawn(spec: Spec, name: str, title: str, description: str) -> Drawing:
+    converter = require("vl_convert", EXTRA)
+    written: str = converter.vegalite_to_svg({"config": CONFIG, **spec}, vl_version=VEGA_LITE)
+    opening, _, inside = written.partition(">")
+    view_box = re.search(r'viewBox="([^"]*)"', opening)
+    if view_box is None:
+        raise ValueError(f"the chart {name} was drawn without a size")
+    return Drawing(name, title, description, view_box[1], _short(inside.removesuffix("</svg>"), name))
 
 
 def _short(marks: str, name: str) -> str:
@@ -82,7 +120,7 @@ def _short(marks: str, name: str) -> str:
 
     def shortened(tag: re.Match[str]) -> str:
         renamed = re.sub(r"\bclip\d+\b", lambda clip: clips[clip[0]], tag[0])
-        plainer = re.sub(r' (?:role|aria-roledescription|aria-hidden|class|pointer-events)="[^"]*"', "", renamed)
+        plainer = re.sub(r' (?:role|aria-label|aria-roledescription|aria-hidden|class|pointer-events)="[^"]*"', "", renamed)
         return re.sub(r"(\.\d{2})\d+", r"\1", plainer)
 
     return re.sub(r"<[^>]*>", shortened, marks)
@@ -130,6 +168,11 @@ def y(**more: Any) -> Spec:
 
 def log_scale(low: float, high: float) -> Spec:
     return {"type": "log", "domain": [low, high], "nice": False}
+
+
+def number_format(low: float) -> str:
+    """How an axis from there on writes its numbers."""
+    return NUMBERS if low >= 1e-6 else SMALL_NUMBERS
 
 
 def powers(low: float, high: float) -> list[float]:

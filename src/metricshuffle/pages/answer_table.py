@@ -1,0 +1,156 @@
+"""A release as rows for other programs: CSV of every answer, GeoJSON of places on a map."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.errors import InputError
+from metricshuffle.numerics.types import Floats
+from metricshuffle.pages.charts.answers import zero_inside
+from metricshuffle.queries import Answer
+from metricshuffle.queries.cells import places_of
+from metricshuffle.queries.table import Table, plain_value
+from metricshuffle.spaces import Grid
+from metricshuffle.wire.release import Release
+
+Columns = dict[str, list[Any]]
+CORNERS = (("south_west", 0, 0), ("south_east", 1, 0), ("north_east", 1, 1), ("north_west", 0, 1))
+"""Of a cell, counter-clockwise, with how many columns and rows they lie from the first."""
+DECIMALS = 9  # of a degree in GeoJSON: a tenth of a millimetre
+
+
+def answer_columns(release: Release, level: float = 0.95) -> Columns:
+    """A row for each cell, bin, label or mean, or for each number of the answer; in degrees on a map.
+
+    The interval is that of `level`, in low_95 and high_95 or so; `zero_inside` says of a share or a mean whether it holds zero.
+    """
+    answer = release.query.answer(release.estimate, level)
+    told = f"{100.0 * level:g}"
+    interval = np.atleast_2d(np.asarray(answer.interval, dtype=np.float64))
+    ends = {f"low_{told}": interval[:, 0], f"high_{told}": interval[:, 1]}
+    if not isinstance(answer.value, Table):
+        columns = {"label": _names(release, answer), "value": answer.value, "standard_error": answer.standard_error, **ends}
+        return {name: [plain_value(value) for value in np.atleast_1d(np.asarray(column))] for name, column in columns.items()}
+    table, domain = answer.value.columns, release.query.values_in
+    places: dict[str, Any] = {name: table[name] for name in ("label", "low", "high") if name in table}
+    if isinstance(domain, Grid):
+        places = _cells(domain)
+    numbers = {name: table[name] for name in ("share", "value", "count", "standard_error") if name in table}
+    columns = {**places, **numbers, **ends, "zero_inside": zero_inside(interval)}
+    columns |= {name: table[name] for name in ("unbiased", "cumulative") if name in table}
+    if "cumulative" in table:
+        band = np.array(table[f"cumulative_{told}"], dtype=np.float64)
+        columns |= {f"cumulative_low_{told}": band[:, 0], f"cumulative_high_{told}": band[:, 1]}
+    return {name: [plain_value(value) for value in column] for name, column in columns.items()}
+
+
+def _names(release: Release, answer: Answer) -> list[str]:
+    """As in the frame of a release."""
+    if not isinstance(answer.value, tuple):
+        return [release.query.kind]
+    return ["latitude", "longitude"] if answer.plane is not None else ["east", "north"]
+
+
+def _cells(grid: Grid) -> dict[str, Any]:
+    """Column, row, centre and corners of each cell, by its code: in degrees on a map, else in units from the south-west corner."""
+    column, row = grid.all_values().T
+    if grid.box is None:
+        centres, sides = grid.centres(grid.all_values()), places_of(grid)
+        edges = {name: sides[name] for name in ("west", "south", "east", "north")}
+        return {"column": column, "row": row, "x": centres[:, 0], "y": centres[:, 1], **edges}
+    latitudes, longitudes = grid.places(grid.all_values())
+    places = {"column": column, "row": row, "latitude": latitudes, "longitude": longitudes}
+    corners = _lattice(grid)
+    for name, east, north in CORNERS:
+        found = corners[row + north, column + east]
+        places |= {f"{name}_latitude": found[:, 1], f"{name}_longitude": found[:, 0]}
+    return places
+
+
+def _lattice(grid: Grid) -> Floats:
+    """(longitude, latitude) of the corners of all cells, by row and column; a corner is the same point for the four cells that share it."""
+    across, up = np.meshgrid(np.arange(grid.width + 1), np.arange(grid.height + 1))
+    latitudes, longitudes = grid.degrees(np.stack([across, up], axis=-1).reshape(-1, 2) * grid.cell)
+    lattice: Floats = np.stack([longitudes, latitudes], axis=-1).reshape(grid.height + 1, grid.width + 1, 2)
+    return lattice
+
+
+def csv_text(columns: Columns) -> str:
+    """A header line, then a row each; numbers with all their digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(
+        [str(value).lower() if isinstance(value, bool) else value for value in row] for row in zip(*columns.values(), strict=True)
+    )
+    return text.getvalue()
+
+
+def geojson_text(release: Release, level: float = 0.95) -> str:
+    """Places on a map as RFC 7946 has them: a polygon for each cell, or a point and the polygon of its interval; the promises go along."""
+    grid = release.query.values_in
+    if not isinstance(grid, Grid):
+        raise InputError(f"GeoJSON is for places, and this is a {release.query.title}; write .csv, .html or .svg instead.")
+    if grid.box is None:
+        raise InputError(
+            "GeoJSON needs latitudes and longitudes, and the grid of this release is not on a map (it was planned without a box); "
+            "write .csv, .html or .svg instead."
+        )
+    cells = isinstance(release.value, Table)
+    features = list(_cell_features(release, grid, level) if cells else _place_features(release, level))
+    parts = ",\n".join(json.dumps(feature, allow_nan=False) for feature in features)
+    told = json.dumps({"metricshuffle": _promises(release, level)}, allow_nan=False)
+    return f'{{"type": "FeatureCollection",\n{told[1:-1]},\n"features": [\n{parts}\n]}}\n'
+
+
+def _cell_features(release: Release, grid: Grid, level: float) -> Iterator[dict[str, Any]]:
+    columns, lattice = answer_columns(release, level), np.round(_lattice(grid), DECIMALS)
+    named = [name for name in columns if not name.startswith(tuple(corner for corner, _, _ in CORNERS))]
+    for code, values in enumerate(zip(*(columns[name] for name in named), strict=True)):
+        row, column = divmod(code, grid.width)
+        ring = [lattice[row + north, column + east].tolist() for _, east, north in (*CORNERS, CORNERS[0])]
+        yield _feature(code, "Polygon", [ring], dict(zip(named, values, strict=True)))
+
+
+def _place_features(release: Release, level: float) -> Iterator[dict[str, Any]]:
+    answer = release.query.answer(release.estimate, level)
+    latitude, longitude = np.asarray(answer.value, dtype=np.float64).tolist()
+    (south, north), (west, east) = np.asarray(answer.interval, dtype=np.float64).tolist()
+    error = np.asarray(answer.standard_error, dtype=np.float64).tolist()
+    title, told = release.query.title, f"{100.0 * level:g}"
+    properties = {"name": title, "latitude": latitude, "longitude": longitude, "standard_error": error}
+    yield _feature(0, "Point", [longitude, latitude], properties)
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    yield _feature(1, "Polygon", [ring], {"name": f"{told} % interval of the {title}", "level": level})
+
+
+def _feature(code: int, kind: str, coordinates: Any, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Feature", "id": code, "properties": properties, "geometry": {"type": kind, "coordinates": coordinates}}
+
+
+def _promises(release: Release, level: float) -> dict[str, Any]:
+    """What must not be lost on the way to another program."""
+    return {
+        "query": str(release.query),
+        "level": level,
+        "reports": release.reports,
+        "round": release.round,
+        "rounds": release.rounds,
+        "protocol": release.protocol,
+        "guarantee": str(release.guarantee),
+        "if_shuffler_colludes": str(release.if_shuffler_colludes),
+        "sentences": promise_sentences(release),
+        "task": release.plan,
+        **({"warning": release.warning} if release.warning else {}),
+    }
+
+
+def promise_sentences(release: Release) -> list[str]:
+    """Both promises and what spoils them, and for people with many items what it costs to replace them all."""
+    return [*release.sentences, release.task.full_replacement] if release.query.items is not None else release.sentences

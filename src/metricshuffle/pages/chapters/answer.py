@@ -1,0 +1,67 @@
+"""What came out: the picture of a release, and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from metricshuffle.pages.charts.answers import answer_chart
+from metricshuffle.pages.collection import Collection
+from metricshuffle.pages.elements import Figure, Table
+from metricshuffle.pages.release_map import numbers_table
+from metricshuffle.queries.table import Table as AnswerTable
+from metricshuffle.wire.release import Release, measured
+
+SMALL = 560
+
+
+@dataclass(frozen=True)
+class AnswerChapter:
+    facts: tuple[tuple[str, str], ...]
+    figure: Figure
+    small: bool
+    """The picture is narrow, and would have huge letters if it were as wide as the page."""
+    numbers: Table
+    left_out: str
+    """How many rows are not shown, in words, if any."""
+    remarks: tuple[str, ...]
+
+
+def answer(collection: Collection) -> AnswerChapter | None:
+    release = collection.release
+    if release is None:
+        return None
+    chart = answer_chart(release, name="fig-answer")
+    numbers, left_out = numbers_table(release, 0.95)
+    caption = f"{chart.title}. {chart.description} Intervals are about the noise, not about people who did not take part."
+    remarks = tuple(release.query.remarks())
+    drawn = chart.drawing()
+    small = drawn.width < SMALL
+    return AnswerChapter(tuple(_facts(collection, release)), Figure(drawn, caption), small, numbers, left_out, remarks)
+
+
+def answer_text(release: Release) -> str:
+    """The answer in a few words, for a heading; of a table, what it is about."""
+    query = release.query
+    if isinstance(release.value, AnswerTable):
+        return f"A {query.title} of {release.reports:,} people"
+    unit = f" {query.unit}" if query.unit and release.plane is None else ""
+    return f"The {query.title} is {measured(release.value, release.decimals)}{unit}"
+
+
+def _facts(collection: Collection, release: Release) -> list[tuple[str, str]]:
+    facts = collection.facts
+    lines = []
+    if not isinstance(release.value, AnswerTable):
+        unit = facts.spaced_unit if release.plane is None else " degrees"
+        lines.append(("95 % interval", f"{measured(release.answer.interval, release.decimals)}{unit}"))
+        if release.plane is not None:
+            told = collection.release_facts
+            assert told is not None  # noqa: S101 - there is a release
+            lines.append(("from the corner", f"{told.value_text}{facts.spaced_unit} (east, north), 95 % interval {told.interval_text}"))
+    people = "users" if facts.items_each else "reports"
+    lines.append((people, f"{release.reports:,} (planned {facts.users:,}, at least {max(facts.minimum, 1):,})"))
+    if facts.rounds > 1:
+        lines.append(("round", f"{release.round} of {facts.rounds}"))
+    lines.append((release.query.measure.split(",")[0], collection.expected_error))
+    lines.append(("protocol", ", ".join(filter(None, (facts.protocol, facts.encoding, f"{facts.bits_per_user:,} bits a person")))))
+    return lines

@@ -1,0 +1,382 @@
+"""What notebooks show: a card for every result, and its chart."""
+
+from __future__ import annotations
+
+import html as markup
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.amplification.amplify import Amplification, AmplifiedBand
+from metricshuffle.amplification.groups import GroupsAmplification
+from metricshuffle.declared import content_digest
+from metricshuffle.errors import InputError, MetricShuffleError, MissingExtra
+from metricshuffle.numerics.rounding import at_least, plain, promised, promised_delta, reached
+from metricshuffle.pages.charts import profiles
+from metricshuffle.pages.charts.answers import answer_chart
+from metricshuffle.pages.charts.chart import Chart
+from metricshuffle.pages.charts.plans import candidates_chart
+from metricshuffle.pages.elements import Promise, Table
+from metricshuffle.pages.rendering import EXTRA, rendered
+from metricshuffle.planning import Candidate, Plan
+from metricshuffle.planning.advice import worth_showing
+from metricshuffle.planning.audits.audit import Audit
+from metricshuffle.planning.compare.linear import LinearComparison
+from metricshuffle.planning.compare.users import UserComparison
+from metricshuffle.planning.explain import alone_in_vain, error_text, heading, name_of, not_offered, target_text, warnings, why_chosen
+from metricshuffle.planning.simulate import Simulation
+from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.privacy.profile import LowerProfile, PrivacyProfile
+from metricshuffle.queries.cells import label_of
+from metricshuffle.queries.table import Table as Cells
+from metricshuffle.wire.release import ALL_ROWS, SHOWN_ROWS, Release, measured
+from metricshuffle.wire.task import Task
+
+DELTAS = (1e-4, 1e-6, 1e-8)
+EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)
+PAPER = "#ffffff"
+"""Altair's charts lie on it, as their ink is dark whatever the theme of the notebook is."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A result as templates/notebook/card.html.jinja writes it."""
+
+    title: str
+    caption: str = ""
+    numbers: Sequence[tuple[str, str]] = ()
+    """What to look at first: names and numbers."""
+    table: Table | None = None
+    sentences: Sequence[str] = ()
+    promises: Sequence[Promise] = ()
+    warnings: Sequence[str] = ()
+    more: Sequence[str] = ()
+    """Sentences to open."""
+    more_title: str = "More"
+
+
+def html(thing: object) -> str:
+    """A card; without the extra that draws it the same as plain text, and how to get it. What cannot be computed is told in the card."""
+    try:
+        told = summary(thing)
+    except MetricShuffleError as wrong:
+        told = Summary(type(thing).__name__, sentences=[repr(thing)], warnings=[str(wrong)])
+    try:
+        return rendered("notebook/card.html.jinja", it=told)
+    except MissingExtra:
+        text = f"{thing}\n\nShown as text; for a table in the notebook: pip install 'metricshuffle[{EXTRA}]'"
+        return f"<pre>{markup.escape(text)}</pre>"  # there is no template engine here
+
+
+def plot(thing: object, **options: Any) -> Any:
+    """Its chart: altair's if altair is installed."""
+    drawn = chart(thing, **options)
+    drawn = replace(drawn, name=f"{drawn.name}-{content_digest(drawn.spec)[:8]}")  # a notebook holds several of a kind
+    try:
+        altair = import_module("altair")
+    except ImportError:
+        return drawn
+    spec = {name: part for name, part in drawn.to_dict().items() if name != "$schema"}  # altair writes that of the version it has
+    return altair.Chart.from_dict({**spec, "config": {**spec["config"], "background": PAPER}})
+
+
+@singledispatch
+def chart(thing: object, **options: Any) -> Chart:
+    """The chart of a result."""
+    raise InputError(f"there is no chart of {type(thing).__name__}.")
+
+
+@chart.register
+def _(thing: Plan) -> Chart:
+    return candidates_chart(thing)
+
+
+@chart.register
+def _(thing: Release, *, level: float = 0.95) -> Chart:
+    return answer_chart(thing, level)
+
+
+@chart.register
+def _(thing: PrivacyProfile, *, distance: float | Sequence[float] | None = None, delta: float | Sequence[float] | None = None) -> Chart:
+    return profiles.delta_chart(thing, distance) if delta is None else profiles.epsilon_chart(thing, delta, distance)
+
+
+@chart.register
+def _(thing: LowerProfile, *, distance: float | Sequence[float] | None = None) -> Chart:
+    return profiles.lower_delta_chart(thing, distance)
+
+
+@chart.register
+def _(thing: Amplification, *, delta: float | None = None, distance: float | None = None) -> Chart:
+    return profiles.band_chart(thing, distance) if delta is None else profiles.distance_band_chart(thing, delta, distance)
+
+
+@chart.register
+def _(thing: GroupsAmplification, *, distance: float | None = None) -> Chart:
+    return profiles.groups_chart(thing, distance)
+
+
+@singledispatch
+def summary(thing: object) -> Summary:
+    """A result in a few words and numbers."""
+    return Summary(type(thing).__name__, sentences=str(thing).splitlines())
+
+
+def _capital(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+def _promises(guarantee: Guarantee, fallback: Guarantee) -> list[Promise]:
+    """Both, the second as what is left if whoever is trusted is not to be."""
+    trusted = guarantee.trust.trusted
+    if trusted == "nobody":
+        return [Promise("Whoever is dishonest", str(guarantee))]
+    return [Promise(f"If the {trusted} is honest", str(guarantee)), Promise("If it is not", str(fallback), broken=True)]
+
+
+def _epsilons(guarantee: Guarantee, fallback: Guarantee) -> list[tuple[str, str]]:
+    """The same as two numbers."""
+    trusted, far = guarantee.trust.trusted, f"{reached(guarantee.distance)} {guarantee.unit}".rstrip()
+    if trusted == "nobody":
+        return [(f"epsilon at distance {far}, whoever is dishonest", promised(guarantee.epsilon))]
+    return [
+        (f"epsilon at distance {far} if the {trusted} is honest", promised(guarantee.epsilon)),
+        ("if it is not", promised(fallback.epsilon)),
+    ]
+
+
+@summary.register
+def _(thing: Plan) -> Summary:
+    choice = thing.choice
+    warned = thing.protocol.warning(thing.query)
+    return Summary(
+        title=f"Plan: {heading(thing)}",
+        caption=_capital(target_text(thing)),
+        numbers=[
+            ("expected error", error_text(thing.query, choice.expected_error)),
+            *_epsilons(thing.guarantee, thing.if_shuffler_colludes),
+        ],
+        table=_candidates(thing),
+        sentences=[why_chosen(thing), *alone_in_vain(thing)],
+        promises=_promises(thing.guarantee, thing.if_shuffler_colludes),
+        warnings=[*([warned] if warned and choice.trusted != "nobody" else []), *warnings(thing, worth_showing(thing))],
+        more=not_offered(thing),
+        more_title="Protocols that do not apply",
+    )
+
+
+def _candidates(plan: Plan) -> Table:
+    """Narrower than the table of a terminal: encodings stand beside their protocols, and the chosen row is told and tinted."""
+    cells, classes, shown = [], [], worth_showing(plan)
+    for index in shown:
+        offer = plan.candidates[index]
+        mark = "chosen" if index == plan.chosen else "baseline" if offer.baseline else ""
+        named = ", ".join(filter(None, (name_of(offer), offer.encoding)))
+        left = "raw values" if offer.trusted == "curator" else promised(offer.local_epsilon)
+        error = error_text(plan.query, offer.expected_error)
+        cells.append((f"{named} ({mark})" if mark else named, offer.trusted, error, left, f"{offer.bits_per_user:,}"))
+        classes.append(mark)
+    head = ("protocol", "trusts", "expected error", "epsilon if it colludes", "bits")
+    hidden = len(plan.candidates) - len(shown)
+    caption = f"{hidden} more, each as good as one of these or worse in everything; to_frame() has all." if hidden else ""
+    return Table(head, cells, numeric=(2, 3, 4), classes=classes, caption=caption)
+
+
+@summary.register
+def _(thing: Candidate) -> Summary:
+    details = ", ".join(f"{name} {plain(value) if isinstance(value, int | float) else value}" for name, value in thing.details.items())
+    encoding = f" ({thing.encoding})" if thing.encoding else ""
+    return Summary(
+        title=f"Candidate: {name_of(thing)}{encoding}",
+        caption=details,
+        numbers=[
+            ("expected error", plain(thing.expected_error) if math.isfinite(thing.expected_error) else "unknown"),
+            *_epsilons(thing.guarantee, thing.fallback),
+            ("bits per user", f"{thing.bits_per_user:,}"),
+        ],
+        promises=_promises(thing.guarantee, thing.fallback),
+        warnings=[thing.warning] if thing.warning else [],
+    )
+
+
+def _in_effect(task: Task) -> list[str]:
+    """That the number of what is left on paper protects nobody, where it does not."""
+    warned = task.protocol.warning(task.query)
+    return [warned] if warned else []
+
+
+@summary.register
+def _(thing: Task) -> Summary:
+    least = f"at least {thing.minimum:,} report{'s' * (thing.minimum != 1)} of {thing.users:,}"
+    rounds = "" if thing.rounds == 1 else f", {thing.rounds} rounds"
+    return Summary(
+        title=f"Task: {thing.query}",
+        caption=f"{thing.protocol.name}, {least}{rounds}, digest {thing.digest[:12]}",
+        numbers=_epsilons(thing.guarantee, thing.if_shuffler_colludes),
+        promises=_promises(thing.guarantee, thing.if_shuffler_colludes),
+        warnings=_in_effect(thing),
+    )
+
+
+@summary.register
+def _(thing: Guarantee) -> Summary:
+    far = f"{reached(thing.distance)} {thing.unit}".rstrip()
+    over = "" if thing.rounds == 1 else f", over all {thing.rounds} rounds"
+    return Summary(
+        title="Guarantee",
+        numbers=[(f"epsilon at distance {far}{over}", promised(thing.epsilon)), ("delta", promised_delta(thing.delta))],
+        promises=[Promise(_capital(str(thing.trust)), str(thing), broken=not math.isfinite(thing.epsilon))],
+    )
+
+
+@summary.register
+def _(thing: Release) -> Summary:
+    promises = _promises(thing.guarantee, thing.if_shuffler_colludes)
+    told = thing.sentences
+    people = "users" if thing.query.items is not None else "reports"
+    made = f"from {thing.reports:,} {people if thing.reports != 1 else people[:-1]} ({thing.protocol})"
+    return Summary(
+        title=f"Release: {thing.query}",
+        caption=_capital(made if thing.rounds == 1 else f"{made}, round {thing.round} of {thing.rounds}"),
+        numbers=[*_answer(thing), *_epsilons(thing.guarantee, thing.if_shuffler_colludes)],
+        table=_cells(thing) if isinstance(thing.value, Cells) else None,
+        sentences=[*thing.query.remarks(), *([thing.task.full_replacement] if thing.query.items is not None else [])],
+        promises=promises,
+        warnings=[*_in_effect(thing.task), *told[len(promises) :], *([f"Warning: {thing.warning}"] if thing.warning else [])],
+    )
+
+
+def _answer(release: Release) -> list[tuple[str, str]]:
+    """The number or the place; a table follows by itself."""
+    if isinstance(release.value, Cells):
+        return []
+    unit = f" {release.query.unit}" if release.query.unit and release.plane is None else ""
+    value, interval = measured(release.value, release.decimals), measured(release.answer.interval, release.decimals)
+    return [(f"{release.query.title}, 95 % interval {interval}{unit}", f"{value}{unit}")]
+
+
+def _cells(release: Release) -> Table:
+    """The largest shares, or the means, each with its interval."""
+    table = release.value
+    shares = "share" in table.columns
+    key = "share" if shares else "value"
+    order = np.argsort(-np.asarray(table[key], dtype=np.float64), kind="stable") if shares else np.arange(len(table))
+    shown = order if len(order) <= ALL_ROWS else order[:SHOWN_ROWS]
+    cells = []
+    for code in shown:
+        row = table[int(code)]
+        low, high = row["interval_95"]
+        name = label_of(table.columns, int(code)) if shares else str(row["label"])
+        cells.append([name, *((f"{100 * part:.2f} %" if shares else plain(part)) for part in (row[key], low, high))])
+    left = len(order) - len(shown)
+    caption = f"The {len(shown)} largest of {len(order):,}; to_frame() has all." if left else ""
+    return Table(("", "share" if shares else "mean", "95 %: from", "to"), cells, numeric=(1, 2, 3), caption=caption)
+
+
+@summary.register
+def _(thing: PrivacyProfile) -> Summary:
+    far = profiles.known_distance(thing) or 1.0
+    return Summary(
+        title=f"{type(thing).__name__}: an upper bound on what is given away",
+        caption=f"bound: {thing.bound}; plot(distance=...): delta against epsilon; plot(delta=..., distance=...): epsilon against distance",
+        table=Table(
+            ("delta", f"epsilon at distance {reached(far)}"),
+            [(promised_delta(delta), promised(thing.epsilon(delta, far))) for delta in (*DELTAS, 0.0)],
+            numeric=(0, 1),
+        ),
+    )
+
+
+@summary.register
+def _(thing: LowerProfile) -> Summary:
+    far = profiles.known_distance(thing) or 1.0
+    return Summary(
+        title=f"{type(thing).__name__}: a lower bound on what is given away",
+        caption=f"bound: {thing.bound}",
+        table=Table(
+            ("epsilon", f"delta at distance {reached(far)}, at least"),
+            [(plain(epsilon), at_least(thing.delta(epsilon, far))) for epsilon in EPSILONS],
+            numeric=(0, 1),
+        ),
+    )
+
+
+def _band_cells(band: AmplifiedBand) -> tuple[str, str, str]:
+    return at_least(band.lower), promised(band.upper), band.bound
+
+
+@summary.register
+def _(thing: Amplification) -> Summary:
+    return Summary(
+        title=f"Amplification: {thing.users:,} shuffled reports",
+        caption=f"Between {thing.pairs_at()}; plot() draws the band",
+        table=Table(
+            ("delta", "epsilon at least", "at most", "bound"),
+            [(promised_delta(delta), *_band_cells(thing.epsilon(delta))) for delta in DELTAS],
+            numeric=(0, 1, 2),
+        ),
+        sentences=[thing.explain(DELTAS[1])],
+    )
+
+
+@summary.register
+def _(thing: GroupsAmplification) -> Summary:
+    delta = DELTAS[1]
+    return Summary(
+        title=f"Amplification: {thing.groups.users:,} shuffled reports of {len(thing)} groups",
+        caption=f"At delta {promised_delta(delta)}",
+        table=Table(
+            ("", "epsilon at least", "at most", "bound"),
+            [(_capital(answer.member), *_band_cells(answer.epsilon(delta))) for answer in thing],
+            numeric=(1, 2),
+        ),
+        sentences=[thing.remark] if thing.remark else [],
+    )
+
+
+@summary.register
+def _(thing: Simulation) -> Summary:
+    error = f"{plain(thing.mean_absolute_error)} ± {plain(thing.standard_error) if math.isfinite(thing.standard_error) else 'unknown'}"
+    return Summary(
+        title=f"Simulation of {thing.runs:,} releases of {thing.users:,} users",
+        numbers=[
+            ("mean absolute error", error),
+            ("expected", plain(thing.expected_error)),
+            ("root mean square error", plain(thing.root_mean_square_error)),
+            ("inside their 95 % interval", f"{plain(100 * thing.coverage_95)} %"),
+        ],
+    )
+
+
+@summary.register
+def _(thing: Audit) -> Summary:
+    verdict, *evidence = str(thing).splitlines()
+    return Summary(
+        title="Audit",
+        numbers=[
+            ("epsilon shown, at least", at_least(thing.epsilon)),
+            *([("promised", promised(thing.promised))] if thing.promised is not None else []),
+        ],
+        sentences=evidence,
+        promises=[Promise("", verdict, broken=thing.refuted)],
+    )
+
+
+@summary.register(LinearComparison)
+@summary.register(UserComparison)
+def _(thing: LinearComparison | UserComparison) -> Summary:
+    return Summary(
+        title=f"What {thing.users:,} users' items cost: hiding moves beside hiding users",
+        caption=f"epsilon {promised(thing.epsilon)}, {plain(thing.rate)} epsilon per unit of distance, delta {promised_delta(thing.delta)}",
+        table=Table(
+            ("model", "method", "hides", "error"),
+            [(method.model, method.name, method.hides, plain(method.error)) for method in thing.methods],
+            numeric=(3,),
+        ),
+        sentences=thing.sentences(),
+    )

@@ -1,0 +1,96 @@
+"""The application: which address shows what."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from metricshuffle.pages.rendering import rendered
+from metricshuffle.web.console import Console
+from metricshuffle.web.desk import Desk
+from metricshuffle.web.guard import Guard
+from metricshuffle.web.planner import Planner
+from metricshuffle.web.trying import Trying
+from metricshuffle.web.uploads import Uploads
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+STATIC = Path(__file__).parent / "static"
+HTMX_VERSION, HTMX_SHA256 = "2.0.11", "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+"""Vendored from the npm package htmx.org (dist/htmx.min.js, Zero-Clause BSD); a test compares the hash."""
+TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+
+
+@cache
+def static_text(name: str) -> str | None:
+    """A script or a style of the page; the style of all pages is a template of theirs."""
+    if name == "style.css":
+        return rendered("style.css")
+    file = STATIC / name
+    return file.read_text(encoding="utf-8") if name in ("htmx.min.js", "web.js", "web.css") else None
+
+
+async def static(request: Request) -> Response:
+    from starlette.responses import PlainTextResponse, Response
+
+    name = request.path_params["name"]
+    text = static_text(name)
+    if text is None:
+        return PlainTextResponse("There is no such file.\n", 404)
+    return Response(text, media_type=TYPES[name.rpartition(".")[2]], headers={"cache-control": "max-age=3600"})
+
+
+async def healthy(request: Request) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"healthy": True})
+
+
+def application(token: str, port: int, *, local: bool = True, limit: float | None = None) -> Guard:
+    """The whole page, behind its guard; workers start with it and end with it."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    desk = Desk(limit)
+    planner, uploads = Planner(desk), Uploads()
+    trying, console = Trying(desk, uploads), Console(desk, local)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        desk.start()
+        try:
+            yield
+        finally:
+            desk.close()
+            uploads.close()
+            console.close()
+
+    routes = [
+        Route("/", planner.page),
+        Route("/answer", planner.answer),
+        Route("/more", planner.more),
+        Route("/texts", planner.texts),
+        Route("/take/{name}", planner.take),
+        Route("/engineers", planner.engineers),
+        Route("/engineered", planner.engineered),
+        Route("/file", trying.file, methods=["POST"]),
+        Route("/try", trying.trial, methods=["POST"]),
+        Route("/forget", trying.forget, methods=["POST"]),
+        Route("/console", console.page),
+        Route("/console/collections", console.listed),
+        Route("/console/add", console.add, methods=["POST"]),
+        Route("/console/remove", console.remove, methods=["POST"]),
+        Route("/console/open", console.open, methods=["POST"]),
+        Route("/console/abort", console.abort, methods=["POST"]),
+        Route("/console/collect", console.collect, methods=["POST"]),
+        Route("/console/release/{digest}", console.release),
+        Route("/console/join/{digest}", console.join),
+        Route("/static/{name}", static),
+        Route("/healthz", healthy),
+    ]
+    return Guard(Starlette(routes=routes, lifespan=lifespan), token, port)

@@ -1,0 +1,274 @@
+"""From the words of a form to a plan: the same query, target and choices that the options of the command line stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from metricshuffle.errors import MetricShuffleError
+from metricshuffle.web.cards import PLANNED, Card
+from metricshuffle.web.fields import Words, WrongFields, blamed
+
+if TYPE_CHECKING:
+    from metricshuffle.planning import Plan
+    from metricshuffle.planning.advice import Wishes
+    from metricshuffle.queries.base import Query
+
+CARDS = {card.name: card for card in PLANNED}
+SUMS = ("mean", "sum", "centroid")
+# What Python calls the field that a sentence is about.
+ALSO = {"domain": "low", "bins": "step", "corner": "south", "label": "labels"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A row of the table of candidates, as the address of the page names it."""
+
+    protocol: str
+    encoding: str = ""
+    trusted: str = ""
+    shape: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Choice | None:
+        parts = text.split("~")
+        return cls(*parts[:4]) if parts[0] else None
+
+    def __str__(self) -> str:
+        return "~".join((self.protocol, self.encoding, self.trusted, self.shape))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that can be planned. `options` are those of `metricshuffle plan`, in words, and `python` is the query as code."""
+
+    query: Query
+    options: tuple[tuple[str, str], ...]
+    python: str
+    first: str
+    epsilon: float
+    error: float
+    distance: float
+    delta: float
+    users: int
+    honest: str
+    flat: bool
+    choices: dict[str, Any]
+    choice: Choice | None
+
+    def plan(self) -> Plan:
+        """The whole comparison, whatever was chosen from it."""
+        from metricshuffle.planning import plan, plan_for_error
+        from metricshuffle.privacy.profile import Shape
+        from metricshuffle.privacy.target import Target
+
+        shape: Shape = "flat" if self.flat else "linear"
+        if self.first == "accuracy":
+            return plan_for_error(
+                self.query, self.error, self.delta, self.distance, self.users, self.honest, shape=shape, **self.choices
+            )  # fmt: skip
+        target = Target(self.epsilon, self.delta, self.distance, shape)
+        return plan(self.query, target, self.users, self.honest, **self.choices)
+
+    def narrowed(self, **choices: Any) -> Asked:
+        """The same with other limits on what may be chosen, none of which is left to the table."""
+        return replace(self, choices={**self.choices, **choices}, choice=None)
+
+    @property
+    def wishes(self) -> Wishes:
+        from metricshuffle.planning.advice import Wishes
+
+        return Wishes(self.honest, self.choices["max_local_epsilon"], self.choices["max_bits"], narrowed="protocols" in self.choices)
+
+
+def asked(card_name: str, typed: Mapping[str, str]) -> Asked:
+    """What a filled form asks for; `WrongFields` says what is wrong, beside the field."""
+    card = CARDS.get(card_name)
+    if card is None:
+        raise WrongFields({"": f"there is no question {card_name!r}; choose one of the cards."})
+    words = Words(card.fields, card.filled(typed))
+    try:
+        query, options, python = _READ[card.name](words)
+        return _with_wishes(card, words, query, options, python)
+    except MetricShuffleError as wrong:
+        if isinstance(wrong, WrongFields):
+            raise
+        raise in_fields(card, wrong) from None
+
+
+def in_fields(card: Card, wrong: Exception) -> WrongFields:
+    """A sentence from below, beside the field that it is about."""
+    from re import sub
+
+    message = sub(r"^(?:[A-Z][A-Za-z0-9]*: )+", "", str(wrong))
+    name = blamed(message, card.fields.values(), ALSO)
+    for field in card.fields.values():
+        if "_" in field.name:
+            message = message.replace(field.name, field.label.lower())
+    return WrongFields({name: f"{message[:1].upper()}{message[1:]}"})
+
+
+def _with_wishes(card: Card, words: Words, query: Query, options: list[tuple[str, str]], python: str) -> Asked:
+    first = words.choice("first")
+    epsilon = words.number("epsilon") if first == "privacy" else 1.0
+    error = words.number("error") if first == "accuracy" else 1.0
+    distance = words.number("distance") if "distance" in card.fields else 1.0
+    delta, users, honest = words.number("delta"), words.whole("users"), words.number("honest")
+    rounds, trusted = words.whole("rounds"), words.choice("trusted")
+    cap, bits = words.number("max_local_epsilon"), words.whole("max_bits")
+    if honest is not None and not 0.0 < honest <= 100.0:
+        words.refuse("honest", f"is a share between 0 and 100 %, got {words.text('honest')}.")
+    for name, value in (("users", users), ("rounds", rounds), ("max_bits", bits)):
+        if value is not None and value < 1:
+            words.refuse(name, f"must be a whole number of at least 1, got {words.text(name)}.")
+    for name, amount in (("epsilon", epsilon), ("error", error), ("distance", distance), ("max_local_epsilon", cap)):
+        if amount is not None and not amount > 0.0:
+            words.refuse(name, f"must be greater than 0, got {words.text(name)}.")
+    if delta is not None and not 0.0 <= delta < 1.0:
+        words.refuse("delta", f"must lie in [0, 1), got {words.text('delta')}.")
+    words.checked()
+    choices: dict[str, Any] = {"rounds": rounds, "trusted": trusted, "max_local_epsilon": cap, "max_bits": bits}
+    if query.kind in ("mean", "sum") and card.name == "number":
+        choices |= {"encoding": words.choice("encoding"), "granularity": words.number("granularity")}
+        options.append(("--encoding", choices["encoding"]))
+    if card.name == "items":
+        choices["most_items"] = words.whole("most_items")
+    words.checked()
+    promise = [("--epsilon", words.text("epsilon"))] if first == "privacy" else [("--error", words.text("error"))]
+    far = [("--distance", words.text("distance"))] if "distance" in card.fields else []
+    options += [
+        *promise,
+        *far,
+        ("--delta", words.text("delta")),
+        ("--users", words.text("users")),
+        ("--honest", f"{words.text('honest')}%"),
+    ]
+    options += [("--rounds", str(rounds))] if rounds != 1 else []
+    options += [("--trusted", trusted)] if trusted != "shuffler" else []
+    options += [(name, words.text(field)) for name, field in (("--max-local-epsilon", "max_local_epsilon"), ("--max-bits", "max_bits"))
+                if words.text(field)]  # fmt: skip
+    options += [("--most-items", words.text("most_items"))] if choices.get("most_items") else []
+    flat = words.checked_box("flat")
+    options += [("--flat", "")] if flat else []
+    query.check_distance(distance or 0.0)
+    return Asked(
+        query, tuple(options), python, first, epsilon or 0.0, error or 0.0, distance or 0.0, delta or 0.0, users or 0,
+        f"{words.text('honest')}%", flat, choices, Choice.of(words.text("choice")),
+    )  # fmt: skip
+
+
+Read = tuple["Query", list[tuple[str, str]], str]
+
+
+def _number(words: Words) -> Read:
+    from metricshuffle.queries import Histogram, Mean, Sum
+    from metricshuffle.spaces import Integers, Interval
+
+    question = words.choice("question")
+    low, high, unit = words.bound("low"), words.bound("high"), words.text("unit")
+    granularity = words.number("granularity") if question != "histogram" else None
+    step = words.number("step") if question == "histogram" else None
+    if low is not None and high is not None and not low < high:
+        words.refuse("low", f"must be below the largest, got {words.text('low')} and {words.text('high')}.")
+    finer = granularity is not None and 0.0 < granularity < 1.0  # no whole number needs that: real ones were meant
+    whole = isinstance(low, int) and isinstance(high, int) and not finer
+    if not whole and question != "histogram" and granularity is None:
+        words.refuse("granularity", "is empty; real numbers need it: the step they are rounded to.")
+    words.checked()
+    assert low is not None and high is not None  # noqa: S101, PT018 - else it was refused
+    domain = Integers(int(low), int(high), unit) if whole else Interval(low, high, unit)
+    named = "" if not unit else f", unit={unit!r}"
+    python = f"ms.{'Integers' if whole else 'Interval'}({low!r}, {high!r}{named})"
+    options = [("--query", question), ("--low", words.text("low")), ("--high", words.text("high"))]
+    options += [("--unit", unit)] if unit else []
+    if question == "histogram":
+        return Histogram(domain, step), [*options, ("--step", words.text("step"))], f"ms.Histogram({python}, {step!r})"
+    options += [("--granularity", words.text("granularity"))] if granularity is not None else []
+    return (Sum if question == "sum" else Mean)(domain), options, f"ms.{question.capitalize()}({python})"
+
+
+def _place(words: Words) -> Read:
+    from metricshuffle.queries import Centroid, Histogram
+    from metricshuffle.spaces import Grid
+
+    question, where, cell, unit = words.choice("question"), words.choice("where"), words.number("cell"), words.text("unit")
+    if where == "grid":
+        width, height = words.whole("width"), words.whole("height")
+        words.checked()
+        grid = Grid(width or 0, height or 0, cell or 0.0, unit)
+        sides = [("--width", words.text("width")), ("--height", words.text("height"))]
+        python = f"ms.Grid({width}, {height}, {cell!r}, {unit!r})"
+    else:
+        names = ("south", "west", "north", "east")
+        corners = [words.number(name) for name in names]
+        words.checked()
+        south, west, north, east = (corner or 0.0 for corner in corners)
+        grid = Grid.from_box(south, west, north, east, cell or 0.0, unit or "m")
+        sides = [("--box", " ".join(words.text(name) for name in names))]
+        python = f"ms.Grid.from_box({south!r}, {west!r}, {north!r}, {east!r}, {cell!r}, {unit or 'm'!r})"
+    options = [("--query", question), *sides, ("--cell", words.text("cell")), *([("--unit", unit)] if unit else [])]
+    if question == "centroid":
+        return Centroid(grid), options, f"ms.Centroid({python})"
+    return Histogram(grid), options, f"ms.Histogram({python})"
+
+
+def _labels(words: Words) -> list[str]:
+    labels = [label.strip() for label in words.text("labels").replace("\n", ",").split(",")]
+    if "" in labels:
+        words.refuse("labels", "has an empty one; write them with one comma between, like tea, coffee.")
+    elif len(labels) < 2:
+        words.refuse("labels", f"names {len(labels)}; at least two are needed.")
+    elif len(set(labels)) < len(labels):
+        words.refuse("labels", "names one of them twice.")
+    words.checked()
+    return labels
+
+
+def _category(words: Words) -> Read:
+    from metricshuffle.queries import Histogram
+    from metricshuffle.spaces import Categories
+
+    labels = _labels(words)
+    return (
+        Histogram(Categories(labels)),
+        [("--query", "histogram"), ("--labels", ",".join(labels))],
+        f"ms.Histogram(ms.Categories({labels!r}))",
+    )
+
+
+def _items(words: Words) -> Read:
+    from metricshuffle.queries import UserHistogram, UserLinearQuery
+    from metricshuffle.spaces import Categories, Integers, Space, nested_squares, users_of
+
+    question, item, unit, items = words.choice("question"), words.choice("item"), words.text("unit"), words.whole("items")
+    if items is not None and items < 1:
+        words.refuse("items", f"must be a whole number of at least 1, got {items}.")
+    options = [("--query", f"user-{question}")]
+    if item == "number":
+        low, high = words.whole("low"), words.whole("high")
+        words.checked()
+        space, python = Space(Integers(low or 0, high or 0, unit)), f"ms.Space(ms.Integers({low}, {high}, unit={unit!r}))"
+        options += [("--low", words.text("low")), ("--high", words.text("high"))]
+    elif item == "label":
+        if question == "mean":
+            words.refuse("item", "of a mean is a number or a place; words have no mean.")
+        labels = _labels(words)
+        space, python = Space(Categories(labels), unit=unit), f"ms.Space(ms.Categories({labels!r}), unit={unit!r})"
+        options.append(("--labels", ",".join(labels)))
+    else:
+        levels, side = words.whole("levels"), words.number("side")
+        words.checked()
+        space, python = nested_squares(levels or 0, side or 0.0, unit), f"ms.nested_squares({levels}, {side!r}, {unit!r})"
+        options += [("--levels", words.text("levels")), ("--side", words.text("side"))]
+    words.checked()
+    options += [("--unit", unit)] if unit else []
+    options += [("--items", str(items))] if items is not None else []
+    people, held = users_of(space, items), "" if items is None else f", {items}"
+    users = f"ms.users_of({python}{held})"
+    if question == "mean":
+        return UserLinearQuery.average(people), options, f"ms.UserLinearQuery.average({users})"
+    return UserHistogram(people), options, f"ms.UserHistogram({users})"
+
+
+_READ = {"number": _number, "place": _place, "category": _category, "items": _items}

@@ -1,0 +1,83 @@
+"""Who may talk to the page: whoever holds the token, from the page itself, and nobody else in the browser."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+OPEN = ("/healthz", "/favicon.ico")
+YEAR = 365 * 24 * 3600
+TOKEN = "token"  # noqa: S105 - the name of it in the link
+
+
+class Guard:
+    """Around the whole application: the token of the link becomes a cookie, what changes anything must come from the page itself, and every
+    answer tells the browser to load nothing from elsewhere."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self.app, self.token = app, token
+        self.cookie = f"metricshuffle-{port}"  # cookies of one machine are shared by all its ports
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+        request = Request(scope)
+        refused: Response | None = None
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = next((value for name, value in pairs if name == TOKEN), None)
+        if given is not None and request.method == "GET" and self._is_token(given):
+            left = urlencode([(name, value) for name, value in pairs if name != TOKEN])
+            refused = RedirectResponse(f"{request.url.path}{f'?{left}' if left else ''}", 303)
+            refused.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", max_age=YEAR)
+        elif scope["path"] not in OPEN and not self._is_token(request.cookies.get(self.cookie, "")):
+            refused = PlainTextResponse(
+                "This page needs the token of its link: open the link that `metricshuffle web` printed when it started.\n", 403
+            )
+        elif request.method not in ("GET", "HEAD") and not same_origin(request):
+            refused = PlainTextResponse("This was not asked by the page itself, so nothing was done.\n", 403)
+        await (refused or self.app)(scope, receive, _with_headers(send))
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self.token.encode())
+
+
+def same_origin(request: object) -> bool:
+    """Whether a page of this very server sent the request, as the browser tells; what does not tell is refused."""
+    from starlette.requests import Request
+
+    assert isinstance(request, Request)  # noqa: S101 - typed loosely, so that starlette is imported late
+    origin, host = request.headers.get("origin"), request.headers.get("host", "")
+    if origin is not None:
+        return urlsplit(origin).netloc == host
+    return request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = {name.decode().lower() for name, _ in message["headers"]}
+            added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name not in own]
+            message = {**message, "headers": [*message["headers"], *added]}
+        await send(message)
+
+    return sent

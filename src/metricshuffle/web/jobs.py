@@ -1,0 +1,88 @@
+"""What worker processes do for the page. Everything that goes in and comes out is plain: words, bytes and text."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from metricshuffle.pages.rendering import rendered
+from metricshuffle.web import answers, taking
+
+
+def warm_drawing() -> None:
+    """Draw something small, so that the first chart does not take a second. Never before a fork: the library has threads."""
+    from metricshuffle.pages.charts.chart import Chart
+
+    Chart({"mark": "point", "data": {"values": []}}, "warm", "", "").svg()
+
+
+def answer(card: str, typed: dict[str, str], state: str, known: bytes | None = None) -> dict[str, Any]:
+    """The live part of the page, and the plan itself for the parts that follow."""
+    result = answers.answered(card, typed, known)
+    return {"html": answers.answer_html(result, state), "known": known or pickle.dumps(result)}
+
+
+def more(card: str, typed: dict[str, str], known: bytes | None = None) -> dict[str, Any]:
+    result = answers.answered(card, typed, known)
+    return {"html": answers.more_html(result), "known": known or pickle.dumps(result)}
+
+
+def texts(card: str, typed: dict[str, str], known: bytes | None = None) -> dict[str, Any]:
+    """The command line and Python, to be copied."""
+    result = answers.answered(card, typed, known)
+    html = rendered("web/texts.html.jinja", command=taking.command(result), python=taking.python(result))
+    return {"html": html, "known": known or pickle.dumps(result)}
+
+
+def take(card: str, typed: dict[str, str], name: str, known: bytes | None = None) -> dict[str, Any]:
+    """One of the files to take along."""
+    result = answers.answered(card, typed, known)
+    return {"text": taking.TAKEN[name][1](result), "known": known or pickle.dumps(result)}
+
+
+def columns(path: str) -> dict[str, Any]:
+    """What the columns of a file are called."""
+    from metricshuffle.web.trials import header_of
+
+    return {"columns": header_of(Path(path))}
+
+
+def trial(card: str, typed: dict[str, str], given: dict[str, Any], known: bytes | None = None) -> dict[str, Any]:
+    """A dry run on a file or on invented people."""
+    from metricshuffle.web.trials import trial_html
+
+    return {"html": trial_html(answers.answered(card, typed, known), given)}
+
+
+def engineered(card: str, typed: dict[str, str], known: bytes | None = None) -> dict[str, Any]:
+    """The answer of a card for engineers."""
+    from metricshuffle.web.engineers import engineers_html
+
+    return {"html": engineers_html(card, typed)}
+
+
+def collect(served: bytes, key: str, output: str) -> dict[str, Any]:
+    """The analyst's part: fetch what was let go, open it with her key, and estimate."""
+    from metricshuffle.service.analyst import Analyst
+    from metricshuffle.service.collection import Collection
+
+    return {"release": Analyst(Path(key)).collect(Collection(served), output).to_json()}
+
+
+def release(release: str) -> dict[str, Any]:
+    """What a release says: its chart, its numbers and its promises."""
+    from metricshuffle.pages.chapters.answer import answer as answer_chapter
+    from metricshuffle.pages.chapters.headline import headline
+    from metricshuffle.pages.collection import Collection
+    from metricshuffle.wire.release import Release
+
+    collection = Collection.of(Release.from_json(release))
+    return {"html": rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))}
+
+
+JOBS: dict[str, Callable[..., dict[str, Any]]] = {
+    "answer": answer, "more": more, "texts": texts, "take": take, "columns": columns, "trial": trial,
+    "engineered": engineered, "collect": collect, "release": release,
+}  # fmt: skip

@@ -1,0 +1,226 @@
+"""A dry run on a file, or on invented people: the private answer beside the true one. Nothing of it is kept, and no round is counted."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.columns import open_columns
+from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, require
+from metricshuffle.pages.charts.answers import answer_chart
+from metricshuffle.pages.elements import Figure, Table
+from metricshuffle.pages.rendering import rendered
+from metricshuffle.planning import Plan, simulate
+from metricshuffle.planning.explain import error_text
+from metricshuffle.planning.spread import spread_of
+from metricshuffle.queries.base import Estimate, Query
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.rows import Rows, joined
+from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.table import Table as AnswerTable
+from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Categories, Grid, Integers, Interval
+from metricshuffle.web.answers import Answered
+from metricshuffle.wire.release import Release, measured
+from metricshuffle.wire.task import new_batch_id
+
+RUNS = 200
+MARKS = ",;\t|"
+MOST_ROWS = 60
+MOST_INVENTED = 100_000
+TYPICAL_ITEMS = 20
+"""That an invented person holds, where numbers may differ."""
+
+
+def header_of(path: Path) -> list[str]:
+    """The names of the columns of a CSV text or a Parquet file."""
+    with path.open("rb") as stream:
+        start = stream.read(4)
+    if start == b"PAR1":
+        parquet = require("pyarrow.parquet", "tables")
+        try:
+            return [str(name) for name in parquet.ParquetFile(path).schema_arrow.names]
+        except Exception as wrong:
+            raise InputError(f"this file begins like Parquet and cannot be read ({type(wrong).__name__}).") from None
+    opened: Any = gzip.open(path, "rb") if start[:2] == b"\x1f\x8b" else path.open("rb")  # noqa: SIM115 - closed below
+    with opened as stream:
+        try:
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig").readline(100_000)
+        except (UnicodeDecodeError, OSError, EOFError):
+            raise InputError("this file is not a table: give a CSV text in UTF-8 with a header line, or a Parquet file.") from None
+    mark = max(MARKS, key=line.count)
+    names = [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
+    if "\0" in line or not any(names):
+        raise InputError("this file is not a table: give a CSV text with a header line, or a Parquet file.")
+    return names
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a dry run showed."""
+
+    people: str
+    remarks: tuple[str, ...]
+    spread: tuple[str, ...]
+    private: Figure
+    true: Figure | None
+    """Of tables; a single number is told in words."""
+    facts: tuple[tuple[str, str], ...]
+    numbers: Table
+    simulated: tuple[str, ...]
+
+
+def trial(result: Answered, path: Path | None, columns: Sequence[str], user_column: str, per_user: str) -> Trial:
+    """One release of the plan, made from a file or from invented people, beside what is true of them; and the error over many."""
+    plan, query = result.plan, result.plan.query
+    remarks: list[str] = []
+    spread: tuple[str, ...] = ()
+    if path is None:
+        values: Any = invented(query, min(plan.users, MOST_INVENTED))
+        people = f"{min(plan.users, MOST_INVENTED):,} invented people"
+    else:
+        labels = isinstance(query.values_in, Categories)
+        rows = Rows.of(
+            partial(open_columns, path), query, list(columns), clamp=not labels, user_column=user_column or None, per_user=per_user or None,
+            drop_missing=True, drop_outside=labels,
+        )  # fmt: skip
+        values = joined(rows.parts())
+        remarks, people = list(rows.remarks), f"{len(values):,} people in your file"
+        spread = _spread(plan, values)
+    plan.check_batch(len(values))
+    clamp = not isinstance(query.values_in, Categories)
+    released = plan.estimate(plan.task.publish(plan.task.counted([values], clamp=clamp), batches=[new_batch_id()]), raw_values_seen=True)
+    true = with_truth(released, values)
+    simulation = simulate(plan, RUNS, Randomness.seeded(0))
+    over = (
+        f"Over {RUNS} simulated releases the error is {error_text(query, simulation.mean_absolute_error)} on average; "
+        f"{error_text(query, simulation.expected_error)} was expected.",
+        f"{simulation.coverage_95:.1%} of the released numbers lie inside their 95 % intervals.",
+    )
+    private = answer_chart(released, name="try-private")
+    truth = answer_chart(true, name="try-true") if isinstance(true.value, AnswerTable) else None
+    return Trial(
+        people, tuple(remarks), spread,
+        Figure(private.drawing(), f"Private. {private.description}"),
+        None if truth is None else Figure(truth.drawing(), "True, and NOT PRIVATE: what these people hold."),
+        _facts(released, true), _numbers(released, true), over,
+    )  # fmt: skip
+
+
+def _spread(plan: Plan, values: Any) -> tuple[str, ...]:
+    try:
+        return tuple(spread_of(plan.query, values).sentences(plan.target.distance))
+    except MetricShuffleError:
+        return ()
+
+
+def with_truth(release: Release, values: Any) -> Release:
+    """The release as it would be without any noise."""
+    query, step = release.query, release.task.protocol.step
+    inputs = query.inputs(values, step, clamp=not isinstance(query.values_in, Categories))
+    people = inputs.people
+    if isinstance(query, SummedQuery):
+        totals = inputs.numbers.sum(axis=0).astype(np.float64)
+    elif isinstance(query, UserQuery):
+        assert inputs.sizes is not None  # noqa: S101 - users hold several items
+        held = np.repeat(1.0 / inputs.sizes, inputs.sizes)
+        totals = np.bincount(inputs.numbers[:, 0], weights=held, minlength=query.people.size)
+        totals = totals if query.shared else totals @ np.asarray(getattr(query, "table"))  # noqa: B009 - of means only
+    else:
+        assert isinstance(query, Histogram)  # noqa: S101 - nothing else is left
+        totals = np.bincount(inputs.numbers[:, 0], minlength=query.cells).astype(np.float64)
+    exact = Estimate(totals, np.zeros_like(totals), people, step, lambda *_: (totals, totals), possible=totals / people)
+    true = copy.copy(release)
+    true.__dict__.pop("answer", None)
+    true.__dict__["estimate"] = exact
+    return true
+
+
+def _facts(private: Release, true: Release) -> tuple[tuple[str, str], ...]:
+    if isinstance(private.value, AnswerTable):
+        shares = [np.asarray(release.value["share" if "share" in release.value.columns else "value"]) for release in (private, true)]
+        off = float(np.abs(shares[0] - shares[1]).mean())
+        return (("off by, on average", f"{100 * off:.3g} %" if private.query.shared else f"{off:.4g}"),)
+    unit = f" {private.query.unit}" if private.query.unit and private.plane is None else ""
+    off = float(np.linalg.norm(np.atleast_1d(np.subtract(_plane(private), _plane(true)))))
+    return (
+        ("private answer", f"{measured(private.value, private.decimals)}{unit}"),
+        ("95 % interval", f"{measured(private.answer.interval, private.decimals)}{unit}"),
+        ("true answer", f"{measured(true.value, private.decimals)}{unit}"),
+        ("off by", error_text(private.query, off)),
+    )
+
+
+def _plane(release: Release) -> Any:
+    return release.value if release.plane is None else release.plane.value
+
+
+def _numbers(private: Release, true: Release) -> Table:
+    """Both answers side by side."""
+    if not isinstance(private.value, AnswerTable):
+        pairs = zip(np.atleast_1d(private.value), np.atleast_1d(true.value), strict=True)
+        return Table(("private", "true"), [(f"{mine:.6g}", f"{theirs:.6g}") for mine, theirs in pairs], numeric=(0, 1))
+    name = "share" if "share" in private.value.columns else "value"
+    times, unit = (100.0, " %") if name == "share" else (1.0, "")
+    from metricshuffle.queries.cells import label_of
+
+    rows = []
+    for code in range(min(MOST_ROWS, len(private.value[name]))):
+        mine, theirs = times * float(private.value[name][code]), times * float(true.value[name][code])
+        rows.append((label_of(private.value.columns, code), f"{mine:.3f}{unit}", f"{theirs:.3f}{unit}"))
+    return Table(("", "private", "true"), rows, numeric=(1, 2))
+
+
+def invented(query: Query, people: int) -> Any:
+    """Values of people who do not exist, the same every time: crowded in the middle, or around a few places."""
+    generator = np.random.default_rng(7)
+    domain = query.values_in
+    items = query.items if isinstance(query.items, int) else TYPICAL_ITEMS
+    count = people if query.items is None else people * items
+    if isinstance(domain, Categories):
+        shares = 1.0 / np.arange(1, len(domain.labels) + 1)
+        drawn: Any = np.array(domain.labels, dtype=object)[generator.choice(len(domain.labels), count, p=shares / shares.sum())]
+    elif isinstance(domain, Grid):
+        centre = generator.uniform(0.25, 0.75, (3, 2))[generator.integers(0, 3, count)]
+        ends = np.array([domain.width, domain.height])
+        drawn = np.clip(np.floor((centre + generator.normal(0, 0.12, (count, 2))) * ends), 0, ends - 1).astype(np.int64)
+    elif isinstance(domain, Integers | Interval):
+        low, high = float(domain.low), float(domain.high)
+        drawn = np.clip(low + (high - low) * generator.beta(2.0, 4.0, count), low, high)
+        drawn = np.rint(drawn).astype(np.int64) if isinstance(domain, Integers) else drawn
+    else:
+        raise InputError("there are no invented people for this question; give a file.")
+    if query.items is None:
+        return drawn
+    return [list(drawn[start : start + items]) for start in range(0, count, items)]
+
+
+def trial_html(result: Answered, given: Mapping[str, Any]) -> str:
+    """The part of the page about a dry run; what is wrong stands there in a sentence."""
+    path = Path(given["path"]) if given["path"] else None
+    try:
+        shown = trial(result, path, given["columns"], given["user_column"], given["per_user"])
+    except BatchTooSmall as wrong:
+        remedy = "Set “People” or “Honest people” to what the file has, and try again."
+        return rendered("web/trial.html.jinja", trial=None, wrong=f"{str(wrong).partition(';')[0]}. {remedy}")
+    except MetricShuffleError as wrong:
+        return rendered("web/trial.html.jinja", trial=None, wrong=in_fields_of_trial(str(wrong), path))
+    return rendered("web/trial.html.jinja", trial=shown, wrong="")
+
+
+def in_fields_of_trial(text: str, path: Path | None) -> str:
+    """A sentence that names options and a file, with the fields of the trial and the person's own file in their places."""
+    text = text if path is None else text.replace(str(path), "your file").replace(path.name, "your file")
+    for option, label in (("--user-column", "“Whose row it is”"), ("--per-user", "“Several rows of one person”"), ("--column", "“Column”")):
+        text = text.replace(option, label)
+    return text

@@ -1,0 +1,186 @@
+"""Worker processes: a computation has a time limit, can be given up, and never blocks whoever else asks."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any
+
+from metricshuffle.errors import MetricShuffleError
+
+LET_FINISH = 1.0
+"""Seconds after which a computation that nobody waits for any more is ended; a shorter one may end by itself, which keeps its worker."""
+WARMED = "metricshuffle.web.warm"
+
+
+class TookTooLong(MetricShuffleError):
+    """The time limit of a computation is over."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"this took longer than {seconds:g} seconds and was given up; ask for fewer cells, or use the command line, which has no limit."
+        )
+
+
+class WorkerDied(MetricShuffleError):
+    """A worker ended without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the computation ended without an answer, perhaps for want of memory; ask for less and try again.")
+
+
+def serve_jobs(pipe: Connection, prepared: bool) -> None:
+    """What a worker does all its life: one job after the other, until nobody is there to send any."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C ends the server, which ends its workers
+    from metricshuffle.web import jobs
+
+    if prepared:
+        jobs.warm_drawing()
+    while True:
+        try:
+            name, given = pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(_outcome(jobs.JOBS[name], given))
+
+
+def _outcome(job: Callable[..., Any], given: dict[str, Any]) -> tuple[bool, Any]:
+    try:
+        return True, job(**given)
+    except MetricShuffleError as wrong:
+        return False, wrong
+    except MemoryError:
+        return False, WorkerDied()
+    except Exception as wrong:
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+        return False, MetricShuffleError(
+            f"this is a bug in metricshuffle and not your fault; please report it: {type(wrong).__name__}: {wrong}"
+        )
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, context: BaseContext, prepared: bool) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=serve_jobs, args=(theirs, prepared), daemon=True)  # type: ignore[attr-defined]
+        self.process.start()
+        theirs.close()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.pipe.close()
+
+    async def outcome(self) -> tuple[bool, Any]:
+        """What it sends, as soon as it does."""
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.pipe.fileno(), ready.set)
+        try:
+            await ready.wait()
+            answer: tuple[bool, Any] = await asyncio.to_thread(self.pipe.recv)
+            return answer
+        except (EOFError, OSError):
+            raise WorkerDied from None
+        finally:
+            if not self.pipe.closed:
+                loop.remove_reader(self.pipe.fileno())
+
+
+class Workers:
+    """A few processes that take jobs in turn."""
+
+    def __init__(self, size: int, limit: float, *, prepared: bool = False) -> None:
+        self.size, self.limit, self.prepared = size, limit, prepared
+        self.started = 0
+        self._free: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._all: set[_Worker] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def start(self) -> None:
+        """Nobody waits for it: the page is there before its workers are, and the first question waits."""
+        for _ in range(self.size):
+            self._later(self._hire())
+
+    async def _hire(self) -> None:
+        if self._closed:
+            return
+        worker = await asyncio.to_thread(_Worker, context(), self.prepared)
+        self.started += 1
+        self._all.add(worker)
+        self._free.put_nowait(worker)
+
+    async def run(self, job: str, **given: Any) -> Any:
+        """The result of a job; errors are raised here. Cancelling ends it, sooner or later, and frees its worker."""
+        worker = await self._free.get()
+        began = monotonic()
+        pending = asyncio.ensure_future(self._asked(worker, job, given))
+        try:
+            good, answer = await asyncio.wait_for(asyncio.shield(pending), self.limit)
+        except asyncio.CancelledError:
+            self._later(self._given_up(worker, pending, began))
+            raise
+        except TimeoutError:
+            pending.cancel()
+            self._later(self._replaced(worker))
+            raise TookTooLong(self.limit) from None
+        except (WorkerDied, OSError):
+            self._later(self._replaced(worker))
+            raise WorkerDied from None
+        self._free.put_nowait(worker)
+        if not good:
+            raise answer
+        return answer
+
+    async def _asked(self, worker: _Worker, job: str, given: dict[str, Any]) -> tuple[bool, Any]:
+        await asyncio.to_thread(worker.pipe.send, (job, given))
+        return await worker.outcome()
+
+    async def _given_up(self, worker: _Worker, pending: asyncio.Future[tuple[bool, Any]], began: float) -> None:
+        """Wait a moment for a short computation; end a long one."""
+        try:
+            await asyncio.wait_for(pending, max(0.0, LET_FINISH - (monotonic() - began)))
+        except (TimeoutError, WorkerDied, OSError):
+            await self._replaced(worker)
+        else:
+            self._free.put_nowait(worker)
+
+    async def _replaced(self, worker: _Worker) -> None:
+        worker.end()
+        self._all.discard(worker)
+        await asyncio.to_thread(worker.process.join, 5)
+        await self._hire()
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def close(self) -> None:
+        self._closed = True
+        for worker in self._all:
+            worker.end()
+        self._all.clear()
+
+
+def context() -> BaseContext:
+    """Forked from a process that has everything at hand; started afresh where that cannot be."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    prepared = multiprocessing.get_context("forkserver")
+    prepared.set_forkserver_preload([WARMED])
+    return prepared
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
