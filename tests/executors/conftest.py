@@ -1,0 +1,41 @@
+"""One Spark session for all tests of this folder; without Spark or Java they are skipped, and in CI they fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+def without(reason: str) -> None:
+    """Skip with a sentence, or fail where everything must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    from metricshuffle.errors import MissingExtra
+    from metricshuffle.executors import sessions
+
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        without("pyspark is not installed (extra spark), so nothing can run on it")
+    try:
+        sessions.java()
+    except MissingExtra as missing:
+        without(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[Any]:
+    """Two threads; a task that fails is tried up to four times, as on a cluster. Few partitions after an exchange: each costs a moment."""
+    from metricshuffle.executors import sessions
+
+    with sessions.session("local[2,4]") as opened:
+        opened.conf.set("spark.sql.shuffle.partitions", "2")
+        yield opened
