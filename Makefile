@@ -3,30 +3,35 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# What only make check needs, so that a first try stays light: other libraries' frames, Spark, PostgreSQL's server, a browser's driver.
+MORE   := $(VENV)/.installed-check
 WORKERS ?= 2
 # Offline, from scratch, and a warning (a link that leads nowhere, say) is an error.
 SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doctrees docs build/site
 
-.PHONY: demo test test-all check lint types docs docs-check bench picture clean help
+.PHONY: demo test test-thorough test-all check lint types docs docs-check bench picture clean help
 
 help:
-	@echo "make demo      plan, randomize, shuffle and estimate on built-in data; writes demo-output/report.html"
+	@echo "make demo      plan, randomize, shuffle and estimate on built-in data, with a live round; writes demo-output/report.html"
 	@echo "make test      the tests (five to six minutes on two cores)"
 	@echo "make test-all  the tests, the slow ones included"
-	@echo "make check     ruff, mypy --strict, tests, generated documents up to date, the site builds"
+	@echo "make check     ruff, mypy --strict, the tests and some that take longer, generated documents up to date, the site builds"
 	@echo "make bench     benchmarks: a table and benchmarks/results.json"
 	@echo "make docs      regenerate the generated documents and the picture, and build the site into build/site"
 
 demo: $(STAMP)
-	$(BIN)/metricshuffle demo --output demo-output
+	$(BIN)/metricshuffle demo --live --output demo-output
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: $(STAMP)
+test-thorough: $(MORE)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "thorough and not slow"
+
+test-all: $(MORE)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or not slow"
 
-check: lint types test docs-check
+check: $(MORE) lint types test test-thorough docs-check
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -57,6 +62,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/metricshuffle amplify --randomizer krr --options 10 --local-epsilon 1 --users 1000000 --delta 1e-6 --json > /dev/null
 	@$(BIN)/metricshuffle amplify --randomizer metric --distance 1 --reach 2 --users 1000 --delta 1e-6 --json > /dev/null
 	@touch $(STAMP)
+
+$(MORE): requirements-check.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-check.lock
+	@touch $(MORE)
 
 clean:
 	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache build dist

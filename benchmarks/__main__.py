@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 # release first: it reports the peak memory of the process so far
-SUBJECTS = ("release", "sampling", "accounting", "amplification", "peers", "transport", "users")
+SUBJECTS = ("release", "sampling", "accounting", "amplification", "peers", "transport", "users", "vectors", "service", "shuffle", "scale")
 
 
 def main() -> None:

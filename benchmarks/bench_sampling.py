@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import draws_per_second, measurement, seconds
-from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
+from metricshuffle.encodings.packed import Packed
+from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya, sample_polya_rows
 from metricshuffle.noise.table import Table
 from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
@@ -56,6 +57,16 @@ def measurements() -> list[dict[str, Any]]:
     rows.append(measurement("exact Polya share 1/1000, rate 0.1", polya, "draws/s", 2e5))
     single = draws_per_second(lambda: [sample_polya(Fraction(1, 1000), tenth, 1, stream) for _ in range(1000)], 1000)
     rows.append(measurement("exact Polya share, one a call", single, "draws/s", None))
+    for rate, people in ((0.1, 1), (1e-6, 1), (5e-4, 100_000), (1e-6, 100_000)):
+        rates = [rational_rate(rate)] * 386
+        taken = seconds(lambda rates=rates, people=people: sample_polya_rows(Fraction(1, 100_000), rates, people, stream))  # type: ignore[misc]
+        goal = 1e-3 if people == 1 else 3.0
+        rows.append(measurement(f"386 shares 1/100000, rate {rate:g}, {people:,} rows", taken, "s", goal, at_most=True))
+    packed, vectors = Packed(386, 21, 8, 16, "shuffler"), np.zeros((1000, 386), dtype=np.int64)
+    made = 100 * seconds(lambda: packed.residues(vectors, stream))
+    reports = packed.residues(vectors, stream)
+    rows.append(measurement("386 coordinates in 16 shares, 100,000 reports made", made, "s", 6.0, at_most=True))
+    rows.append(measurement("the same added up", 100 * seconds(lambda: packed.total(reports)), "s", 2.0, at_most=True))
     response, held = KaryRandomizedResponse(64, 1.0), (np.arange(count) % 64).astype(np.uint8)
     kary = draws_per_second(lambda: response.reports(held, stream), count)
     rows.append(measurement("64-ary randomized response", kary, "reports/s", 1e8))

@@ -1,6 +1,14 @@
 """The site: `make docs` builds it from the Markdown files here, offline, into build/site."""
 
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 from metricshuffle import __version__
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.notebooks import page
 
 project = "metricshuffle"
 author = "The metricshuffle developers"
@@ -8,6 +16,8 @@ copyright = "the metricshuffle developers, Apache-2.0"
 release = __version__
 
 extensions = ["myst_parser"]
+# Notebooks were executed by `make docs`, and are shown as they are.
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
 nitpicky = True
 smartquotes = False  # --json has two hyphens
 
@@ -23,3 +33,13 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"sidebar_hide_name": False}
 pygments_style = "friendly"
+
+
+def _as_markdown(app: Any, name: str, source: list[str]) -> None:
+    path = Path(app.env.doc2path(name))
+    if path.suffix == ".ipynb":
+        source[0] = page(json.loads(source[0]), path.name)
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", _as_markdown)

@@ -17,6 +17,7 @@ def test_there_is_an_example_of_each() -> None:
     assert len(BLOCKS) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("index", "printed"), [(0, "ring-response 7"), (1, "flipped-bit True")], ids=["randomizer", "protocol"])
 def test_one_file_is_enough(index: int, printed: str, tmp_path: Path) -> None:
     """The block as a file of its own, in a process of its own: what it registers must not reach other tests."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.files import made_folder, read_bytes, read_text, whole_file, write_text, written_in_place
+from metricshuffle.files import locked, made_folder, read_bytes, read_text, whole_file, write_text, written_in_place
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*bytes: it is not a text file."):
         read_text(tmp_path / "bytes")
     for read in (read_text, read_bytes):
-        with pytest.raises(InputError, match=r"cannot read .*nothing: No such file or directory."):
+        with pytest.raises(InputError, match=r"cannot read .*nothing: there is no such file."):
             read(tmp_path / "nothing")
         with pytest.raises(InputError, match=r"cannot read .*: Is a directory."):
             read(tmp_path)
@@ -179,3 +179,20 @@ def test_folders_are_made_or_told(tmp_path: Path) -> None:
         made_folder(tmp_path / "file")
     with pytest.raises(InputError, match="cannot make the folder"):
         made_folder(tmp_path / "file" / "deeper")
+
+
+def test_a_lock_waits_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One holder at a time, with and without flock; what a killed process left behind stops nobody where there is flock."""
+    path = tmp_path / "ledger"
+    (tmp_path / ".ledger.lock").write_text("")
+    for flock in (None, lambda: None):
+        if flock is not None:
+            monkeypatch.setattr("metricshuffle.files._flock", flock)
+        with locked(path, 1.0), pytest.raises(InputError, match="is being written by another command"), locked(path, 0.05):
+            pass
+        with locked(path, 1.0):
+            pass
+        assert not list(tmp_path.iterdir())
+    (tmp_path / ".ledger.lock").write_text("")
+    with pytest.raises(InputError, match=r"if there is none, delete .*\.ledger\.lock"), locked(path, 0.05):
+        pass

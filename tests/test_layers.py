@@ -14,10 +14,10 @@ from metricshuffle.exported import homes
 
 SOURCE = Path(metricshuffle.__file__).parent
 LAYERS = {
-    "errors": 0, "exported": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "columns": 0.5, "declared": 0.5, "randomness": 0.5,
-    "numerics": 1, "spaces": 1.2, "privacy": 1.5, "noise": 2, "accounting": 3, "randomizers": 4, "encodings": 4, "amplification": 4.5,
-    "estimation": 5, "queries": 5.2, "protocols": 5.5, "wire": 6, "planning": 7, "testing": 8, "__init__": 8, "papers": 8.5, "pages": 8.5,
-    "cli": 9, "__main__": 10,
+    "errors": 0, "exported": 0, "shown": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "columns": 0.7, "declared": 0.5,
+    "randomness": 0.5, "numerics": 1, "spaces": 1.2, "privacy": 1.5, "noise": 2, "accounting": 3, "randomizers": 4, "encodings": 4,
+    "amplification": 4.5, "estimation": 5, "queries": 5.2, "protocols": 5.5, "wire": 6, "planning": 7, "executors": 7.5, "testing": 8,
+    "__init__": 8, "papers": 8.5, "pages": 8.5, "service": 9, "web": 9.3, "cli": 9.5, "__main__": 10,
 }  # fmt: skip
 """As in CONTRIBUTING.md; what the package exports and what helps users to test lies above planning and below the command line."""
 
@@ -61,7 +61,10 @@ FILES = sorted(path for path in SOURCE.rglob("*.py"))
 MOST_LINES, LONGEST_FUNCTION = 450, 80
 LONG_FILES: dict[str, str] = {}
 """Files that may be longer, each with its reason."""
-LONG_FUNCTIONS = {"cli/users_compare.py:compare": "a command, whose options are its parameters"}
+LONG_FUNCTIONS = {
+    "cli/users_compare.py:compare": "a command, whose options are its parameters",
+    "cli/plan.py:plan": "a command, whose options are its parameters",
+}
 """Functions that may be longer, as file:function, each with its reason."""
 
 

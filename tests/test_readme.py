@@ -36,7 +36,7 @@ def test_the_two_commands_are_in_the_makefile() -> None:
 
 def test_commands_shown_are_commands_that_exist() -> None:
     reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"^metricshuffle +((?:users )?[a-z]+)", README, re.M))
+    shown = set(re.findall(r"^metricshuffle +((?:(?:users|analyst|collection) )?[a-z-]+)", README, re.M))
     assert shown >= {"plan", "verify", "randomize", "shuffle", "estimate", "run", "users calibrate", "users compare"}
     for command in shown:
         assert f"## metricshuffle {command}\n" in reference

@@ -60,17 +60,23 @@ def picture() -> str:
     return drawn.picture()
 
 
+def gallery(folder: Path) -> dict[Path, str]:
+    from tools.notebooks import notebooks
+
+    return notebooks(folder)
+
+
 def what_if() -> str:
     """The README's table: its own plan, with the assumptions failing one by one."""
     from metricshuffle.numerics.rounding import promised
-    from metricshuffle.pages.what_if import consequences
+    from metricshuffle.pages.what_if import Recomputed, consequences
 
     query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
     target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)
     plan = metricshuffle.plan(query, target, users=1000, honest=0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
     shown = tuple(candidate for candidate in plan.candidates if candidate.protocol == "geometric-shuffle" or candidate.shape == 1)
     lines = [f"| | situation | {' | '.join(candidate.protocol for candidate in shown)} |", f"|---|---|{'---|' * len(shown)}"]
-    for row in consequences(plan, shown):
+    for row in consequences(*(Recomputed.of(plan, candidate) for candidate in shown)):
         cells = [
             f"epsilon {promised(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {promised(noise)})"
             for epsilon, noise in zip(row.epsilons, row.noise_alone, strict=True)
@@ -94,6 +100,7 @@ def documents(root: Path) -> dict[Path, str]:
         root / "docs" / "cli.md": command_line(),
         root / "docs" / "randomizers.md": every_randomizer(),
         root / "docs" / "picture.svg": picture(),
+        **gallery(root / "docs" / "notebooks"),
         readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),
     }
 

@@ -35,6 +35,7 @@ from metricshuffle.errors import (
 )
 from metricshuffle.planning.audits.audit import Audit as Audit
 from metricshuffle.planning.audits.audit import audit as audit
+from metricshuffle.planning.budget import Budget as Budget
 from metricshuffle.planning.candidate import Candidate as Candidate
 from metricshuffle.planning.compare.linear import LinearComparison as LinearComparison
 from metricshuffle.planning.compare.linear import compare_linear as compare_linear
@@ -54,6 +55,7 @@ from metricshuffle.privacy.profile import Band as Band
 from metricshuffle.privacy.profile import LowerProfile as LowerProfile
 from metricshuffle.privacy.profile import PrivacyProfile as PrivacyProfile
 from metricshuffle.privacy.target import Target as Target
+from metricshuffle.protocols.answers import NoisyAnswers as NoisyAnswers
 from metricshuffle.protocols.base import Protocol as Protocol
 from metricshuffle.protocols.base import Reports as Reports
 from metricshuffle.protocols.frequencies import Frequencies as Frequencies
@@ -70,6 +72,8 @@ from metricshuffle.queries.table import Table as Table
 from metricshuffle.queries.user_items import UserHistogram as UserHistogram
 from metricshuffle.queries.user_items import UserLinearQuery as UserLinearQuery
 from metricshuffle.randomness import Randomness as Randomness
+from metricshuffle.service.analyst import Analyst as Analyst
+from metricshuffle.service.client import Client as Client
 from metricshuffle.spaces import (
     Categories as Categories,
 )

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from metricshuffle.errors import InputError, PlanError
+from metricshuffle.shown import in_a_line
 
 # Whole numbers up to here, and their neighbours, are told apart by a double.
 LARGEST_WHOLE = 2**53 - 1
@@ -119,6 +120,9 @@ class Declared(BaseModel):
             super().__init__(**fields)
         except ValidationError as wrong:
             raise InputError(sentence(wrong)) from None
+
+    def __repr__(self) -> str:
+        return in_a_line(type(self).__name__, (part for part in self.__repr_args__() if part[0] != "kind"))
 
     @model_validator(mode="wrap")
     @classmethod

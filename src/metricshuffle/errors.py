@@ -14,6 +14,7 @@ Every message is a sentence: what is wrong, where, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -35,14 +36,13 @@ class DomainError(InputError):
 
 @dataclass(frozen=True)
 class WrongRows:
-    """Which rows of a column are wrong: how many, the first (counting from 0), and what is wrong with it."""
+    """Which rows of a column are wrong (counting from 0), where they should lie, and what is wrong with each."""
 
-    count: int
-    first: int
+    rows: Sequence[int]
     inside: str
-    reason: str
-    can_clamp: bool
-    """The first one is a finite number outside, which clamping would move."""
+    reason: Callable[[int], str]
+    can_clamp: Callable[[int], bool]
+    """Whether a row holds a finite number outside, which clamping would move."""
 
 
 class PlanError(InputError):
@@ -63,6 +63,10 @@ class ConditionError(MetricShuffleError):
 
 class NotCertified(MetricShuffleError):
     """A number could not be certified, so no number is returned."""
+
+
+class InputWarning(UserWarning):
+    """Something about the values that a reader should know, like rows that were left out because they were told to be."""
 
 
 class MissingExtra(MetricShuffleError, ImportError):

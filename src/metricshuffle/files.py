@@ -1,22 +1,31 @@
-"""Files that appear whole or not at all. Links are followed; pipes, devices and `-` (standard output) are written in place."""
+"""Files that appear whole or not at all. Links are followed; pipes, devices and `-` (standard input and output) are used in place."""
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
+import shutil
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from metricshuffle.errors import InputError
 
-STANDARD_OUTPUT = "-"
+STANDARD_INPUT = STANDARD_OUTPUT = "-"
 # What lies below these is never replaced: whoever reads from there holds it open.
 SYSTEM_FOLDERS = ("/dev/", "/proc/")
+
+
+completed: list[str] = []
+"""Files that were written since a command began, for what is told when it is interrupted."""
 
 
 def written_in_place(path: str | Path) -> bool:
@@ -31,15 +40,21 @@ def written_in_place(path: str | Path) -> bool:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until this is over, where the system can do that."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Ctrl-C waits until this is over; afterwards it does what it does.
+
+    What the signal calls is exchanged. To block it would not be enough: where libraries have threads of their own, one of them takes it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # an interruption is raised in the main thread only
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
@@ -75,9 +90,83 @@ def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         if target.exists():
             os.chmod(beside, stat.S_IMODE(target.stat().st_mode))
         os.replace(beside, target)
+        completed.append(str(path))
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    _settle(target.parent)
+
+
+def _settle(folder: Path) -> None:
+    """What was renamed there stays so if the power fails now; where the system can tell a folder so."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def lock_of(path: str | Path) -> Path:
+    """The file that is locked where another one is written: beside it, links followed."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f".{target.name}.lock")
+
+
+@contextmanager
+def locked(path: str | Path, seconds: float = 30.0) -> Iterator[None]:
+    """Nobody else writes this file meanwhile who asks in the same way; a sentence if somebody does for longer than so many seconds.
+
+    What is locked is a file beside it, `.NAME.lock`, because a file that is replaced as a whole takes its lock with it; it is gone
+    afterwards. One that a killed process left behind does not matter where the system has `flock`. Raises OSError if it cannot be made.
+    """
+    lock, deadline = lock_of(path), time.monotonic() + seconds
+    while (handle := _held(lock)) is None:
+        if time.monotonic() >= deadline:
+            left = "" if _flock() is not None else f"; if there is none, delete {lock}"
+            raise InputError(f"{path} is being written by another command, which takes long; try again when that has ended{left}.")
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        if _flock() is None:  # a system that may not take away what is open
+            os.close(handle)
+            lock.unlink(missing_ok=True)
+        else:
+            lock.unlink(missing_ok=True)
+            os.close(handle)
+
+
+def _held(lock: Path) -> int | None:
+    """The open file if it is locked now, and still the one of that name; None if somebody else has it. OSError if it cannot be made."""
+    flock = _flock()
+    try:
+        handle = os.open(lock, os.O_CREAT | os.O_RDWR | (0 if flock is not None else os.O_EXCL), 0o666)
+    except FileExistsError:
+        return None
+    try:
+        if flock is not None:
+            flock(handle)
+        named = os.stat(lock)
+        if os.path.samestat(named, os.fstat(handle)):
+            return handle
+    except OSError:  # locked by somebody else, or taken away by whoever held it before
+        pass
+    os.close(handle)
+    return None
+
+
+def _flock() -> Callable[[int], None] | None:
+    """Locks an open file or raises at once; None where the system cannot."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    return lambda handle: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -85,18 +174,87 @@ def write_text(path: str | Path, text: str) -> None:
         stream.write(text)
 
 
-def read_text(path: str | Path) -> str:
+class Continued(io.RawIOBase):
+    """What was read of a stream already, and then the rest of it; closing it closes the stream and what lies below."""
+
+    def __init__(self, head: bytes, stream: IO[bytes], *below: IO[bytes], kept_open: bool = False) -> None:
+        self._head, self._stream, self._closing = head, stream, () if kept_open else (stream, *below)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._head[: len(buffer)]
+        if part:
+            self._head = self._head[len(part) :]
+        else:
+            part = self._stream.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        if not self.closed:
+            for stream in self._closing:
+                stream.close()
+        super().close()
+
+
+def named(path: str | Path) -> str:
+    """What an input is called in a sentence."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether an input can be read only once, from front to end: standard input, a pipe or a socket."""
+    if str(path) == STANDARD_INPUT:
+        return True
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"cannot read {path}: it is not a text file.") from None
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_standard_input(path: str | Path) -> bool:
+    """Whether a path names what was given to this process as its input."""
+    return str(path) in (STANDARD_INPUT, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """A file, a pipe or standard input, to be read once; standard input stays open when this is closed."""
+    if str(path) == STANDARD_INPUT:
+        return io.BufferedReader(Continued(b"", sys.stdin.buffer, kept_open=True))
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise InputError(f"cannot read {path}: there is no such file.") from None
     except OSError as wrong:
         raise _cannot("read", path, wrong) from None
 
 
+def open_measured(path: str | Path) -> IO[bytes]:
+    """The same as a file whose length is known: what comes through a pipe is put into a temporary one, which has no name."""
+    stream = open_bytes(path)
+    if not is_stream(path):
+        return stream
+    measured = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    with stream:
+        shutil.copyfileobj(stream, measured)
+    measured.seek(0)
+    return measured
+
+
+def read_text(path: str | Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read {named(path)}: it is not a text file.") from None
+
+
 def read_bytes(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with open_bytes(path) as stream:
+            return stream.read()
     except OSError as wrong:
         raise _cannot("read", path, wrong) from None
 

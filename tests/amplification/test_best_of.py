@@ -119,6 +119,7 @@ def test_the_smallest_wins_and_is_named(randomizer: Randomizer, users: int, delt
         assert answer.delta(found.upper * (1.0 - 1e-4), distance).upper > delta
 
 
+@pytest.mark.thorough
 def test_half_a_step_of_a_real_line() -> None:
     """0.01005 was printed where the clones gave 0.00594 and sampled pairs 0.0048."""
     line = LaplaceOnInterval(0.0, 10.0, 0.3, 64)
@@ -279,6 +280,7 @@ def attacked(seed: int, turns: int) -> int:
     return looked
 
 
+@pytest.mark.thorough
 def test_the_truth_lies_in_the_band_of_the_best() -> None:
     assert attacked(31, 120) > 3_000
 

@@ -65,7 +65,7 @@ def test_inputs_of_ones_own(terminal: Any, task: Any) -> None:
         (("--first", "3", "--second", "99"), "--second must lie in whole numbers from 0 to 20 kcal, got '99'"),
         (("--first", "3", "--second", "20"), "the promise covers 5"),
         (("--others", "-1"), "--others must lie in"),
-        (("--batches", "2"), "batches must be a whole number >= 8"),
+        (("--batches", "2"), "batches must be a whole number from 8"),
         (("--batches", "many"), "whole number"),
         (("--confidence", "95"), "confidence must lie strictly between 0 and 1"),
         (("--first-batches", "."), "--first-batches and --second-batches"),

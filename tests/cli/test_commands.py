@@ -52,7 +52,6 @@ def test_profile_accounts_the_stated_shape(terminal: Any, words: str, shape: Fra
 
 
 def test_profile_over_rounds(terminal: Any) -> None:
-    pytest.importorskip("dp_accounting")
     result = terminal.typed("profile --noise geometric --users 50 --rate 0.3 --distance 2 --epsilon 1 --rounds 3 --json")
     document = json.loads(result.stdout)
     assert document["bound"] == "composed"
@@ -129,9 +128,9 @@ def test_every_command_and_option_is_documented() -> None:
     page = reference()
     commands = dict(every_command(GROUP))
     assert set(commands) == {
-        "plan", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "simulate", "audit", "amplify", "demo",
-            "reproduce",
-        "users calibrate", "users compare",
+        "plan", "explain", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "budget", "map", "report", "simulate",
+        "audit", "amplify", "doctor", "demo", "reproduce", "serve", "submit", "collect", "join-page", "web", "analyst key",
+        "collection open", "collection status", "collection abort", "collection purge", "users calibrate", "users compare",
     }  # fmt: skip
     for name, command in commands.items():
         assert command.help, name

@@ -104,7 +104,7 @@ def test_a_map_has_cells_in_degrees(terminal: Any) -> None:
     assert all(46.93 < row["south"] < row["north"] < 46.97 and 7.41 < row["west"] < row["east"] < 7.475 for row in rows)
     assert min(row["south"] for row in rows) <= BOX[0] + 1e-4
     assert max(row["north"] for row in rows) >= BOX[2] - 1e-4
-    told = terminal("run", "plan.json", *WORDS).stdout.splitlines()
+    told = terminal("run", "plan.json", *WORDS, "--ledger", "again.ledger").stdout.splitlines()
     assert told[1].startswith("  south 46.9")
 
 
@@ -129,7 +129,7 @@ def test_coordinates_default_to_what_the_plan_is_about(terminal: Any, fine_centr
         json.loads(terminal("run", *words, "--json").stdout)
         for words in (
             ["grid.json", *points],
-            ["grid.json", *cells],
+            ["grid.json", *cells, "--ledger", "again.ledger"],
             ["map.json", *cells, "--coordinates", "cells"],
         )
     )
@@ -137,7 +137,7 @@ def test_coordinates_default_to_what_the_plan_is_about(terminal: Any, fine_centr
     assert "plane" not in left_out
     assert on_map["value"][0] == pytest.approx(46.945, abs=5e-3)
     assert "plan with --box" in terminal.refused("run", "grid.json", *WORDS, "--coordinates", "places")
-    told = terminal.refused("run", "map.json", *cells)
+    told = terminal.refused("run", "map.json", *cells, "--ledger", "again.ledger")
     assert "not in" in told
 
 

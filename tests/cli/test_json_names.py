@@ -19,7 +19,7 @@ OPTIONS = {
     "randomize": "PLAN VALUES --column --output --clamp --coordinates --delimiter --json",
     "shuffle": "PLAN REPORTS... --output --json",
     "estimate": "PLAN SHUFFLED --output --json",
-    "run": "PLAN VALUES --column --output --clamp --coordinates --delimiter --json",
+    "run": "PLAN [VALUES] --spark --column --output --clamp --coordinates --delimiter --json",
     "simulate": "PLAN --runs --seed --json",
     "profile": "--noise --rate --users --distance --honest --shape --delta --epsilon --trust --rounds --json",
     "amplify": "--randomizer --users --delta --epsilon --local-epsilon --options --rate --distance --reach --reach-other --low --high "

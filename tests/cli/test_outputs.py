@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tests.wire.kinds import task_of
 
-from metricshuffle import Plan, Release
+from metricshuffle import Integers, Mean, Plan, Release, Target, plan
+from metricshuffle.cli.app import _stopped_inside
 from metricshuffle.wire import Task
 
 PLAN = "plan --query sum --low 0 --high 20 --epsilon 1 --distance 5 --delta 0 --users 40 --trusted nobody"
@@ -44,7 +45,7 @@ def test_the_chain_through_standard_output(terminal: Any, task: Task, values: Pa
     release = Release.from_json(result.stdout)
     assert str(release) in result.stderr
     assert terminal("estimate", "task.json", "shuffled", "--output", "-", "--json").stdout == result.stdout
-    result = terminal("run", "task.json", values, "--column", "kcal", "--output", "-")
+    result = terminal("run", "task.json", values, "--column", "kcal", "--output", "-", "--ledger", "run.ledger")
     assert Release.from_json(result.stdout).raw_values_seen
     assert not Path("-").exists()
 
@@ -79,7 +80,7 @@ def test_a_real_standard_output(tmp_path: Path, task: Task) -> None:
             assert Release.from_json(heard).reports == 40
         else:
             assert json.JSONDecoder().raw_decode(heard[heard.index("{") :])[0]["reports"] == 40
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["reports", "shuffled", "task.json", "values.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["reports", "shuffled", "task.json", "task.ledger", "values.csv"]
 
 
 def test_a_pipe_and_a_link(terminal: Any, task: Task, values: Path, tmp_path: Path) -> None:
@@ -110,3 +111,39 @@ def test_private_files_stay_private(terminal: Any, task: Task, values: Path) -> 
     finally:
         os.umask(before)
     assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("new", "open")] == [0o600, 0o644]
+
+
+def nested(inner: BaseException, depth: int) -> BaseException:
+    for _ in range(depth):
+        wrapped = SystemError("a compiled loop returned a result with an exception set")
+        wrapped.__cause__ = inner
+        inner = wrapped
+    return inner
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(
+    ("inner", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143), (ValueError("a bug"), 1), (SystemExit("words"), 1)]
+)
+def test_a_compiled_loop_that_was_stopped_is_not_called_a_bug(inner: BaseException, code: int, depth: int) -> None:
+    wrong = nested(inner, depth)
+    assert isinstance(wrong, Exception)
+    assert _stopped_inside(wrong) == code
+
+
+def test_an_import_that_was_stopped_is_not_called_a_bug() -> None:
+    wrong = ImportError("cannot import name 'njit' from partially initialized module 'numba'")
+    wrong.__context__ = KeyboardInterrupt()
+    assert _stopped_inside(wrong) == 130
+
+
+def test_an_interruption_after_the_release_counted_says_so(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    plan(Mean(Integers(0, 10)), Target(epsilon=1.0, delta=0.0, distance=1), users=3, trusted="curator").save("plan.json")
+    Path("values.csv").write_text("kcal\n3\n4\n5\n")
+    monkeypatch.setattr("metricshuffle.cli.screen.say", stopped)
+    result = terminal.typed("run plan.json values.csv --column kcal")
+    assert result.exit_code == 130
+    assert result.stderr == "metricshuffle: interrupted; already written: plan.ledger.\n"

@@ -11,7 +11,8 @@ import pytest
 from tests.wire.kinds import planned
 
 from metricshuffle import Plan
-from metricshuffle.cli.values import Rows
+from metricshuffle.cli.options import ReadingOptions
+from metricshuffle.cli.values import rows_of
 from metricshuffle.queries.base import Query
 
 EVERY_ROW = "Every row counted as another person"
@@ -32,8 +33,7 @@ def rows(tmp_path: Path) -> Path:
 
 def taken(query: Query, per_user: str | None, column: str = "n", clamp: bool = False) -> Any:
     """What is handed to the query."""
-    read = Rows.of(Path("rows.csv"), query, [column], coordinates=None, clamp=clamp, delimiter=",", user_column="who", per_user=per_user)
-    return next(read.parts(lambda _: None))
+    return next(rows_of(Path("rows.csv"), query, ReadingOptions([column], "who", per_user, clamp)).parts())
 
 
 @pytest.mark.parametrize("command", ["randomize", "run"])
@@ -89,7 +89,7 @@ def test_sums_that_leave_the_range(terminal: Any, sum_plan: Plan) -> None:
     words = ["task.json", "rows.csv", "--column", "n", "--user-column", "who", "--per-user", "sum"]
     told = terminal.refused("randomize", *words, "--output", "out")
     assert "the sum of 5 of 40 people of rows.csv are not in whole numbers from 0 to 20 kcal" in told
-    assert "the first is that of 'p8': 21.0 lies above it" in told
+    assert "not in whole numbers from 0 to 20 kcal: 'p8': 21.0 lies above it" in told
     assert "Take another --per-user, or pass --clamp" in told
     assert json.loads(terminal("run", *words, "--clamp", "--json").stdout)["reports"] == 40
 
@@ -119,7 +119,7 @@ def test_a_person_without_a_name(terminal: Any, sum_plan: Plan, tmp_path: Path) 
     sum_plan.task.save("task.json")
     (tmp_path / "rows.csv").write_text("who,n\na,1\n ,2\n")
     told = terminal.refused("run", "task.json", "rows.csv", "--column", "n", "--user-column", "who")
-    assert "rows.csv, line 3: no user is named in 'who'" in told
+    assert "1 of 2 rows of rows.csv names no user in --user-column 'who': line 3: (empty). Correct such rows; --drop-missing" in told
 
 
 def test_names_of_people_stay_text(terminal: Any, tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_names_of_people_stay_text(terminal: Any, tmp_path: Path) -> None:
 
 def test_rows_of_a_person_may_lie_anywhere(terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's rows are found in every chunk of a file."""
-    monkeypatch.setattr("metricshuffle.columns.ROWS_AT_ONCE", 3)
-    monkeypatch.setattr("metricshuffle.columns.LINES_AT_ONCE", 3)
+    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 3)
     (tmp_path / "rows.csv").write_text("who,n\n" + "".join(f"p{row % 5},{row % 4}\n" for row in range(20)))
     held = taken(planned("users' mean").query, None)
     assert [items.tolist() for items in held] == [[row % 4 for row in range(person, 20, 5)] for person in range(5)]
@@ -144,7 +144,10 @@ def test_it_is_said_once_that_every_row_counts(terminal: Any, sum_plan: Plan) ->
     Path("one.csv").write_text("who,n\n" + "".join(f"p{person},3\n" for person in range(40)))
     words = ["task.json", "one.csv", "--column", "n"]
     for command in (["run", *words], ["randomize", *words, "--output", "reports"]):
-        without, named = terminal(*command), terminal(*command, "--user-column", "who")
+        without = terminal(*command)
+        Path("task.ledger").unlink(missing_ok=True)  # every run is another round, and there is one
+        named = terminal(*command, "--user-column", "who")
+        Path("task.ledger").unlink(missing_ok=True)
         assert without.stderr.count(EVERY_ROW) == 1
         assert "--user-column" in without.stderr
         assert EVERY_ROW not in without.stdout
@@ -166,5 +169,20 @@ def test_it_is_said_once_that_every_row_counts(terminal: Any, sum_plan: Plan) ->
 def test_a_plan_says_what_a_row_is(terminal: Any, asked: str, told: str) -> None:
     """In words, below the candidates."""
     result = terminal.typed(f"plan {asked} --epsilon 1 --delta 0 --users 100 --trusted nobody")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("user-histogram", "at least one; --most-items M, the most that one may hold, allows noisy vectors."),
+        ("user-histogram --most-items 7", "Users may hold any number of items from 1 to 7: one with more is refused when randomizing."),
+        ("user-mean", "Users may hold any number of items, at least one."),
+    ],
+)
+def test_a_plan_says_what_the_shuffler_needs_to_help(terminal: Any, asked: str, told: str) -> None:
+    """The most items that one may hold, where noisy vectors could use it and nowhere else."""
+    result = terminal.typed(f"plan --query {asked} --low 0 --high 5 --epsilon 1 --distance 5 --delta 1e-6 --users 100")
     assert result.exit_code == 0, result.output
     assert result.stdout.count(told) == 1

@@ -25,6 +25,7 @@ def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_three_roles_in_three_processes(tmp_path: Path, sum_plan: Plan, values: Path) -> None:
     """Clients, shuffler and analyst as processes; the second call of the shuffler finds in its ledger that the batch was let go."""
     sum_plan.save(str(tmp_path / "plan.json"), task=str(tmp_path / "task.json"))
@@ -53,7 +54,11 @@ def test_three_roles_in_three_processes(tmp_path: Path, sum_plan: Plan, values: 
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("kind", ["unary sum", "sum in shares", "curator's sum", "curator's histogram", "witch hat", "users' items"])
+ALONE = ["unary sum", "sum in shares", "curator's sum", "curator's histogram", "witch hat", "users' items"]
+ALONE += ["vectors of labels", "users' vectors", "curator's vectors"]
+
+
+@pytest.mark.parametrize("kind", ALONE)
 def test_run_says_that_raw_values_were_seen(terminal: Any, kind: str) -> None:
     """All roles on one machine, whoever is trusted: the release says so, in words and in its file."""
     planned(kind).save("plan.json")
@@ -91,8 +96,8 @@ def test_reports_of_several_files_are_one_batch(terminal: Any, sum_plan: Plan) -
 
 def test_streaming_in_chunks_changes_nothing(terminal: Any, shares_plan: Plan, values: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that are read seven at a time make one batch with one id."""
-    monkeypatch.setattr("metricshuffle.columns.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("metricshuffle.columns.LINES_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 7)
     shares_plan.save("plan.json")
     assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
     (reports,) = read_reports(shares_plan.task, "reports")
@@ -113,7 +118,8 @@ def test_rounds_are_named_and_kept_apart(terminal: Any, values: Path) -> None:
     assert terminal("shuffle", "plan.json", "r2", "--output", "shuffled").exit_code == 0
     release = json.loads(terminal("estimate", "plan.json", "shuffled", "--json").stdout)
     assert (release["round"], release["rounds"]) == (2, 2)
-    assert "round 2 of 2" in terminal("run", *words, "--round", "2").stdout
+    assert "Use --round 1" in terminal.refused("run", *words, "--round", "2")
+    assert "round 1 of 2" in terminal("run", *words).stdout
 
 
 def test_one_person_with_a_report_that_hides_itself(terminal: Any) -> None:
@@ -149,14 +155,15 @@ def test_clamp_compressed_and_parquet(terminal: Any, sum_plan: Plan) -> None:
     Path("v.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfkcal\r\n" + b"".join(b"%d\r\n" % number for number in numbers)))
     pq.write_table(pa.table({"kcal": numbers}), "v.parquet")
     for name, place in (("v.csv.gz", "line 41"), ("v.parquet", "row 40")):
-        assert place in terminal.refused("run", "plan.json", name, "--column", "kcal")
-        result = terminal("run", "plan.json", name, "--column", "kcal", "--clamp", "--json")
+        words = ["run", "plan.json", name, "--column", "kcal", "--ledger", f"{name}.ledger"]
+        assert place in terminal.refused(*words)
+        result = terminal(*words, "--clamp", "--json")
         assert json.loads(result.stdout)["reports"] == 40
-    pq.write_table(pa.table({"kcal": [1, None, 3]}), "holes.parquet")
-    assert "is missing" in terminal.refused("run", "plan.json", "holes.parquet", "--column", "kcal")
-    assert "no column 'steps'" in terminal.refused("run", "plan.json", "v.parquet", "--column", "steps")
     Path("not.parquet").write_text("kcal\n1\n")
-    assert "not a Parquet file" in terminal.refused("run", "plan.json", "not.parquet", "--column", "kcal")
+    pq.write_table(pa.table({"kcal": [1, None, 3]}), "holes.parquet")
+    assert "is missing" in terminal.refused("run", "plan.json", "holes.parquet", "--column", "kcal", "--ledger", "other.ledger")
+    assert "no column 'steps'" in terminal.refused("run", "plan.json", "v.parquet", "--column", "steps", "--ledger", "other.ledger")
+    assert "not a Parquet file" in terminal.refused("run", "plan.json", "not.parquet", "--column", "kcal", "--ledger", "other.ledger")
 
 
 def test_centroid_from_cells_and_from_points(terminal: Any, centroid_plan: Plan, values: Path) -> None:
@@ -164,10 +171,12 @@ def test_centroid_from_cells_and_from_points(terminal: Any, centroid_plan: Plan,
     Path("points.csv").write_text("x,y\n" + "".join(f"{i % 8 * 10 + 3.5},{i % 6 * 10 + 9.5}\n" for i in range(40)))
     truth = np.array([np.mean([i % 8 * 10 + 5 for i in range(40)]), np.mean([i % 6 * 10 + 5 for i in range(40)])])
     for name, coordinates in ((values, "cells"), ("points.csv", "points")):
+        Path("plan.ledger").unlink(missing_ok=True)
         result = terminal("run", "plan.json", name, "--column", "x", "--column", "y", "--coordinates", coordinates, "--json")
         release = json.loads(result.stdout)
         assert np.abs(np.array(release["value"]) - truth).max() < 14 * max(release["standard_error"])
     Path("points.csv").write_text("x,y\n1,2\n81,2\n")
+    Path("plan.ledger").unlink()
     told = terminal.refused("run", "plan.json", "points.csv", "--column", "x", "--column", "y", "--coordinates", "points")
     assert "line 3: '81', '2'" in told
 
@@ -203,9 +212,9 @@ def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, n
     words = ["randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports"]
     # Slowed down, so that the command is certainly in the middle of its work.
     # (whoever runs the tests in the background may have had interrupts ignored, which children inherit)
-    slow = "import runpy, signal, time, metricshuffle.columns as c; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    slow += "c.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c._numbers; "
-    slow += "c._numbers = lambda cells: (time.sleep(0.2), numbers(cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
+    slow = "import runpy, signal, time; from metricshuffle.columns import csv_files as c, table; "
+    slow += "signal.signal(signal.SIGINT, signal.default_int_handler); table.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c.numbers; "
+    slow += "c.numbers = lambda *cells: (time.sleep(0.2), numbers(*cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
     with subprocess.Popen([sys.executable, "-c", slow, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
         deadline = time.monotonic() + 20
         while not any(path.name.startswith(".reports.") and path.stat().st_size > 1000 for path in tmp_path.iterdir()):

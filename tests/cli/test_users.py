@@ -109,7 +109,7 @@ def test_compare_in_words_and_as_a_page(terminal: Terminal) -> None:
         assert words in result.stdout
     page = (terminal.folder / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
-    assert page.count('<svg class="chart"') == page.count("<section") == 2
+    assert page.count('<svg class="chart"') == 2 * page.count("<section") == 4  # wide and narrow
     assert "3 clusters of 3 places" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     for link in ("https://", "<script", "<link", " src="):
@@ -267,7 +267,7 @@ REFUSED = {
     "items 0": (f"{ASK} --low 0 --high 20 --items 0", ("--items", ">= 1")),
     "items and samples": (f"{ASK} --low 0 --high 20 --items 2 --samples 3", ("samples", "items")),
     "plan delta 1": (f"{ASK} --low 0 --high 20 --delta 1", ("delta", "[0, 1)")),
-    "plan epsilon": (f"{ASK} --low 0 --high 20 --epsilon 5000", ("metricshuffle: epsilon must lie in (0, 1000]",)),
+    "plan epsilon": (f"{ASK} --low 0 --high 20 --epsilon 5000", ("metricshuffle: --epsilon must lie in (0, 1000]",)),
     "too far": (f"{ASK} --low 0 --high 20 --distance 21", ("21", "at most that")),
     "too many honest": (f"{ASK} --low 0 --high 20 --honest 61", ("cannot exceed users (60)",)),
     "no metric": (f"{ASK} {WORDS} --distances bad.csv", ("bad.csv", "triangle inequality", "(tea, coffee, water)", "1 + 1")),

@@ -12,6 +12,8 @@ from tests.golden.settings import SETTINGS, Described, query_of
 
 import metricshuffle as ms
 
+pytestmark = pytest.mark.thorough
+
 # One word in the file was changed by hand: centroids beyond fifty cells were accounted one axis at a time and called "exact, joint".
 BEFORE: dict[str, Described] = {one["name"]: one for one in json.loads(Path(__file__).with_name("candidates.json").read_text("utf-8"))}
 # Centroids whose noise became less since: randomized response, bounded noise, and distances beyond fifty cells used to be accounted one

@@ -352,7 +352,7 @@ def test_an_audit_tells_how_far_it_is_and_can_be_stopped() -> None:
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "confidence": (lambda: ms.audit(local_sum(), confidence=1.0), "confidence must lie strictly between 0 and 1"),
     "no confidence": (lambda: ms.audit(local_sum(), confidence=math.nan), "confidence must lie"),
-    "few batches": (lambda: ms.audit(local_sum(), batches=7), "batches must be a whole number >= 8"),
+    "few batches": (lambda: ms.audit(local_sum(), batches=7), "batches must be a whole number from 8"),
     "batches": (lambda: ms.audit(local_sum(), batches=1e4), "batches must be a whole number"),  # type: ignore[arg-type]
     "one input": (lambda: ms.audit(local_sum(), 3), "give both inputs"),
     "the same": (lambda: ms.audit(local_sum(), 3, 3), "the two inputs are the same"),

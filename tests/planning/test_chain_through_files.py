@@ -21,6 +21,7 @@ SENT = [name for name, small in SMALL.items() if small.trusted != "curator"]
 KINDS = ["sum", "mean", "sum, aggregator", "labels", "users' items", "users' tree"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (place % 2)) for place, name in enumerate(SENT)])
 def test_the_whole_chain_through_files(name: str, tmp_path: Path) -> None:
     """Plan and task, reports, and what the shuffler lets go: every role reads what the one before it wrote."""

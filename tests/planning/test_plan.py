@@ -159,12 +159,14 @@ def test_without_delta_only_pure_protocols_are_left() -> None:
     assert summed.choice.expected_error == pytest.approx(1 / math.sinh(0.1) / 60, rel=1e-6)
 
 
-def test_too_few_people_are_told_so() -> None:
-    """With a forecast for more of them."""
-    with pytest.raises(InputError, match="1 honest user is too few") as told:
-        planned(users=1, encoding="unary", protocols=None)
-    assert "1,000 users" in str(told.value)
-    assert planned(users=1, trusted="nobody").choice.protocol == "geometric-local"
+def test_too_few_people_get_a_local_plan_that_says_so() -> None:
+    """Nobody to hide among: the noise of one's own report is all there is."""
+    alone = planned(users=1, encoding="unary", protocols=None)
+    assert (alone.choice.protocol, alone.choice.trusted, alone.trusted) == ("geometric-local", "nobody", "shuffler")
+    assert "1 honest person is too few for a shuffler to help" in plan_text(alone)
+    asked_for = planned(users=1, trusted="nobody")
+    assert asked_for.choice.protocol == "geometric-local"
+    assert "too few" not in plan_text(asked_for)
 
 
 @pytest.mark.parametrize(

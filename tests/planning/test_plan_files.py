@@ -13,8 +13,8 @@ from tests.oracles.small_plans import SMALL, plan_of, values_of
 import metricshuffle as ms
 from metricshuffle.declared import content_digest
 from metricshuffle.errors import PlanError
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.frequencies import Frequencies
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.randomness import Randomness
 
 LARGEST_TASK = 64 * 1024
@@ -106,7 +106,7 @@ def test_the_task_of_two_hundred_points_is_small(name: str) -> None:
     assert len(plan.task.to_json().encode()) <= LARGEST_TASK
     again = ms.Plan.from_json(plan.to_json())
     assert again.digest == plan.digest
-    assert isinstance(again.protocol, NoisyVectors)
+    assert isinstance(again.protocol, NoisyAnswers)
     assert again.protocol == plan.protocol
     again.task.verify()
 

@@ -254,6 +254,18 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("frames")
+def test_a_plan_is_a_frame_of_its_candidates(name: str) -> None:
+    """A row each, in the order of the table, with the chosen one marked."""
+    plan = plan_of(name)
+    frame = plan.to_frame()
+    assert {len(column) for column in frame.values()} == {len(plan.candidates)}
+    assert frame["protocol"] == [offer.protocol for offer in plan.candidates]
+    assert frame["expected_error"] == [offer.expected_error for offer in plan.candidates]
+    assert frame["epsilon"] == [offer.guarantee.epsilon for offer in plan.candidates]
+    assert [place for place, chosen in enumerate(frame["chosen"]) if chosen] == [plan.chosen]
+
+
+@pytest.mark.usefixtures("frames")
 def test_a_release_is_a_frame(name: str) -> None:
     """A row for each cell, or for each axis, with values and ends of intervals in columns of plain numbers."""
     release = released(name)

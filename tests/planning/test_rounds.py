@@ -14,8 +14,8 @@ from tests.oracles.small_plans import SMALL, plan_of
 from metricshuffle.errors import InputError, NotCertified, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.frequencies import Frequencies, shuffled_profile
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries import Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
@@ -43,6 +43,7 @@ def planned(name: str, rounds: int, target: Target | None = None) -> Plan:
     return plan(query, asked if target is None else target, users, rounds=rounds, **choices)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_each_round_is_a_plan_of_its_part_and_the_guarantee_covers_all(name: str) -> None:
     """Calibrated as a single round with epsilon/rounds and delta/rounds would be; the promise says how many rounds it is about."""
@@ -111,7 +112,7 @@ def test_gaussian_noise_grows_with_the_root_of_the_rounds(rounds: int) -> None:
     scales = {}
     for protocol in ("gaussian", "laplace"):
         made = [plan(query, target, 60, rounds=count, trusted="curator", protocols=[protocol]) for count in (1, rounds)]
-        noises = [single.protocol.noise.scale for single in made if isinstance(single.protocol, NoisyVectors)]
+        noises = [single.protocol.noise.scale for single in made if isinstance(single.protocol, NoisyAnswers)]
         scales[protocol] = noises[1] / noises[0]
     assert scales["gaussian"] == pytest.approx(math.sqrt(rounds), rel=1e-3)
     assert scales["laplace"] == pytest.approx(rounds, rel=1e-9)

@@ -158,7 +158,7 @@ def test_the_order_of_protocols_does_not_depend_on_what_was_imported_first() -> 
     text += "print(ms.plan(q, ms.Target(1, 0, 1), 10, trusted='nobody').to_json())"
     plans = [
         subprocess.run([sys.executable, "-c", text.format(first=first)], capture_output=True, text=True, check=True).stdout
-        for first in ("noisy_vectors", "item_wise")
+        for first in ("noisy_answers", "item_wise")
     ]
     assert plans[0] == plans[1]
     assert "item-wise" in plans[0]

@@ -21,6 +21,8 @@ from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Grid, Integers, users_of
 
+pytestmark = pytest.mark.thorough
+
 CASES: list[dict[str, Any]] = [
     {"query": Mean(Integers(0, 50)), "users": 50, "encoding": "modular"},
     {"query": Mean(Integers(0, 50)), "users": 50, "encoding": "modular", "granularity": 5},

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import metricshuffle as ms
 from metricshuffle.accounting.composition.rounds import composed, composed_of
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.curves import POINTS, TradeOff, dominating_pair, looked_at
+from metricshuffle.privacy.curves import POINTS, TradeOff, dominating_pair, falling, looked_at, lower_hull
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers import KaryRandomizedResponse
 
@@ -237,3 +237,27 @@ def test_bad_input() -> None:
             profile.to_pld(1.0, interval)
     with pytest.raises(InputError, match="rise from 0"):
         dominating_pair([0.0, 0.0], [0.1, 0.1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_lower_hull_is_that_of_points_taken_one_by_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    at = np.cumsum(np.append(0.0, rng.uniform(0.01, 0.2, 80)))
+    fall = falling(at, np.minimum.accumulate(np.exp(-at) * (1.0 + rng.random(81) * [0.0, 1e-12, 1e-3, 0.3, 3.0, 0.01][seed]) / 4.0))
+
+    def one(a: int, b: int) -> float:
+        return float(fall(np.array([a]), np.array([b]))[0])
+
+    vertices, falls = [-1], [math.inf]
+    for b in range(81):
+        slope = one(vertices[-1], b)
+        while len(vertices) > 1 and slope >= falls[-1]:
+            vertices.pop()
+            falls.pop()
+            slope = one(vertices[-1], b)
+        vertices.append(b)
+        falls.append(slope)
+    found = lower_hull(81, fall)
+    assert found[0].tolist() == vertices
+    assert found[1].tolist() == falls
+    assert seed not in (3, 4) or len(vertices) < 60

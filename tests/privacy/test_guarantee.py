@@ -13,7 +13,7 @@ from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.privacy.guarantee import Guarantee, Trust
+from metricshuffle.privacy.guarantee import Guarantee, Trust, likelihood_text
 from metricshuffle.privacy.profile import LowerProfile, PureProfile
 
 SHUFFLER = Trust(trusted="shuffler", honest_reports=900)
@@ -94,3 +94,10 @@ def test_only_an_upper_bound_becomes_a_guarantee() -> None:
     for wrong in (Attack(), PureProfile, 1.0):
         with pytest.raises(NotCertified, match="upper bound"):
             from_profile(wrong, 1.0)
+
+
+def test_epsilon_and_delta_are_put_into_words_that_are_true() -> None:
+    """A factor rounded up and a probability that is added: a loss above epsilon may have more probability than delta."""
+    assert likelihood_text(1.0, 0.0) == "at most 2.719 times as likely with one as with the other"
+    assert likelihood_text(1.0, 1.23e-6) == "at most 2.719 times as likely with one as with the other, plus a probability of 1.23e-06"
+    assert likelihood_text(1e4, 0.0) == "at most e^10,000 times as likely with one as with the other"

@@ -92,6 +92,13 @@ def test_covers_rounds_its_epsilons_down() -> None:
     assert starts[-1] == 11
 
 
+def test_covers_hardly_asks_twice_where_every_distance_is_tight() -> None:
+    profile = Gaussianlike()  # the same delta at every distance of a linear promise
+    assert profile.covers(50.0 * 3.7170, math.exp(-(3.7170**2)) * (1 + 1e-9), 50)
+    assert {distance for _, distance in profile.asked} >= set(range(1, 51))
+    assert len(profile.asked) < 60
+
+
 def test_covers_asks_far_fewer_questions_than_distances() -> None:
     profile = Gaussianlike(power=1.0)
     assert profile.covers(1e4 * 5, 1e-6, 10_000)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError, PlanError
-from metricshuffle.protocols.features import Columns, Features, TreeEdges
+from metricshuffle.protocols.answer_features import AnswerFeatures, Columns, TreeEdges
 from metricshuffle.queries.coordinates import Answers, Coordinates
 from metricshuffle.queries.user_items import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
@@ -26,7 +26,7 @@ BETWEEN = np.linalg.norm(VECTORS[:, None] - VECTORS[None], axis=2)
 
 def answers_of(query: UserQuery, held: Any) -> Answers:
     """The exact answers of people who hold these items."""
-    features: Features = TreeEdges() if isinstance(query, UserHistogram) else Columns()
+    features: AnswerFeatures = TreeEdges() if isinstance(query, UserHistogram) else Columns()
     inputs = query.inputs(held, 1.0)
     assert inputs.sizes is not None
     return Answers.of(features.coordinates(query), inputs.numbers[:, 0], inputs.sizes)

@@ -63,6 +63,7 @@ def again(place: int) -> bool:
     return type(EVERY[place]) in {type(one) for one in EVERY[:place]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "randomizer", [pytest.param(one, marks=[pytest.mark.slow] * again(place), id=IDS[place]) for place, one in enumerate(EVERY)]
 )

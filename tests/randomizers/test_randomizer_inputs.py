@@ -43,7 +43,7 @@ from metricshuffle.randomness import Randomness
         (lambda: SubsetSelection(10, None), "epsilon must be a number"),  # type: ignore[arg-type]
         (lambda: KaryRandomizedResponse(4, 701.0), "at most 700"),
         (lambda: LocalHash(10, 1.0, buckets=4), "must be a prime number .* the next one is 5"),
-        (lambda: SubsetSelection(4, 1.0, size=4), "together at most options"),
+        (lambda: SubsetSelection(4, 1.0, size=4), "with what a person holds at most all options"),
         (lambda: HadamardResponse(5, 1.0, blocks=4), "leave the last block empty"),
         (lambda: PaddedExponential([[0, 1, 9], [1, 0, 1], [9, 1, 0]], 1.0), "triangle inequality"),
         (lambda: PaddedExponential([[0, 1], [1, 0]], 1.0, kept=(0, 2)), "kept must be different points"),

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment, linprog
 from tests.selfcheck.views import Law, SameOthers, View, binomial, counted, likely, polya, power, product, shifted
 
 import metricshuffle as ms
+from metricshuffle.protocols.features import space_of
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 
@@ -21,6 +22,8 @@ Numbers = np.random.Generator
 WIDEST_PLANE = 400
 """Cells on a side of what is looked at of two axes together."""
 MOST_OUTCOMES, MOST_ENTRIES = 3000, 2**18
+MOST_FEATURES = 4
+"""Sums that are looked at together with all their outcomes."""
 
 
 def attacks(query: Any, protocol: Any, honest: int, distance: float, numbers: Numbers) -> Iterator[Attack]:
@@ -29,6 +32,8 @@ def attacks(query: Any, protocol: Any, honest: int, distance: float, numbers: Nu
     if isinstance(protocol, ms.Sums):
         yield from _sums(query, protocol, together, distance, numbers)
     elif isinstance(protocol, ms.NoisyVectors):
+        yield from _feature_sums(query, protocol, together, distance, numbers)
+    elif isinstance(protocol, ms.NoisyAnswers):
         yield from _vectors(query, protocol, distance, numbers)
     elif isinstance(query, ms.UserHistogram):
         yield from _items(query, protocol, together, distance, numbers)
@@ -230,7 +235,7 @@ def _items(query: Any, protocol: ms.Frequencies, honest: int, distance: float, n
 # Vectors
 
 
-def _vectors(query: Any, protocol: ms.NoisyVectors, distance: float, numbers: Numbers) -> Iterator[Attack]:
+def _vectors(query: Any, protocol: ms.NoisyAnswers, distance: float, numbers: Numbers) -> Iterator[Attack]:
     """Between two users' vectors only the one direction matters in which they differ; noise of another norm has its ratio along it."""
     table, noise = np.asarray(protocol.features.coordinates(query).table), protocol.noise
     people = query.people
@@ -245,6 +250,77 @@ def _vectors(query: Any, protocol: ms.NoisyVectors, distance: float, numbers: Nu
             size = float(np.linalg.norm(moved, {"l1": 1, "l2": 2, "linf": np.inf}[noise.noise])) / noise.scale
             # far out along the move the density falls by just e^-size
             yield View(apart, np.array([0.5, 0.5 * math.exp(-size)]), np.array([0.5 * math.exp(-size), 0.5]), "ratio of densities")
+
+
+# Sums of features
+
+
+def _feature_sums(query: Any, protocol: ms.NoisyVectors, honest: int, distance: float, numbers: Numbers) -> Iterator[Attack]:
+    """The noisy sums of those features that a move changes, the others' values taken off; a few of them where there are many."""
+    space = space_of(query)
+    table, shape = protocol.features.table(space).toarray(), honest / protocol.sharers
+    rates = [protocol.factor * weight for weight in protocol.features.weights(space)]
+    blur = np.eye(len(table)) if protocol.floor is None else np.asarray(protocol.floor.rows())
+    if isinstance(query, ms.Histogram):
+        cells = range(len(table))
+        pairs = [(np.array([a]), np.array([b])) for a, b in itertools.permutations(cells, 2)]
+        pairs = [pairs[k] for k in numbers.permutation(len(pairs))[:40]]
+        apart = [_cells_apart(query, (int(a[0]), int(b[0])), protocol.step) for a, b in pairs]
+    else:
+        people = query.people
+        sizes = [people.items] if people.items is not None else [1, 2, min(3, protocol.most_items or 1)]
+        pairs = list(_holdings(people, [size for size in sizes if size <= (protocol.most_items or size)], numbers, 12))
+        apart = [_emd(a, b, people.distances) for a, b in pairs]
+    for (first, second), length in zip(pairs, apart, strict=True):
+        if not length <= distance * (1.0 + 1e-12) or (protocol.floor is not None and first.size > 1):
+            continue
+        vectors = [_vector(table, held, protocol) for held in (first, second)]
+        changed = np.flatnonzero(vectors[0] != vectors[1])
+        for some in (numbers.permutation(changed)[:MOST_FEATURES], changed):
+            laws = []
+            for held in (first, second):
+                weights = blur[held[0]] if held.size == 1 else np.ones(1)
+                counted_as = [np.array([x]) for x in range(len(table))] if held.size == 1 else [held]
+                possible = [_vector(table, items, protocol) for items in counted_as]
+                whole = len(some) > MOST_FEATURES
+                law: Any = 0.0
+                for weight, vector in zip(weights, possible, strict=True):
+                    parts = [_outcomes(shape, rates[e], int(vector[e]), (int(vectors[0][e]), int(vectors[1][e])), whole) for e in some]
+                    law = law + float(weight) * _outer(parts)
+                laws.append(np.ravel(law))
+            if len(some):
+                yield View(length, laws[0], laws[1], f"features of {first.tolist()} or {second.tolist()}", 1e-200)
+
+
+def _vector(table: NDArray[np.int64], held: NDArray[np.int64], protocol: ms.NoisyVectors) -> NDArray[np.int64]:
+    sums = np.asarray(table[held].sum(axis=0), dtype=np.int64)
+    return sums if protocol.most_items is None else np.floor(protocol.units * sums / held.size + 0.5).astype(np.int64)
+
+
+def _outcomes(shape: float, rate: float, value: int, either: tuple[int, int], whole: bool) -> Law:
+    """The chances that a noisy sum is at most the smaller of two values less one, each number between, and more; or just the first."""
+    law, zero = polya(shape, rate)
+    low, high = min(either), max(either)
+
+    def beyond(cells: Law, start: int) -> float:
+        return float(cells[max(start, 0) :].sum())
+
+    def at(number: int) -> float:
+        place = number - value + zero
+        return float(law[place]) if 0 <= place < law.size else 0.0
+
+    if whole:
+        return np.array([at(either[0])])
+    between = range(low, high + 1) if high - low <= 8 else (low, high)
+    ends = [beyond(law[::-1], law.size - (low - value + zero)), beyond(law, high + 1 - value + zero)]
+    return np.array([ends[0], *map(at, between), ends[1]])
+
+
+def _outer(parts: list[Law]) -> Law:
+    found = np.ones(1)
+    for part in parts:
+        found = np.outer(found, part).ravel()
+    return found
 
 
 def _normal(size: float, apart: float, what: str) -> View:

@@ -95,7 +95,7 @@ def _space(numbers: Numbers) -> Any:
 def _items(numbers: Numbers) -> tuple[Any, ...]:
     space, held = _space(numbers), _pick(numbers, None, 1, 2, 3, 4)
     people = ms.users_of(space, held)
-    samples = {} if held is not None else {"samples": int(_pick(numbers, 1, 2, 3))}
+    samples = {} if held is not None else {"samples": int(_pick(numbers, 1, 2, 3)), "most_items": int(_pick(numbers, 2, 3, 5))}
     distance = people.diameter * float(_pick(numbers, 1.0, 1.0, 0.5, numbers.uniform(1.0 / (held or 4), 1.0)))
     return ms.UserHistogram(people), max(distance, people.nearest / (held or 1)), 60, samples
 

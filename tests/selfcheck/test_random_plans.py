@@ -46,7 +46,7 @@ def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
     for offer in plan.candidates:
         protocol: Any = offer.mechanism
         promises = [(offer.guarantee, protocol, plan.honest)]
-        if protocol.trusted in ("shuffler", "aggregator") and not isinstance(protocol, ms.NoisyVectors):
+        if protocol.trusted in ("shuffler", "aggregator") and not isinstance(protocol, ms.NoisyAnswers):
             promises.append((offer.fallback, protocol.model_copy(update={"trusted": "nobody"}), 1))
         for guarantee, seen, honest in promises:
             found = False
@@ -62,6 +62,7 @@ def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
     tally["plans"] += 1
 
 
+@pytest.mark.thorough
 def test_guarantees_of_random_plans() -> None:
     tally: Counter[str] = Counter()
     sharp: Counter[str] = Counter()

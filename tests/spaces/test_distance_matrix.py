@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError
@@ -81,6 +81,28 @@ def test_rounding_is_forgiven_and_small_wrongs_are_not() -> None:
     table = np.array([[0, small, 3 * small, large], [small, 0, small, large], [3 * small, small, 0, large], [large, large, large, 0]])
     with pytest.raises(InputError, match=re.escape("(0, 1, 2)")):
         Matrix(table)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=9), st.integers(0, 2**32))
+@example([10, 0, 11], 288566)
+def test_a_line_is_told_at_once_and_a_table_next_to_one_is_not(places: list[int], seed: int) -> None:
+    """In any order, with several points at one place: without a look at triples; with one other entry, exactly the open ones are open."""
+    points = np.array(places, dtype=np.float64)
+    table = np.abs(np.subtract.outer(points, points))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scipy.spatial.distance.cdist", None)
+        assert open_triangle(table) is None
+    i, j = np.random.default_rng(seed).integers(len(points), size=2)
+    if i != j:
+        # 1e-9 of the shortest side is still 25 tolerances of the longest one, 40 times as long
+        for entry in (table[i, j] + 1.0, table[i, j] * (1.0 + 1e-9), max(table[i, j] - 1.0, 0.0), table[i, j] * (1.0 - 1e-9)):
+            other = table.copy()
+            other[i, j] = other[j, i] = entry
+            assert (open_triangle(other) is not None) == brute_force(other)
+    # no tolerance leaves no room for the rounding of a difference
+    tenths = np.abs(np.subtract.outer(0.1 * points, 0.1 * points))
+    assert (open_triangle(tenths, 0.0) is not None) == brute_force(tenths)
 
 
 @pytest.mark.slow

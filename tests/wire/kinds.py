@@ -13,7 +13,7 @@ from metricshuffle.protocols.base import Reports
 from metricshuffle.queries import Centroid, Histogram, Mean, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space, Users, users_of
-from metricshuffle.wire import Task
+from metricshuffle.wire import Release, Task
 
 KCAL = Integers(0, 20, "kcal")
 DRINKS = ("tea", "coffee", "water")
@@ -49,14 +49,23 @@ MADE: dict[str, Callable[[], Plan]] = {
     ),
     "witch hat": lambda: plan(Mean(Interval(0.0, 10.0, "h")), Target(1, 1e-6, 2), 2000, granularity=0.5, protocols=["witch-hat"]),
     "centroid": lambda: plan(Centroid(bern()), Target(4, 1e-6, 1600), 40, encoding="modular", protocols=["polya-shuffle"]),
-    "labels": lambda: plan(Histogram(Categories(DRINKS)), Target(1, 1e-6, 1), 400, 300),
-    "line": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 400),
-    "map": lambda: plan(Histogram(bern()), Target(2, 1e-6, 1600), 400),
-    "users' histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40),
+    "labels": lambda: plan(Histogram(Categories(DRINKS)), Target(1, 1e-6, 1), 400, 300, protocols=["k-ary-randomized-response"]),
+    "line": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 400, protocols=["k-ary-randomized-response"]),
+    "map": lambda: plan(Histogram(bern()), Target(2, 1e-6, 1600), 400, protocols=["k-ary-randomized-response"]),
+    "vectors of labels": lambda: plan(
+        Histogram(Categories(DRINKS)), Target(1, 1e-6, 1), 60, 50, max_local_epsilon=4.0, protocols=["noisy-vectors"]
+    ),
+    "vectors of a line": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 60, floor=False, protocols=["noisy-vectors"]),
+    "vectors of a map": lambda: plan(Histogram(bern()), Target(2, 1e-6, 1600), 60, trusted="aggregator", protocols=["noisy-vectors"]),
+    "users' vectors": lambda: plan(
+        UserHistogram(users_of(Space(Integers(0, 5)))), Target(2, 1e-6, 2), 40, most_items=7, protocols=["noisy-vectors"]
+    ),
+    "curator's vectors": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 60, trusted="curator", protocols=["noisy-vectors"]),
+    "users' histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40, protocols=["tree-laplace"]),
     "users' items": lambda: plan(UserHistogram(drinkers(3)), Target(2, 1e-6, 1), 2000, protocols=["item-wise"]),
     "users' samples": lambda: plan(UserHistogram(drinkers(None)), Target(2, 1e-6, 1, "flat"), 2000, samples=3, protocols=["item-wise"]),
     "users' mean": lambda: plan(UserLinearQuery.average(users_of(Space(KCAL))), Target(2, 1e-6, 5), 40),
-    "curator's histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40, trusted="curator"),
+    "curator's histogram": lambda: plan(UserHistogram(walkers()), Target(2, 1e-6, 2), 40, trusted="curator", protocols=["tree-laplace"]),
 }
 KINDS = tuple(MADE)
 CURATORS = tuple(kind for kind in KINDS if kind.startswith("curator"))
@@ -67,6 +76,12 @@ SENT = tuple(kind for kind in KINDS if kind not in CURATORS)
 @cache
 def planned(kind: str) -> Plan:
     return MADE[kind]()
+
+
+@cache
+def run_of(kind: str) -> Release:
+    """What comes out of it, all roles on one machine."""
+    return planned(kind).run(values_of(kind))
 
 
 def task_of(kind: str) -> Task:
@@ -86,8 +101,8 @@ def values_of(kind: str, people: int | None = None) -> list[Any]:
     if query.kind in one_each:
         return [one_each[query.kind](person) for person in range(people)]
     if query.kind == "histogram":
-        cells: dict[str, list[Any]] = {"labels": list(DRINKS), "line": [0, 3, 9], "map": [(0, 0), (1, 1), (2, 0)]}
-        return [cells[kind][person % 3] for person in range(people)]
+        cells: dict[str, list[Any]] = {"codes": list(DRINKS), "numbers": [0, 3, 9], "plane": [(0, 0), (1, 1), (2, 0)]}
+        return [cells[query.values_in.points_are][person % 3] for person in range(people)]
     if kind in ("users' items", "users' samples"):
         return [[DRINKS[person % 3], "tea", "water"] for person in range(people)]
     return [[person % 6, 2, 3] for person in range(people)]

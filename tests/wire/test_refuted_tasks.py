@@ -69,7 +69,7 @@ def test_sums_of_vectors_are_no_residues(vectors: ms.Task) -> None:
 
 def test_cells_belong_to_their_noise(vectors: ms.Task) -> None:
     """Cells far finer than the noise run out of whole numbers for some answers only, which tells these."""
-    assert isinstance(vectors.protocol, ms.NoisyVectors)
+    assert isinstance(vectors.protocol, ms.NoisyAnswers)
     noise = vectors.protocol.noise
     fine = AnswerNoise(noise.noise, noise.scale, noise.coordinates, cell=noise.scale * 2.0**-40)
     with pytest.raises(ms.NotCertified, match="cells of the noise"):

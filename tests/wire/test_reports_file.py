@@ -198,7 +198,7 @@ def test_messages_that_no_client_makes_are_refused(kind: str) -> None:
         task.shuffle(replace(reports, messages=wider))
     with pytest.raises(PlanError, match="a report of this task is"):
         task.shuffle(replace(reports, messages=reports.messages.astype(np.float64)))
-    if reports.messages.dtype.kind == "u":
+    if reports.messages.dtype.kind == "u" and task.protocol.modulus != 2 ** (8 * reports.messages.dtype.itemsize):
         beyond = reports.messages.copy()
         beyond[3, 0] = np.iinfo(beyond.dtype).max
         with pytest.raises(InputError):

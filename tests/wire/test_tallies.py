@@ -216,7 +216,7 @@ def test_a_raw_tally_is_no_shuffled_batch() -> None:
     tally = task.tally().add(messages_of("curator's sum"))
     with pytest.raises(PlanError, match="this is not a shuffled batch: it begins with 'metricshuffle-tally/1'"):
         task.read_shuffled(tally.to_bytes())
-    with pytest.raises(PlanError, match="this is not a tally: it begins with 'metricshuffle-shuffled/2'"):
+    with pytest.raises(PlanError, match="this is not a tally: it begins with 'metricshuffle-shuffled/3'"):
         task.tally(Shuffled(tally.batch, tally.people, tally.messages, tally.sums, tally.modulus).to_bytes())
     with pytest.raises(InputError, match="reports must be shuffled first"):
         task.estimate(tally)  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ def test_sums_that_no_batch_has_are_refused(kind: str) -> None:
     for sums in strange:
         with pytest.raises(PlanError):
             task.estimate(replace(shuffled, sums=sums))
-    if task.protocol.kind != "noisy-vectors":
+    if task.protocol.kind != "noisy-answers":
         with pytest.raises(PlanError):
             task.estimate(replace(shuffled, sums={0: [-1, *shuffled.numbers[1:]]}))
         with pytest.raises(PlanError):

@@ -26,6 +26,7 @@ from metricshuffle.privacy.target import checked_users, honest_count
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.dyadic import exp_below
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.shown import Brief, Plotted, plotted
 
 Answers = TypeVar("Answers", covariant=True)
 GENERIC_LABEL = "no bound valid for every randomizer of this local epsilon can be smaller"
@@ -56,7 +57,7 @@ class AmplifiedBand(Band):
 
 
 @dataclass(frozen=True)
-class Amplification:
+class Amplification(Plotted, Brief):
     """What `users` honest shuffled reports promise (`upper`) and certainly give away (`lower`), for pairs up to `distance` apart.
 
     With several rounds, `lower` is that of one of them. `upper` is a `PrivacyProfile`, with its Renyi divergences, its trade-off curve
@@ -75,6 +76,13 @@ class Amplification:
     """Who is promised this, where people differ: "a member of group 2 (..)"."""
     dummies: int = 0
     """Reports that the shuffler adds; `users` does not count them."""
+
+    def plot(self, *, delta: float | None = None, distance: float | None = None) -> Any:
+        """The band of epsilon against delta; or, at a `delta`, against the distance, up to `distance`.
+
+        An altair chart if altair is installed, else one that shows itself as SVG.
+        """
+        return plotted(self, delta=delta, distance=distance)
 
     @property
     def bound(self) -> str:

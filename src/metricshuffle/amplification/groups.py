@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.shown import Plotted, in_a_line, plotted
 
 Named = Randomizer | GenericLDP
 MOST_ENTRIES = 2**20  # of a matrix of laws
@@ -104,7 +106,7 @@ class Groups:
         counts: dict[Named, int] = {}
         for one, count in self.given:
             counts[one] = counts.get(one, 0) + count
-        return tuple(sorted(((one, count) for one, count in counts.items() if count), key=lambda group: repr(group[0])))
+        return tuple(sorted(((one, count) for one, count in counts.items() if count), key=lambda group: _content(group[0])))
 
     @cached_property
     def _folded(self) -> bool:
@@ -166,7 +168,7 @@ class Groups:
         return tuple((rows, count) for rows, count in (*groups, *self._dummy_rows()) if count)
 
     def __repr__(self) -> str:
-        return f"Groups({list(self.given)!r}{f', dummies={list(self.dummies)!r}' if self.dummies else ''})"
+        return in_a_line("Groups", [(None, self.given), *([("dummies", self.dummies)] if self.dummies else [])])
 
     def amplified(self, *, rounds: int = 1, relative: float | None = None) -> GroupsAmplification:
         """What `amplify` answers."""
@@ -182,10 +184,16 @@ class Groups:
         for place, (one, _) in enumerate(self.given, start=1):
             if one in found:
                 count = dict(self.people)[one]
-                answers.append(replace(found[one], dummies=added, member=f"a member of group {place} ({name_of(one)}, {count:,} people)"))
+                people = "1 person" if count == 1 else f"{count:,} people"
+                answers.append(replace(found[one], dummies=added, member=f"a member of group {place} ({name_of(one)}, {people})"))
             else:
                 answers.append(None)
         return GroupsAmplification(self, tuple(answers))
+
+
+def _content(one: Named) -> str:
+    """All that tells two randomizers apart, to sort them by."""
+    return f"{type(one).__name__} {one.model_dump() if isinstance(one, Randomizer) else one}"
 
 
 def name_of(one: Named) -> str:
@@ -247,7 +255,7 @@ def _generic(groups: Groups, member: GenericLDP, rounds: int) -> Amplification:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupsAmplification:
+class GroupsAmplification(Plotted):
     """What a member of each group is promised (upper) and certainly gives away (lower), in the order in which the groups were given.
 
     An empty group has no member and no answer: None.
@@ -255,6 +263,13 @@ class GroupsAmplification:
 
     groups: Groups
     answers: tuple[Amplification | None, ...]
+
+    def __repr__(self) -> str:
+        return in_a_line("GroupsAmplification", [("groups", self.groups.given)])
+
+    def plot(self, *, distance: float | None = None) -> Any:
+        """Upper and lower epsilon of each group against delta, for inputs at most `distance` apart (default: any two)."""
+        return plotted(self, distance=distance)
 
     def __len__(self) -> int:
         return len(self.answers)

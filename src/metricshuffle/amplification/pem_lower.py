@@ -46,7 +46,7 @@ def pem_rows(distances: ArrayLike, points: tuple[int, int, int]) -> Floats:
     near = np.exp(-d[:, list(points)])
     total = near.sum(axis=1)
     gap = np.abs(total[:, None] - total[None, :]) + 1e-15
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         needed = np.maximum(total[:, None], total[None, :]) + gap / np.expm1(d)
     apart = d > 0.0
     largest = float(max(np.max(needed[apart], initial=0.0), total.max())) * (1.0 + 1e-15)

@@ -59,9 +59,9 @@ def amplify(
     check_numbers(users, delta, epsilon, rounds)
     writable(plot, option="--plot")
     if plot is not None:
-        from metricshuffle.pages.rendering import require_report_extra
+        from metricshuffle.cli.extras import require_extras
 
-        require_report_extra()
+        require_extras("report")
     if group or dummies is not None:
         several.refuse({"--target-epsilon": target_epsilon, "--find": find, "--honest": honest, "--plot": plot})
         check_either(delta, epsilon)

@@ -44,6 +44,9 @@ def takes(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 POSITIVE = ("local-epsilon", "rate", "half-width", "sigma")
+AT_LEAST = {"options": 2, "size": 1, "steps": 1, "buckets": 2, "span": 1, "margin": 0}
+MOST_LOCAL = 700.0
+"""A report of a larger local epsilon hides nothing that a double could tell."""
 LINE_STEPS, HAT_STEPS = 64, 32
 UNNOTICED = 1e-9
 """An entry of a matrix may change by this fraction before anything is said: as much as the sum of a row may be off."""
@@ -101,8 +104,16 @@ class Given:
                 raise InputError(f"--{option} does not belong to --randomizer {self.name}, which takes {known}; leave it out.")
             if value is not None and option in POSITIVE and not value > 0:
                 raise InputError(f"--{option} must be greater than 0, got {value:g}.")
+            if value is not None and option in AT_LEAST and value < AT_LEAST[option]:
+                raise InputError(f"--{option} must be a whole number >= {AT_LEAST[option]}, got {value}.")
+            if value is not None and option == "local-epsilon" and value > MOST_LOCAL:
+                raise InputError(f"--local-epsilon must be at most {MOST_LOCAL:g}, got {value:g}.")
             if value is not None and option == "local-delta" and not 0.0 <= value < 1.0:
                 raise InputError(f"--local-delta must lie in [0, 1), got {value:g}.")
+        if self.name == "laplace" and found != "rate":
+            alone = self.values["rate"] * (self.values["high"] - self.values["low"])
+            if alone > MOST_LOCAL:
+                raise InputError(f"--rate times the length from --low to --high is at most {MOST_LOCAL:g}, got {alone:g}; lower --rate.")
         if self.values["pair"] is not None and self.values["pair"][0] == self.values["pair"][1]:
             raise InputError(f"--pair must be two different rows, got {self.values['pair'][0]} twice: nothing tells a row from itself.")
 

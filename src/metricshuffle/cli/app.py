@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,24 +13,37 @@ import typer
 from typer.core import TyperGroup
 
 from metricshuffle.cli.amplify import amplify
+from metricshuffle.cli.analyst import analyst
 from metricshuffle.cli.audit import audit
+from metricshuffle.cli.budget import budget
+from metricshuffle.cli.collect import collect
+from metricshuffle.cli.collection import collection
+from metricshuffle.cli.command import with_common_options
+from metricshuffle.cli.doctor import doctor
 from metricshuffle.cli.estimate import estimate
+from metricshuffle.cli.explain import explain
+from metricshuffle.cli.join_page import join_page
+from metricshuffle.cli.map import map_release
 from metricshuffle.cli.options import Json
 from metricshuffle.cli.plan import plan
 from metricshuffle.cli.profile import profile
 from metricshuffle.cli.randomize import randomize
+from metricshuffle.cli.report import report
 from metricshuffle.cli.reproduce import reproduce
 from metricshuffle.cli.run import run
+from metricshuffle.cli.screen import complaint, console, plain_text
+from metricshuffle.cli.serve import serve
 from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
 from metricshuffle.cli.solve import solve
+from metricshuffle.cli.submit import submit
 from metricshuffle.cli.users import users
 from metricshuffle.cli.verify import verify
-from metricshuffle.errors import MetricShuffleError
+from metricshuffle.cli.web import web
+from metricshuffle.errors import InputError, MetricShuffleError
+from metricshuffle.files import completed
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
-# The class that a declaration was refused by leads its sentence in Python; whoever types a command never named it.
-DECLARED_AS = re.compile(r"^[A-Z][A-Za-z]*: (?=[a-z])")
 
 
 class Commands(TyperGroup):
@@ -46,22 +58,25 @@ class Commands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
+        if plain_text():
+            os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # typer writes help in bold, also where it must not use colours
+        completed.clear()
         try:
             code = super().main(args, "metricshuffle", complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
         except MetricShuffleError as wrong:
-            _tell(DECLARED_AS.sub("", str(wrong)))
+            complaint(str(wrong))
             code = WRONG_INPUT
         except typer.TyperException as wrong:
             told = wrong.format_message().replace("Value error, ", "").rstrip(".")
-            _tell(f"{told}{' See' if told.endswith('?') else '; see'} metricshuffle {_command(args)}--help.")
+            complaint(f"{told}{' See' if told.endswith('?') else '; see'} metricshuffle {_command(args)}--help.")
             code = WRONG_INPUT
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = BUG
         except OSError as wrong:
-            _tell(f"cannot use {wrong.filename or 'a file'}: {wrong.strerror or wrong}.")
+            complaint(f"cannot use {wrong.filename or 'a file'}: {wrong.strerror or wrong}.")
             code = WRONG_INPUT
         except (KeyboardInterrupt, typer.Abort):
             code = INTERRUPTED
@@ -69,23 +84,23 @@ class Commands(TyperGroup):
             code = _stopped_inside(wrong)
             if code == BUG:
                 traceback.print_exc()
-                _tell("this is a bug in metricshuffle and not your fault; please report it with the lines above.")
+                complaint("this is a bug in metricshuffle and not your fault; please report it with the lines above.")
         if code == INTERRUPTED:
-            _tell("interrupted; no file was written or changed.")
+            done = ", ".join(dict.fromkeys(completed))
+            complaint(f"interrupted; already written: {done}." if done else "interrupted; no file was written or changed.")
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _stopped_inside(wrong: Exception) -> int:
-    """The exit code if a compiled loop was stopped, which tells that as a SystemError; else that of a bug."""
-    if isinstance(wrong, SystemError) and isinstance(wrong.__cause__, KeyboardInterrupt):
+    """The exit code if it was stopped where that becomes another error (a compiled loop's, an import's half done); else a bug's."""
+    inner: BaseException | None = wrong
+    while inner is not None and not isinstance(inner, KeyboardInterrupt | SystemExit):
+        inner = inner.__cause__ or inner.__context__
+    if isinstance(inner, KeyboardInterrupt):
         return INTERRUPTED
-    if isinstance(wrong, SystemError) and isinstance(wrong.__cause__, SystemExit) and isinstance(wrong.__cause__.code, int):
-        return wrong.__cause__.code
+    if isinstance(inner, SystemExit) and isinstance(inner.code, int):
+        return inner.code
     return BUG
-
-
-def _tell(message: str) -> None:
-    print(f"metricshuffle: {' '.join(message.split())}", file=sys.stderr)
 
 
 def _command(args: Sequence[str] | None) -> str:
@@ -99,7 +114,10 @@ def _command(args: Sequence[str] | None) -> str:
     return found
 
 
-app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, no_args_is_help=False)
+app = typer.Typer(
+    cls=Commands, rich_markup_mode="rich", pretty_exceptions_enable=False, no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 
 
 def _version(asked: bool) -> None:
@@ -112,7 +130,7 @@ def _version(asked: bool) -> None:
 
 ABOUT = """Sums, means, maps and counts of what people hold, with metric differential privacy in the shuffle model.
 
-Every command takes --json: then stdout holds one JSON document and nothing else. \
+Every command takes --json: then stdout holds one JSON document and nothing else; --quiet keeps notes and progress off stderr. \
 Wrong input gets one sentence on stderr and exit code 2, and nothing is written. \
 Output files appear whole or not at all, and replace what was there."""
 
@@ -130,34 +148,59 @@ def demo(
     output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Where report.html goes; made if missing.")] = Path(
         "demo-output"
     ),
+    live: Annotated[
+        bool, typer.Option("--live", help="Add a round through a shuffler that really runs, and is killed in the middle.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --live: leave a collection open, with a page to join it, until Ctrl-C.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Plan three collections on built-in data, play all roles, and write report.html (offline)."""
+    """Plan four collections on built-in data, play all roles, and write report.html (offline)."""
     import json
 
-    from rich.console import Console
-
     from metricshuffle.cli.demo import demo as play
+    from metricshuffle.cli.live import kept_open
 
-    page = play(output, console=Console(stderr=as_json))
+    if keep and not live:
+        raise InputError("--keep belongs to --live: it leaves a live collection open.")
+    page = play(output, live=live, console=console(stderr=as_json))
     if as_json:
-        print(json.dumps({"report": str(page)}))
+        print(json.dumps({"report": str(page)}), flush=True)
+    if keep:
+        kept_open(console(stderr=as_json))
 
 
 for name, command in (
     ("plan", plan),
+    ("explain", explain),
     ("verify", verify),
     ("randomize", randomize),
     ("shuffle", shuffle),
     ("estimate", estimate),
     ("run", run),
+    ("map", map_release),
+    ("budget", budget),
     ("simulate", simulate),
+    ("report", report),
     ("audit", audit),
     ("profile", profile),
     ("amplify", amplify),
     ("solve", solve),
     ("demo", demo),
     ("reproduce", reproduce),
+    ("doctor", doctor),
+    ("serve", serve),
+    ("web", web),
+    ("submit", submit),
+    ("collect", collect),
+    ("join-page", join_page),
 ):
     app.command(name)(command)
 app.add_typer(users, name="users")
+app.add_typer(collection, name="collection")
+app.add_typer(analyst, name="analyst")
+for group in (app, *(registered.typer_instance for registered in app.registered_groups)):
+    for registered in group.registered_commands if group is not None else ():
+        assert registered.callback is not None  # noqa: S101 - it was given above
+        registered.callback = with_common_options(registered.callback)

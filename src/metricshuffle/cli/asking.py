@@ -89,7 +89,8 @@ class Asked:
         from metricshuffle.spaces import Integers, Interval
 
         low, high = self._ends(kind)
-        if isinstance(low, int) and isinstance(high, int):
+        rounded_finer = granularity is not None and 0.0 < granularity < 1.0  # no whole number needs that: real ones were meant
+        if isinstance(low, int) and isinstance(high, int) and not rounded_finer:
             return Integers(low, high, self.unit or "")
         if granularity is None and kind != "histogram":
             raise InputError(
@@ -130,12 +131,12 @@ class Asked:
         return _several(words, "--labels")
 
     def _words_of_file(self, path: Path) -> list[str]:
-        from metricshuffle.columns import open_columns
+        from metricshuffle.columns import open_columns, wanted
 
         if self.column is None:
             raise InputError("--labels-from needs --column, the column that holds the labels.")
         words: set[str] = set()
-        for chunk in open_columns(path, [self.column]).chunks():
+        for chunk in open_columns(path, wanted([self.column])).chunks():
             words |= {"" if cell is None else str(cell).strip() for cell in chunk.cells[0]}
         return _several(sorted(words - {""}), f"--labels-from {path}")
 

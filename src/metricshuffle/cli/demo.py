@@ -1,20 +1,23 @@
-"""The demo: plan three collections, play all roles, print what came out, and write report.html."""
+"""The demo: plan four collections, play all roles, print what came out, and write report.html."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metricshuffle.cli.extras import require_extras
+from metricshuffle.cli.live import live_round
+from metricshuffle.cli.screen import console as made_console
+from metricshuffle.cli.screen import working
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.numerics.rounding import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from metricshuffle.pages.map_study import MapStudy
     from metricshuffle.pages.user_study import UserStudy
     from metricshuffle.pages.words import Study
     from metricshuffle.planning import Plan
@@ -29,24 +32,31 @@ HONEST = 0.9
 
 
 def demo(
-    output: Path, *, people: int = PEOPLE, residents: int = RESIDENTS, encoding: EncodingChoice = "auto", console: Console | None = None
+    output: Path,
+    *,
+    people: int = PEOPLE,
+    residents: int = RESIDENTS,
+    encoding: EncodingChoice = "auto",
+    live: bool = False,
+    console: Console | None = None,
 ) -> Path:
-    """Run all collections with real noise and write `output`/report.html; returns its path. Needs the extra `report`."""
-    from rich.console import Console
+    """Run all collections with real noise and write `output`/report.html; returns its path.
 
-    from metricshuffle.pages.rendering import require_report_extra
-
-    require_report_extra()
+    Needs the extras `report` and `transport`, and `service` for a `live` round through a shuffler that is a process of its own.
+    """
+    require_extras("report", "transport", *(["service"] if live else []))
     from metricshuffle.files import made_folder, write_text
-    from metricshuffle.pages.report import report
+    from metricshuffle.pages.demo import demo_report
 
-    screen = Console() if console is None else console
+    screen = made_console() if console is None else console
     made_folder(output)
     numbers = snack_study(people, encoding, screen)
     city, cells = city_study(residents, encoding, screen)
+    places = map_study(residents, screen)
     visits = visits_study(residents, screen)
-    with screen.status("Drawing the report"):
-        page = report(numbers, city, cells, visits)
+    played = live_round(screen) if live else None
+    with working("Drawing the report"):
+        page = demo_report(numbers, city, cells, places, visits, played)
     write_text(output / REPORT, page)
     screen.print(
         f"\n[bold]Report:[/bold] {output / REPORT} ({len(page) // 1024} KB, opens in any browser, needs no network)",
@@ -64,7 +74,7 @@ def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Stud
     from metricshuffle.queries import Mean
 
     values = snacks(people)
-    made = _planned("snacks", Mean(domain=SNACKS), Target(epsilon=1.0, delta=1e-6, distance=20), people, encoding, console)
+    made = _planned("snacks", Mean(domain=SNACKS), Target(epsilon=1.0, delta=1e-6, distance=20), people, encoding)
     study = Study("Snacks", "the energy of the snacks they ate yesterday", made, _released(made, values), float(values.mean()))
     _print(study, console)
     return study
@@ -78,11 +88,34 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
     from metricshuffle.queries import Centroid
 
     cells = CITY.cells(homes(residents))
-    made = _planned("the city", Centroid(domain=CITY), Target(epsilon=1.0, delta=1e-6, distance=500), residents, encoding, console)
+    made = _planned("the city", Centroid(domain=CITY), Target(epsilon=1.0, delta=1e-6, distance=500), residents, encoding)
     east, north = (float(part) for part in CITY.centres(cells).mean(axis=0))
     study = Study("A city", "the grid cell they live in", made, _released(made, cells), (east, north))
     _print(study, console)
     return study, cells
+
+
+def map_study(residents: int, console: Console) -> MapStudy:
+    """How many of them live in each part of the city, two ways."""
+    from metricshuffle.pages import map_study as maps
+    from metricshuffle.pages.synthetic import homes
+
+    with working("Planning and drawing the map"):
+        study = maps.map_study(homes(residents), HONEST)
+    target, unit, release = study.vectors.plan.target, study.grid.unit, study.vectors.release
+    console.print(
+        f"\n[bold]The city as a map[/bold]: the same {study.users:,} people in {study.grid}.\n"
+        f"Target: epsilon {plain(target.epsilon)} in proportion to the distance up to {plain(target.distance)} {unit}, "
+        f"delta {plain(target.delta)}.\n",
+        highlight=False,
+    )
+    for released in study.releases:
+        off, moved = f"{study.share_error(released):.2g} %", f"{plain(round(study.distance(released)))} {unit}"
+        name = released.plan.choice.protocol
+        console.print(f"  {name:26} a share is off by [bold]{off}[/bold], earth mover's distance [bold]{moved}[/bold]", highlight=False)
+    console.print(f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}", highlight=False)
+    console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)
+    return study
 
 
 def visits_study(residents: int, console: Console) -> UserStudy:
@@ -90,7 +123,7 @@ def visits_study(residents: int, console: Console) -> UserStudy:
     from metricshuffle.pages.synthetic import visits
     from metricshuffle.pages.user_study import study_of
 
-    with console.status("Planning and comparing a month of visits"):
+    with working("Planning and comparing a month of visits"):
         study = study_of(visits(residents))
     target = study.local.plan.target
     console.print(
@@ -107,13 +140,11 @@ def visits_study(residents: int, console: Console) -> UserStudy:
     return study
 
 
-def _planned(name: str, query: Query, target: Target, users: int, encoding: EncodingChoice, console: Console) -> Plan:
+def _planned(name: str, query: Query, target: Target, users: int, encoding: EncodingChoice) -> Plan:
     from metricshuffle.planning import plan
 
-    with console.status(f"Planning {name}") as status:
-        return plan(
-            query, target, users, HONEST, encoding=encoding, progress=lambda step: status.update(f"Planning {name}: calibrating {step}")
-        )
+    with working(f"Planning {name}") as tell:
+        return plan(query, target, users, HONEST, encoding=encoding, progress=lambda step: tell(f"calibrating {step}"))
 
 
 def _released(plan: Plan, values: Any) -> Release:
@@ -123,34 +154,17 @@ def _released(plan: Plan, values: Any) -> Release:
     return plan.estimate(shuffled, raw_values_seen=True)
 
 
-def protocol_table(plan: Plan) -> Table:
-    """The candidates in 80 columns: "->" is the chosen one, "*" a baseline that needs more trust than allowed."""
-    from rich.table import Table
-
-    from metricshuffle.numerics.rounding import promised
-    from metricshuffle.planning.explain import rows
-
-    unit = f"\n({plan.query.unit})" if plan.query.unit else ""
-    drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("", "protocol", "encoding", "trusts", f"error{unit}", "epsilon if\nit colludes", "bits per\nuser"):
-        drawn.add_column(name, justify="right" if "\n" in name or name == "error" else "left", no_wrap=True)
-    for offer, row in zip(plan.candidates, rows(plan), strict=True):
-        mark, error = "*" if offer.baseline else row[0], plain(offer.expected_error)
-        alone = promised(offer.local_epsilon) if math.isfinite(offer.local_epsilon) else row[5]
-        drawn.add_row(mark, *row[1:4], error, alone, row[6], style="bold" if row[0] == "->" else ("dim" if offer.baseline else None))
-    return drawn
-
-
 def _print(study: Study, console: Console) -> None:
+    from metricshuffle.cli.table import candidates_table
     from metricshuffle.pages.facts import plan_facts, release_facts
 
     plan, release = plan_facts(study.plan), release_facts(study.release)
     console.print(f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.domain}).", highlight=False)
     console.print(f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
     console.print()
-    console.print(protocol_table(study.plan))
+    console.print(candidates_table(study.plan))
     console.print()
-    baseline = " (* sees the raw values: for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
+    baseline = " (In brackets: sees the raw values; for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
     console.print(f"{plan.why_chosen}{baseline}\n", highlight=False)
     for name, words in (
         ("truth", f"{release.written(study.truth)}{plan.spaced_unit}"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +16,7 @@ from metricshuffle.errors import InputError, PlanError
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
+    from metricshuffle.wire.release import Release
     from metricshuffle.wire.task import Task
 
 
@@ -43,7 +48,12 @@ def whole(text: str | int) -> int:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan or the task that `metricshuffle plan` wrote (--save, --task).")]
-ValuesFile = Annotated[Path, typer.Argument(metavar="VALUES", help="A .csv or .csv.gz file with a header line, or a .parquet file.")]
+ValuesFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="VALUES", help="A CSV file with a header line, gzipped or not, or a Parquet file; a pipe, or - for standard input."
+    ),
+]
 Columns = Annotated[
     list[str],
     typer.Option(
@@ -71,8 +81,24 @@ PerUser = Annotated[
         help="What to do with several rows of one person (refused by default): mean or sum of numbers, the first row, or one at random.",
     ),
 ]  # fmt: skip
-RoundOption = Annotated[int, typer.Option("--round", parser=whole, metavar="K", help="Which of the planned rounds this is, from 1.")]
-Delimiter = Annotated[str, typer.Option("--delimiter", metavar="CHAR", help="What separates the fields of a CSV line.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter", metavar="CHAR",
+        help="What separates the fields of a CSV line, a character or the word tab; told by the header if left out.",
+    ),
+]  # fmt: skip
+Decimal = Annotated[str, typer.Option("--decimal", metavar=".|,", help="What marks decimals in a CSV file, a point or a comma.")]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="The CSV file has no header line; columns are named by their numbers: --column 2.")
+]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that miss a value, and tell how many.")]
+DropOutside = Annotated[
+    bool,
+    typer.Option(
+        "--drop-outside", help="Leave out rows whose value is not one of the labels or lies outside the range or the box, and tell which."
+    ),
+]
 Users = Annotated[int, typer.Option("--users", parser=whole, metavar="N", help="How many people report.")]
 Honest = Annotated[
     str | None,
@@ -86,15 +112,56 @@ Rounds = Annotated[
 ]
 
 
-def planned(file: Path) -> Plan | Task:
-    """The plan or the task in a file; what is wrong with it is told with the name of the file."""
+@dataclass(frozen=True)
+class ReadingOptions:
+    """The options of every command that reads people's values from a file; `bundled` puts them into its signature."""
+
+    column: Columns
+    user_column: UserColumn = None
+    per_user: PerUser = None
+    clamp: Clamp = False
+    coordinates: Coordinates = None
+    drop_missing: DropMissing = False
+    drop_outside: DropOutside = False
+    delimiter: Delimiter = None
+    decimal: Decimal = "."
+    no_header: NoHeader = False
+
+
+def bundled(command: Callable[..., None], **defaults: Any) -> Callable[..., None]:
+    """A command whose parameter `reading: ReadingOptions` is, to whoever types it, one option for each of its fields.
+
+    `defaults` are for options that must be given elsewhere, and need not be here.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    options = [
+        option.replace(default=defaults.get(option.name, option.default))
+        for option in inspect.signature(ReadingOptions, eval_str=True).parameters.values()
+    ]
+    expanded: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        expanded += options if parameter.name == "reading" else [parameter]
+    expanded = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in expanded]
+
+    @wraps(command)
+    def typed(**words: Any) -> None:
+        reading = ReadingOptions(**{option.name: words.pop(option.name) for option in options})
+        command(reading=reading, **words)
+
+    setattr(typed, "__signature__", signature.replace(parameters=expanded))  # noqa: B010 - what inspect looks for
+    typed.__annotations__ = {parameter.name: parameter.annotation for parameter in expanded}
+    return typed
+
+
+def planned(file: Path, text: str | None = None) -> Plan | Task:
+    """The plan or the task in a file (or in its text, if that was read already); what is wrong is told with the name of the file."""
     import json
 
-    from metricshuffle.files import read_text
+    from metricshuffle.files import named, read_text
     from metricshuffle.planning import Plan
     from metricshuffle.wire.task import TASK_FORMAT, Task
 
-    text = read_text(file)
+    text = read_text(file) if text is None else text
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):  # the reader of plans says what is wrong
@@ -102,7 +169,19 @@ def planned(file: Path) -> Plan | Task:
     try:
         return Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)
     except PlanError as wrong:
-        raise PlanError(f"cannot use {file}: {wrong}") from None
+        raise PlanError(f"cannot use {named(file)}: {wrong}") from None
+
+
+def released(file: Path, text: str | None = None) -> Release:
+    """The release in a file (or in its text, if that was read already), told in the same way."""
+    from metricshuffle.files import named, read_text
+    from metricshuffle.wire.release import Release
+
+    text = read_text(file) if text is None else text
+    try:
+        return Release.from_json(text)
+    except PlanError as wrong:
+        raise PlanError(f"cannot use {named(file)}: {wrong}") from None
 
 
 def task_of(file: Path) -> Task:
@@ -131,9 +210,11 @@ def on_screen(*outputs: Path | None, as_json: bool) -> bool:
 
 
 def writable(output: Path | None, *inputs: Path, option: str = "--output") -> None:
-    """Refuse an output that cannot be written or that would replace an input, before any work is done."""
-    from metricshuffle.files import written_in_place
+    """Refuse an output that cannot be written or that would replace an input, before any work is done; and two inputs from one stream."""
+    from metricshuffle.files import is_standard_input, written_in_place
 
+    if sum(map(is_standard_input, inputs)) > 1:
+        raise InputError("only one input can come from standard input; give the name of a file, or of a pipe, for the others.")
     if output is None or (written_in_place(output) and not output.is_dir()):
         return
     if output.is_dir():

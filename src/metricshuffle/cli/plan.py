@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.cli import plan_options as option
-from metricshuffle.cli.options import Honest, Json, Rounds, Users, choice, on_screen, writable
+from metricshuffle.cli.options import Honest, Json, ReadingOptions, Rounds, Users, choice, on_screen, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
+    from metricshuffle.cli.own_values import OwnValues
     from metricshuffle.planning import Plan
+    from metricshuffle.planning.advice import Wishes
     from metricshuffle.queries.base import Query
     from metricshuffle.randomizers.randomizer import Randomizer
 
@@ -32,7 +33,7 @@ def plan(
     unit: option.Unit = None,
     labels: option.Labels = None,
     labels_from: option.LabelsFrom = None,
-    column: option.LabelsColumn = None,
+    column: option.Column = None,
     distances: option.Distances = None,
     width: option.Width = None,
     height: option.Height = None,
@@ -49,39 +50,54 @@ def plan(
     trusted: option.Trusted = "shuffler",
     max_local_epsilon: option.MaxLocalEpsilon = None,
     max_bits: option.MaxBits = None,
+    no_floor: option.NoFloor = False,
+    most_items: option.MostItems = None,
     protocol: option.Protocols = None,
     randomizer: option.RandomizerFile = None,
+    values: option.Values = None,
+    user_column: option.UserColumn = None,
+    per_user: option.PerUser = None,
+    coordinates: option.Coordinates = None,
+    drop_missing: option.DropMissing = False,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = ".",
+    no_header: option.NoHeader = False,
+    all_candidates: option.All = False,
     explain: option.Explain = False,
     save: option.Save = None,
     task: option.TaskFile = None,
     as_json: Json = False,
 ) -> None:
     """Choose a protocol: calibrate all that apply, compare their errors, and keep the best as a plan."""
-    from metricshuffle.cli.asking import QUERIES, Asked
-    from metricshuffle.files import written_in_place
+    from metricshuffle.cli.asking import Asked
+    from metricshuffle.cli.own_values import own_values
+    from metricshuffle.planning.advice import Wishes
 
-    choice("query", query, QUERIES)
+    _check_words(query=query, encoding=encoding, padding=padding, transport=transport, trusted=trusted)
     if (epsilon is None) == (error is None):
         raise InputError("give either --epsilon (how much may be revealed) or --error (how exact the answer must be), and not both.")
-    choice("encoding", encoding, ("unary", "modular", "auto"))
-    choice("padding", padding, ("clamp", "bounded"))
-    choice("transport", transport, ("shuffler", "aggregator"))
-    choice("trusted", trusted, ("nobody", "shuffler", "aggregator", "curator"))
-    writable(save, option="--save")
-    writable(task, option="--task")
-    to_screen = on_screen(save, task, as_json=as_json)
-    if save is not None and save == task and not written_in_place(save):
-        raise InputError(f"--save and --task both name {save}; the plan and the task that travels are two files.")
+    to_screen = _outputs(save, task, as_json)
+    own = own_values(
+        values,
+        ReadingOptions(
+            column or [], user_column, per_user, coordinates=coordinates, drop_missing=drop_missing, delimiter=delimiter, decimal=decimal,
+            no_header=no_header,
+        ),
+    )  # fmt: skip
     asked = Asked(
-        low=low, high=high, step=step, unit=unit, labels=labels, labels_from=labels_from, column=column, distances=distances, width=width,
+        low=low, high=high, step=step, unit=unit, labels=labels, labels_from=labels_from, distances=distances, width=width,
+        column=_labels_column(column, labels_from, values),
         height=height, cell=cell, box=box, levels=levels, side=side, items=items,
     ).query(query, granularity=granularity)  # fmt: skip
     choices: dict[str, Any] = {
         "rounds": rounds, "encoding": encoding, "padding": padding, "granularity": granularity, "transport": transport,
         "samples": samples, "trusted": trusted, "max_local_epsilon": max_local_epsilon, "max_bits": max_bits, "protocols": protocol or None,
-        "randomizer": _loaded(randomizer),
+        "randomizer": _loaded(randomizer), "floor": not no_floor, "most_items": most_items,
     }  # fmt: skip
-    made = _made(asked, epsilon, error, delta, _distance(asked, distance), users, honest, flat=flat, choices=choices)
+    if own is not None and not _looked_at(own, asked, distance, only=not (save or task or as_json), as_json=as_json or to_screen):
+        return
+    far = _distance(asked, distance)
+    made = _made(asked, epsilon, error, delta, far, users, honest, flat=flat, choices=choices)
     if save is not None:
         made.save(str(save))
     if task is not None:
@@ -93,7 +109,36 @@ def plan(
     if as_json:
         print(made.to_json())
     elif not to_screen:
-        _show(made, explain=explain, written=[file for file in (save, task) if file is not None])
+        wishes = Wishes(honest, max_local_epsilon, max_bits, narrowed=bool(protocol or randomizer))
+        written = [file for file in (save, task) if file is not None]
+        _show(made, wishes, looked_at=own is not None, everything=all_candidates, explain=explain, written=written)
+
+
+def _check_words(**typed: str) -> None:
+    """Options that are one of a few words."""
+    from metricshuffle.cli.asking import QUERIES
+
+    words = {
+        "query": QUERIES,
+        "encoding": ("unary", "modular", "auto"),
+        "padding": ("clamp", "bounded"),
+        "transport": ("shuffler", "aggregator"),
+        "trusted": ("nobody", "shuffler", "aggregator", "curator"),
+    }
+    for name, word in typed.items():
+        choice(name, word, words[name])
+
+
+def _outputs(save: Path | None, task: Path | None, as_json: bool) -> bool:
+    """Raise unless both files can be written; whether one of them is standard output."""
+    from metricshuffle.files import written_in_place
+
+    writable(save, option="--save")
+    writable(task, option="--task")
+    to_screen = on_screen(save, task, as_json=as_json)
+    if save is not None and save == task and not written_in_place(save):
+        raise InputError(f"--save and --task both name {save}; the plan and the task that travels are two files.")
+    return to_screen
 
 
 def _loaded(file: Path | None) -> Randomizer | None:
@@ -112,24 +157,55 @@ def _distance(asked: Query, distance: float | None) -> float:
         return distance
     if isinstance(asked.values_in, Categories) and asked.items is None:
         return 1.0
-    raise InputError("--distance is missing: how far values may move and stay hidden, in units.")
+    from metricshuffle.cli.own_values import HOW_TO
+
+    raise InputError(
+        "--distance is missing: how far values may move and stay hidden, in units. Take one within which nobody would mind being taken "
+        f"for somebody else ({HOW_TO}); --values FILE --column NAME shows how far apart your values are."
+    )
+
+
+def _labels_column(columns: list[str] | None, labels_from: Path | None, values: Path | None) -> str | None:
+    """The column of --labels-from, which may also be that of --values."""
+    if not columns or (labels_from is None and values is not None):
+        return None
+    if len(columns) > 1:
+        raise InputError(f"--column is given {len(columns)} times; labels are in one column, and places of --values FILE in two.")
+    return columns[0]
+
+
+def _looked_at(own: OwnValues, asked: Query, distance: float | None, *, only: bool, as_json: bool) -> bool:
+    """Show how far apart the values are; whether a plan can be made then. Without a distance there is none, which is all if only this
+    was asked."""
+    from metricshuffle.cli.screen import note, say, screen
+
+    if distance is None and not only:
+        _distance(asked, distance)  # a sentence, before anything is read
+    lines = own.sentences(asked, distance)
+    if as_json:
+        for line in lines:
+            note(line)
+    else:
+        say(screen(), *lines, *([] if distance is None else [""]))
+    if distance is not None:
+        return True
+    note("No plan was made: choose a --distance.")
+    return False
 
 
 def _made(
     asked: Query, epsilon: float | None, error: float | None, delta: float, distance: float, users: int, honest: str | None, *, flat: bool,
     choices: dict[str, Any],
 ) -> Plan:  # fmt: skip
-    from metricshuffle.cli.screen import note, working
-    from metricshuffle.noise.compiled import laws_are_compiled
+    from metricshuffle.cli.extras import require_for
+    from metricshuffle.cli.screen import working
     from metricshuffle.planning import plan as calibrated
     from metricshuffle.planning import plan_for_error
     from metricshuffle.privacy.profile import Shape
     from metricshuffle.privacy.target import Target
-    from metricshuffle.queries.sums import SummedQuery
 
+    require_for(asked)
     shape: Shape = "flat" if flat else "linear"
-    if sys.stderr.isatty() and isinstance(asked, SummedQuery) and not laws_are_compiled():
-        note("The first plan after an installation compiles its inner loops, which takes about ten seconds; later ones start at once.")
     with working("Planning") as tell:
         if error is not None:
             return plan_for_error(asked, error, delta, distance, users, honest, shape=shape, progress=tell, **choices)
@@ -137,18 +213,23 @@ def _made(
         return calibrated(asked, Target(epsilon, delta, distance, shape), users, honest, progress=tell, **choices)
 
 
-def _show(made: Plan, *, explain: bool, written: list[Path]) -> None:
-    from metricshuffle.cli.screen import note, say, screen
+def _show(made: Plan, wishes: Wishes, *, looked_at: bool, everything: bool, explain: bool, written: list[Path]) -> None:
+    from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.cli.table import candidates_table
+    from metricshuffle.planning.advice import advice, hidden_sentence, with_only, worth_showing
     from metricshuffle.planning.explain import explanation, guarantee_lines, heading, target_text, warnings, why_chosen
 
     console = screen()
     asked = heading(made)
+    shown = tuple(range(len(made.candidates))) if everything else worth_showing(made)
     say(console, f"{asked[:1].upper()}{asked[1:]}.", f"Target: {target_text(made)}.")
-    console.print(candidates_table(made))
+    console.print(candidates_table(with_only(made, shown)))
     if made.rounds > 1:
         say(console, f"Errors and bits are for one round, every epsilon for all {made.rounds} rounds together.")
-    say(console, why_chosen(made), "", *guarantee_lines(made), *warnings(made), *_rows(made))
+    say(console, *hidden_sentence(made, shown), why_chosen(made), "", *guarantee_lines(made), *warnings(made, shown))
+    with working("Advice") as tell:
+        told = advice(made, wishes, tell)
+    say(console, *told, *_rows(made), *([] if looked_at else _about_distance(made)))
     if explain:
         say(console, "", *(f"- {line}" for line in explanation(made)))
         say(
@@ -158,6 +239,19 @@ def _show(made: Plan, *, explain: bool, written: list[Path]) -> None:
     elif made.not_offered:
         say(console, f"{len(made.not_offered)} more did not apply; --explain says why.")
     note(f"Wrote {' and '.join(map(str, written))}." if written else "Nothing was saved; --save FILE keeps the plan, --task FILE its task.")
+
+
+def _about_distance(made: Plan) -> list[str]:
+    """Where to look whether the distance is a good one; any two labels are 1 apart."""
+    from metricshuffle.cli.own_values import HOW_TO
+    from metricshuffle.numerics.rounding import reached
+    from metricshuffle.planning.explain import unit_of
+    from metricshuffle.spaces import Categories
+
+    if isinstance(made.query.values_in, Categories) and made.query.items is None:
+        return []
+    far = f"{reached(made.target.distance)}{unit_of(made)}"
+    return [f"Is {far} far enough? --values FILE --column NAME shows how far apart people are ({HOW_TO})."]
 
 
 def _rows(made: Plan) -> list[str]:
@@ -170,4 +264,9 @@ def _rows(made: Plan) -> list[str]:
     if isinstance(made.query.items, int):
         held = f"exactly {made.query.items:,} item{'s' * (made.query.items != 1)}: a user with more or fewer is refused when randomizing"
         return [f"Everybody holds {held}; plan without --items to let users hold any number."]
-    return ["Users may hold any number of items, at least one."]
+    most = getattr(made.protocol, "most_items", None)
+    if most is not None:
+        return [f"Users may hold any number of items from 1 to {most:,}: one with more is refused when randomizing."]
+    missing = made.trusted in ("shuffler", "aggregator") and any("--most-items" in row.reason for row in made.not_offered)
+    more = "; --most-items M, the most that one may hold, allows noisy vectors" if missing else ""
+    return [f"Users may hold any number of items, at least one{more}."]

@@ -11,6 +11,7 @@ from metricshuffle.cli.asking import QUERIES
 from metricshuffle.cli.options import number, whole
 
 ASKED, PROMISE, LIMITS, SHOWN = "What is asked", "What is promised", "What may be chosen", "What is shown"
+OWN_VALUES = "To choose a distance: how far apart your values are (shown here only, NOT PRIVATE, and no part of the plan)"
 
 
 def _asked(*names: str, **more: Any) -> Any:
@@ -25,6 +26,10 @@ def _limit(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel=LIMITS, **more)
 
 
+def _own_values(*names: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=OWN_VALUES, **more)
+
+
 def _shown(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel=SHOWN, **more)
 
@@ -32,7 +37,7 @@ def _shown(*names: str, **more: Any) -> Any:
 Query = Annotated[str, _asked("--query", metavar="|".join(QUERIES), help="The answer that is wanted.")]
 Low = Annotated[
     str | None,
-    _asked("--low", metavar="NUMBER", help="Numbers: the least one; 0 means whole numbers, 0.0 real ones."),
+    _asked("--low", metavar="NUMBER", help="Numbers: the least one; 0 means whole numbers, 0.0 (or a --granularity below 1) real ones."),
 ]
 High = Annotated[str | None, _asked("--high", metavar="NUMBER", help="Numbers: the largest one.")]
 Step = Annotated[float | None, _asked("--step", parser=number, metavar="S", help="Histogram of numbers: the width of a bin.")]
@@ -41,7 +46,10 @@ Labels = Annotated[str | None, _asked("--labels", metavar="A,B,C", help="Words t
 LabelsFrom = Annotated[
     Path | None, _asked("--labels-from", metavar="FILE", help="Take the labels from a column of a file; the set of labels becomes public.")
 ]
-LabelsColumn = Annotated[str | None, _asked("--column", metavar="NAME", help="The column of --labels-from.")]
+Column = Annotated[
+    list[str] | None,
+    _asked("--column", metavar="NAME", help="The column of --labels-from, or of --values (twice for places, as in `metricshuffle run`)."),
+]
 Distances = Annotated[
     Path | None, _asked("--distances", metavar="FILE", help="Users' labels: CSV without a header, their distances; 1 apart without it.")
 ]
@@ -86,7 +94,7 @@ Distance = Annotated[
         "--distance",
         parser=number,
         metavar="D",
-        help="How far values may move and stay hidden, in units; labels need none.",
+        help="How far values may move and stay hidden, in units; labels need none. --values helps to choose one.",
     ),
 ]
 Delta = Annotated[float, _promise("--delta", parser=number, metavar="X", help="Failure probability, 0 <= X < 1; 0 keeps pure protocols.")]
@@ -120,6 +128,14 @@ MaxLocalEpsilon = Annotated[
     float | None, _limit("--max-local-epsilon", parser=number, metavar="E", help="Most that one report alone may reveal.")
 ]
 MaxBits = Annotated[int | None, _limit("--max-bits", parser=whole, metavar="N", help="Most bits a person may send.")]
+NoFloor = Annotated[
+    bool,
+    _limit("--no-floor", help="Histogram, map, users' items: noisy vectors of values as they are; a colluding shuffler can read them."),
+]
+MostItems = Annotated[
+    int | None,
+    _limit("--most-items", parser=whole, metavar="M", help="Users with any number of items: the most one may hold; noisy vectors need it."),
+]
 RandomizerFile = Annotated[
     Path | None,
     _limit(
@@ -128,6 +144,19 @@ RandomizerFile = Annotated[
 ]
 Protocols = Annotated[list[str] | None, _limit("--protocol", metavar="NAME", help="Only this protocol; may be repeated.")]
 
+Values = Annotated[
+    Path | None,
+    _own_values("--values", metavar="FILE", help="Show how far apart the values of --column in this file are; --distance may be left out."),
+]
+UserColumn = Annotated[str | None, _own_values("--user-column", metavar="NAME", help="The column that names whose row it is.")]
+PerUser = Annotated[str | None, _own_values("--per-user", metavar="mean|sum|first|sample", help="What several rows of one person come to.")]
+Coordinates = Annotated[str | None, _own_values("--coordinates", metavar="cells|points|places", help="What the two columns of places are.")]
+DropMissing = Annotated[bool, _own_values("--drop-missing", help="Leave out rows that miss a value, and tell how many.")]
+Delimiter = Annotated[str | None, _own_values("--delimiter", metavar="CHAR", help="What separates the fields of a CSV line.")]
+Decimal = Annotated[str, _own_values("--decimal", metavar=".|,", help="What marks decimals in a CSV file, a point or a comma.")]
+NoHeader = Annotated[bool, _own_values("--no-header", help="The CSV file has no header line; columns are named by their numbers.")]
+
+All = Annotated[bool, _shown("--all", help="Show every candidate, also those that another one is at least as good as in everything.")]
 Explain = Annotated[bool, _shown("--explain", help="Say in words what is and is not hidden.")]
 Save = Annotated[Path | None, _shown("--save", metavar="FILE", help="Write the plan as JSON: every candidate, and the task.")]
 TaskFile = Annotated[

@@ -7,34 +7,17 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import (
-    Clamp,
-    Columns,
-    Coordinates,
-    Delimiter,
-    Json,
-    PerUser,
-    PlanFile,
-    RoundOption,
-    UserColumn,
-    ValuesFile,
-    on_screen,
-    task_of,
-    writable,
-)
+from metricshuffle.cli.budget_options import CountedRound
+from metricshuffle.cli.options import Json, PlanFile, ReadingOptions, ValuesFile, bundled, on_screen, task_of, writable
 
 
+@bundled
 def randomize(
     plan_file: PlanFile,
     values: ValuesFile,
-    column: Columns,
+    reading: ReadingOptions,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the reports go.")],
-    user_column: UserColumn = None,
-    per_user: PerUser = None,
-    clamp: Clamp = False,
-    coordinates: Coordinates = None,
-    delimiter: Delimiter = ",",
-    round: RoundOption = 1,
+    round: CountedRound = None,
     believe: Annotated[bool, typer.Option("--believe", help="Do not recompute the task's guarantees first.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -43,22 +26,29 @@ def randomize(
     on_screen(output, as_json=as_json)
     import json
 
+    from metricshuffle.cli.extras import require_for_places
     from metricshuffle.cli.screen import note, rows_are_people, working
-    from metricshuffle.cli.values import Rows
+    from metricshuffle.cli.values import rows_of
+    from metricshuffle.files import written_in_place
+    from metricshuffle.planning.budget import Budget
     from metricshuffle.randomness import Randomness
     from metricshuffle.wire import write_reports
 
     task, source = task_of(plan_file), Randomness.system()
+    require_for_places(task.query)
+    # Clients have no ledger, so that theirs is the first round; an analyst's, beside the plan, knows which one comes next.
+    if round is None:
+        round = 1 if written_in_place(plan_file) else Budget.beside(plan_file).next_round(task)
+    rows = rows_of(values, task.query, reading)
     if not believe:
         with working("Verifying"):
             task.verify()
-    rows = Rows.of(
-        values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
-    )
     with working("Randomizing") as tell:
         count = write_reports(task, output, task.randomized(rows.parts(tell), source, round=round))
+    note(*rows.remarks)
     if as_json:
         print(json.dumps({"reports": count, "output": str(output), "plan": task.digest, "round": round}))
         return
-    note(f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} bits to {output}.")
+    which = "" if task.rounds == 1 else f", for round {round} of {task.rounds:,}"
+    note(f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} bits to {output}{which}.")
     rows_are_people(rows.user_column)

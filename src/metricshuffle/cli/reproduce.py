@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,7 @@ import typer
 from metricshuffle.cli.options import Json, whole
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from metricshuffle.cli.layout import Layout
     from metricshuffle.papers.reproduction import Item, Reproduction, Row, Settings
 
 COLUMNS = ("label", "published", "as_published", "ours", "ratio", "verdict", "standard_error", "note")
@@ -45,6 +43,7 @@ def reproduce(
     `reproduce all --output FOLDER` writes index.html (offline) and one JSON and one CSV file an item. An item that fails does not stop
     the others: it is named at the end, and the exit code is 1.
     """
+    from metricshuffle.cli.extras import require_extras
     from metricshuffle.errors import InputError
     from metricshuffle.papers.reproduction import Settings
 
@@ -53,6 +52,7 @@ def reproduce(
         return
     settings = Settings(quick=quick, runs=runs, seed=seed, csv=_readable(csv))
     if what == "all":
+        require_extras("report")
         _all(settings, _folder(output, required=True), as_json)
         return
     item = _named(what)
@@ -108,9 +108,7 @@ def _folder(output: Path | None, *, required: bool = False) -> Path | None:
 def _list(as_json: bool) -> None:
     import json
 
-    from rich import box
-    from rich.table import Table
-
+    from metricshuffle.cli.layout import Column, Layout, Line
     from metricshuffle.cli.screen import screen
     from metricshuffle.papers.reproduction import items
 
@@ -119,12 +117,8 @@ def _list(as_json: bool) -> None:
         rows = [{"name": i.name, "paper": i.paper, "label": i.label, "title": i.title, "simulated": i.simulated} for i in known]
         print(json.dumps(rows, indent=2))
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in ("name", "paper", "label", "title"):
-        table.add_column(name, no_wrap=name == "name")
-    for one in known:
-        table.add_row(one.name, one.paper, one.label, one.title)
-    screen().print(table)
+    columns = (Column("name"), Column("paper", once=True), Column("label", wraps=True), Column("title", wraps=True))
+    screen().print(Layout(columns, tuple(Line((item.name, item.paper, item.label, item.title)) for item in known)))
 
 
 def _one(item: Item, settings: Settings, output: Path | None, as_json: bool) -> None:
@@ -153,14 +147,12 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     import json
     from collections import Counter
 
-    from metricshuffle.cli.screen import note
+    from metricshuffle.cli.screen import complaint
     from metricshuffle.files import write_text
-    from metricshuffle.pages.rendering import require_report_extra
     from metricshuffle.pages.reproduction import page
     from metricshuffle.papers.reproduction import items
 
     assert output is not None  # noqa: S101 - _folder(required=True)
-    require_report_extra()
     known = list(items().values())
     found, failed, stopped = _run(known, settings, output)
     write_text(output / INDEX, page(known, found, failed, settings))
@@ -171,10 +163,10 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
         print(f"{len(found)} of {len(known)} items: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}.")
         print(f"Page: {output / INDEX} (opens in any browser, needs no network)")
     for name, reason in failed.items():
-        note(f"metricshuffle: {name} failed: {reason} (metricshuffle reproduce {name} tells more)")
+        complaint(f"{name} failed: {reason} (metricshuffle reproduce {name} tells more)")
     if stopped:
         finished = "1 item that was" if len(found) == 1 else f"{len(found)} items that were"
-        note(f"metricshuffle: interrupted; {output} holds the {finished} finished.")
+        complaint(f"interrupted; {output} holds the {finished} finished.")
         raise SystemExit(INTERRUPTED)
     if failed:
         raise typer.Exit(FAILED)
@@ -184,29 +176,22 @@ def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str,
     """What was found, what failed and why, and whether somebody stopped it; each item's files are written when it is finished."""
     from dataclasses import replace
 
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from metricshuffle.cli.screen import counting
 
     found: dict[str, Reproduction] = {}
     failed: dict[str, str] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=len(known))
+    by_name = {item.name: item for item in known}
+    with counting(list(by_name)) as names:
         try:
-            for item in known:
-                name = escape(item.name)
-                bar.update(task, description=name)
-                tell = replace(settings, progress=lambda now, name=name: bar.update(task, description=f"{name}: {escape(now)}"))  # type: ignore[misc]
+            for name, tell in names:
                 try:
-                    found[item.name] = item.run(tell)
-                    written(output, item, settings, found[item.name])
+                    found[name] = by_name[name].run(replace(settings, progress=tell))
+                    written(output, by_name[name], settings, found[name])
                 except Exception as wrong:  # one item must not lose the others; it is named at the end
-                    found.pop(item.name, None)
+                    found.pop(name, None)
                     for kind in ("json", "csv"):  # of an earlier run, which this page would seem to be about
-                        (output / f"{item.name}.{kind}").unlink(missing_ok=True)
-                    failed[item.name] = " ".join(f"{type(wrong).__name__}: {wrong}".split())
-                bar.advance(task)
+                        (output / f"{name}.{kind}").unlink(missing_ok=True)
+                    failed[name] = " ".join(f"{type(wrong).__name__}: {wrong}".split())
         except KeyboardInterrupt:
             return found, failed, True
     return found, failed, False
@@ -248,21 +233,19 @@ def document(item: Item, settings: Settings, found: Reproduction) -> str:
     return json.dumps({**about, "settings": how, "words": found.words, "rows": rows, "charts": charts}, indent=1)
 
 
-def rows_table(rows: tuple[Row, ...]) -> Table:
+def rows_table(rows: tuple[Row, ...]) -> Layout:
     """The rows in the terminal; notes stand below it by their number."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+    from metricshuffle.cli.layout import Column, Layout, Line
     from metricshuffle.pages.reproduction import shown
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in ("", "", "published", "as published", "ours", "+-", "ratio", "verdict"):
-        table.add_column(name, justify="left" if name in ("", "verdict") else "right", no_wrap=name != "", overflow="fold")
+    numbers = ("published", "as published", "ours", "+-", "ratio")
+    columns = (Column(), Column(wraps=True, heads=True), *(Column(name, number=True) for name in numbers), Column("verdict"))
     colours = {"reproduced": "green", "true": "green", "not reproduced": "yellow", "impossible": "red", "false": "red"}
+    lines = []
     for index, row in enumerate(rows, 1):
-        mark = f"[{index}]" if row.note else ""
-        numbers = (shown(row.published, digits=6), shown(row.as_published), shown(row.ours), shown(row.standard_error, digits=2))
-        told = Text("" if row.verdict == "ours" else row.verdict, style=colours.get(row.verdict, ""))
-        table.add_row(*map(Text, (mark, row.label, *numbers, shown(row.ratio, digits=3))), told)
-    return table
+        cells = (
+            f"[{index}]" if row.note else "", row.label, shown(row.published, digits=6), shown(row.as_published), shown(row.ours),
+            shown(row.standard_error, digits=2), shown(row.ratio, digits=3), "" if row.verdict == "ours" else row.verdict,
+        )  # fmt: skip
+        lines.append(Line(cells, last=colours.get(row.verdict, "")))
+    return Layout(columns, tuple(lines))

@@ -1,51 +1,136 @@
-"""`metricshuffle run`: all roles on one machine."""
+"""`metricshuffle run`: all roles on one machine, or on one cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.budget_options import CountedRound, LedgerFile, People, check_no_other, ledger_of
 from metricshuffle.cli.estimate import ReleaseFile, publish
-from metricshuffle.cli.options import (
-    Clamp,
-    Columns,
-    Coordinates,
-    Delimiter,
-    Json,
-    PerUser,
-    PlanFile,
-    RoundOption,
-    UserColumn,
-    ValuesFile,
-    planned,
-    writable,
-)
+from metricshuffle.cli.options import Json, PlanFile, ReadingOptions, bundled, planned, writable
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.protocols.tally import Tally
+    from metricshuffle.wire.task import Task
+
+Counting = Callable[[int, Callable[[str], None]], "Tally"]
+"""From a round, and what to call to say how far it is, to what everybody's values add up to."""
+Values = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[VALUES]",
+        help="A CSV file with a header line, gzipped or not, or a Parquet file; a pipe, or - for standard input. Not with --spark.",
+    ),
+]
+Spark = Annotated[
+    str | None,
+    typer.Option(
+        "--spark", metavar="TABLE",
+        help="Run on Spark instead of reading VALUES: a table, a query (SELECT ...), or files as format:path, like parquet:/data/people.",
+    ),
+]  # fmt: skip
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", metavar="URL",
+        help="Where Spark runs: local[4], spark://host:7077, yarn, or sc://host for Spark Connect; what the environment says if left out.",
+    ),
+]  # fmt: skip
 
 
+@bundled
 def run(
     plan_file: PlanFile,
-    values: ValuesFile,
-    column: Columns,
+    reading: ReadingOptions,
+    values: Values = None,
     output: ReleaseFile = None,
-    user_column: UserColumn = None,
-    per_user: PerUser = None,
-    clamp: Clamp = False,
-    coordinates: Coordinates = None,
-    delimiter: Delimiter = ",",
-    round: RoundOption = 1,
+    ledger: LedgerFile = None,
+    round: CountedRound = None,
+    people: People = "everybody",
+    spark: Spark = None,
+    master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Randomize, shuffle and estimate on one machine; the release says that raw values were seen there."""
-    writable(output, plan_file, values)
-    from metricshuffle.cli.screen import rows_are_people, working
-    from metricshuffle.cli.values import Rows
-    from metricshuffle.planning import Plan
+    """Randomize, shuffle and estimate on one machine, or on Spark; the release says that raw values were seen there.
 
-    plan = planned(plan_file)
+    Every run is another round, which the ledger beside the plan counts; more rounds than were planned are refused.
+    """
+    _check_source(values, spark, master, reading)
+    writable(output, plan_file, *([] if values is None else [values]))
+    budget = ledger_of(plan_file, ledger, output)
+    from metricshuffle.cli.extras import require_for_places
+    from metricshuffle.cli.screen import note, rows_are_people, working
+    from metricshuffle.planning import Plan
+    from metricshuffle.planning.budget import checked_people
+    from metricshuffle.wire.task import new_batch_id
+
+    plan, people = planned(plan_file), checked_people(people)
     task = plan.task if isinstance(plan, Plan) else plan
-    rows = Rows.of(
-        values, task.query, column, coordinates=coordinates, clamp=clamp, delimiter=delimiter, user_column=user_column, per_user=per_user
-    )
-    with working("Running") as tell:
-        tally = task.counted(rows.parts(tell), round=round)
-        release = plan.estimate(task.publish(tally), raw_values_seen=True)
-    publish(release, output, as_json)
+    require_for_places(task.query)
+    remarks: list[str] = []
+    opened = _file(values, task, reading, remarks) if spark is None else _cluster(spark, master, task, reading, remarks)
+    with opened as counted, budget.opened() as account:
+        check_no_other(task, account, ledger)
+        with working("Running") as tell:
+            round = account.round_for(task, people, round)
+            shuffled = task.publish(counted(round, tell), batches=[new_batch_id()])
+            release = plan.estimate(shuffled, raw_values_seen=True)
+        publish(release, output, as_json, lambda: account.record(task, shuffled, people, raw_values_seen=True))
+    note(*remarks)
     if not as_json:
-        rows_are_people(rows.user_column)
+        rows_are_people(reading.user_column)
+
+
+def _check_source(values: Path | None, spark: str | None, master: str | None, reading: ReadingOptions) -> None:
+    """Raise unless values come from one place, and what is said about them is about that one."""
+    if spark is None:
+        if values is None:
+            raise InputError("name a file of values, or a table with --spark.")
+        if master is not None:
+            raise InputError("--master says where Spark runs; name a table with --spark, or leave it out.")
+        return
+    if values is not None:
+        raise InputError(f"--spark names where values come from, and so does {values}; leave one of them out.")
+    if (reading.delimiter, reading.decimal, reading.no_header) != (None, ".", False):
+        raise InputError("--delimiter, --decimal and --no-header are for a file of values; with --spark read it as a table that fits.")
+
+
+@contextmanager
+def _file(values: Path | None, task: Task, reading: ReadingOptions, remarks: list[str]) -> Iterator[Counting]:
+    """Adds up what a file holds."""
+    from metricshuffle.cli.values import rows_of
+
+    rows = rows_of(values or Path(), task.query, reading)
+    yield lambda round, tell: task.counted(rows.parts(tell), round=round)
+    remarks.extend(rows.remarks)
+
+
+@contextmanager
+def _cluster(words: str, master: str | None, task: Task, reading: ReadingOptions, remarks: list[str]) -> Iterator[Counting]:
+    """Adds up what a table on Spark holds."""
+    from metricshuffle.cli.screen import working
+    from metricshuffle.executors.asked import AskedFrame
+    from metricshuffle.executors.sessions import frame_of, session
+
+    with working("Starting Spark"):
+        opening = session(master)
+        opened = opening.__enter__()
+    try:
+        frame = frame_of(opened, words)
+
+        def counted(round: int, tell: Callable[[str], None]) -> Tally:
+            asked = AskedFrame.of(
+                frame, task, column=reading.column, round=round, as_options=True, warn=remarks.append, user_column=reading.user_column,
+                per_user=reading.per_user, coordinates=reading.coordinates, drop_missing=reading.drop_missing,
+                drop_outside=reading.drop_outside, clamp=reading.clamp,
+            )  # fmt: skip
+            return asked.tally()
+
+        yield counted
+    finally:
+        opening.__exit__(None, None, None)

@@ -1,11 +1,13 @@
-"""What people see: answers on stdout, progress and notes on stderr."""
+"""What people see: answers on stdout, progress and notes on stderr. No escape codes where nobody watches, or where NO_COLOR is set."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,22 +16,129 @@ if TYPE_CHECKING:
 UNWATCHED_WIDTH = 120
 
 
+@dataclass
+class _Loudness:
+    quiet: bool = False
+    line: int = 0
+    """How long the line of progress is that would have to be written over."""
+
+
+_LOUDNESS = _Loudness()
+
+
+@contextmanager
+def silenced(quiet: bool) -> Iterator[None]:
+    """No notes and no progress inside, if so; errors are told by `complaint`."""
+    before, _LOUDNESS.quiet = _LOUDNESS.quiet, quiet
+    try:
+        yield
+    finally:
+        _LOUDNESS.quiet = before
+
+
+def plain_text() -> bool:
+    """Whether escape codes are unwanted: NO_COLOR is set to anything (no-color.org), or the terminal knows none."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+
+
+def watched() -> bool:
+    """Whether somebody may look at progress: stderr is a terminal, and --quiet was not asked for."""
+    return sys.stderr.isatty() and not _LOUDNESS.quiet
+
+
+def console(*, stderr: bool = False, **settings: Any) -> Console:
+    """A rich console; every one of the command line is made here."""
+    from rich.console import Console
+
+    if plain_text():
+        settings |= {"force_terminal": False, "color_system": None}
+    return Console(stderr=stderr, quiet=stderr and _LOUDNESS.quiet, **settings)
+
+
 @contextmanager
 def working(doing: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr while something runs, if stderr is a terminal; call what it yields to say how far it is."""
-    if not sys.stderr.isatty():
+    """What runs, on stderr, if that is a terminal; call what it yields to say how far it is."""
+    if not watched():
         yield lambda now: None
+    elif plain_text():
+        with _line_of_text(doing) as tell:
+            yield tell
+    else:
+        from rich.markup import escape
+
+        with console(stderr=True).status(f"{doing} ...") as status:
+            yield lambda now: status.update(f"{doing}: {escape(now)} ...")
+
+
+@contextmanager
+def _line_of_text(doing: str) -> Iterator[Callable[[str], None]]:
+    """Progress in one line that is written over, without escape codes."""
+
+    def tell(now: str) -> None:
+        room = _width_of_stderr() - 1
+        line = (f"{doing}: {now} ..." if now else f"{doing} ...")[:room]
+        print(f"\r{line.ljust(min(_LOUDNESS.line, room))}", end="", file=sys.stderr, flush=True)
+        _LOUDNESS.line = len(line)
+
+    tell("")
+    try:
+        yield tell
+    finally:
+        _erase()
+
+
+@contextmanager
+def counting(names: Sequence[str]) -> Iterator[Iterator[tuple[str, Callable[[str], None]]]]:
+    """Go through names with a bar on stderr, if that is a terminal; beside each one is what to call to say how far it is."""
+    if not watched() or plain_text():
+        with working("Running") as tell:
+            yield ((name, _prefixed(tell, f"{index} of {len(names)}, {name}")) for index, name in enumerate(names, 1))
         return
-    from rich.console import Console
     from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Console(stderr=True).status(f"{doing} ...") as status:
-        yield lambda now: status.update(f"{doing}: {escape(now)} ...")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True)) as bar:
+        task = bar.add_task("", total=len(names))
+
+        def each() -> Iterator[tuple[str, Callable[[str], None]]]:
+            for name in names:
+                yield name, _prefixed(lambda now: bar.update(task, description=escape(now)), name)
+                bar.advance(task)
+
+        yield each()
 
 
-def note(text: str) -> None:
-    """A remark beside the answer."""
-    print(text, file=sys.stderr)
+def _prefixed(tell: Callable[[str], None], name: str) -> Callable[[str], None]:
+    """Say it with the name before it; the name alone at once."""
+    tell(name)
+    return lambda now: tell(f"{name}: {now}")
+
+
+def _width_of_stderr() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return 80
+
+
+def _erase() -> None:
+    if _LOUDNESS.line:
+        print(f"\r{' ' * _LOUDNESS.line}\r", end="", file=sys.stderr, flush=True)
+        _LOUDNESS.line = 0
+
+
+def note(*remarks: str) -> None:
+    """Remarks beside the answer."""
+    if remarks and not _LOUDNESS.quiet:
+        _erase()
+        for text in remarks:
+            print(text, file=sys.stderr)
+
+
+def complaint(text: str) -> None:
+    """What went wrong, which --quiet does not hide."""
+    print(f"metricshuffle: {' '.join(text.split())}", file=sys.stderr)
 
 
 def rows_are_people(user_column: str | None) -> None:
@@ -40,12 +149,16 @@ def rows_are_people(user_column: str | None) -> None:
 
 def screen() -> Console:
     """stdout as a rich console that wraps at words on a terminal and keeps lines whole elsewhere."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else UNWATCHED_WIDTH, highlight=False, markup=False, emoji=False)
+    return console(width=None if sys.stdout.isatty() else UNWATCHED_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def say(console: Console, *lines: str) -> None:
-    """Print lines of words."""
+    """Print lines of words; on a terminal an indented one goes on below its first word."""
+    from metricshuffle.cli.layout import folded
+
     for line in lines:
-        console.print(line, soft_wrap=not sys.stdout.isatty())
+        indent = len(line) - len(line.lstrip())
+        if sys.stdout.isatty() and indent and "\n" not in line:
+            console.print("\n".join(folded(line.strip(), console.width, indent)), overflow="fold")
+        else:
+            console.print(line, soft_wrap=not sys.stdout.isatty())

@@ -24,6 +24,10 @@ def shuffle(
     as_json: Json = False,
 ) -> None:
     """Shuffler: forget who sent what. A batch below the plan's minimum, and reports that were let go before, are refused."""
+    from metricshuffle.files import written_in_place
+
+    if ledger is None and written_in_place(plan_file):
+        raise InputError("the plan comes through a pipe, so there is no place for a ledger beside it; name one with --ledger FILE.")
     remembered_in = plan_file.with_name(f"{plan_file.name}.ledger") if ledger is None else ledger
     writable(output, plan_file, *reports)
     on_screen(output, as_json=as_json)
@@ -46,7 +50,7 @@ def shuffle(
                     shuffling.add(part)
             except PlanError as wrong:
                 raise PlanError(str(wrong) if str(path) in str(wrong) else f"{path}: {wrong}") from None
-        shuffled = task.publish(task.empty_or(shuffling))
+        shuffled = task.publish(task.empty_or(shuffling), batches=shuffling.batches)
         # An interruption waits until both are done: a batch that is in the ledger is also in the output.
         with uninterrupted(), whole_file(output, "wb") as stream:
             stream.write(shuffled.to_bytes())

@@ -22,12 +22,14 @@ def simulate(
     import math
     from dataclasses import asdict
 
+    from metricshuffle.cli.extras import require_for
     from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.planning import simulate as simulated
     from metricshuffle.planning.explain import error_text
     from metricshuffle.randomness import Randomness
 
     task = task_of(plan_file)
+    require_for(task.query)
     with working("Simulating"):
         result = simulated(task, runs, Randomness.seeded(seed))
     if as_json:

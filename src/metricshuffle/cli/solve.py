@@ -9,8 +9,7 @@ from metricshuffle.cli.options import Honest, Json, Users, choice, on_screen, wr
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from metricshuffle.cli.layout import Layout
     from metricshuffle.planning.solved import SolvedMetric
 
 
@@ -71,24 +70,21 @@ def _show(found: SolvedMetric) -> None:
 
     console = screen()
     say(console, found.why(), "")
-    console.print(_table(found))
+    console.print(solved_table(found))
     say(console, "", *filter(None, (found.error_sentence(), *found.summaries(), found.trade_off)))
 
 
-def _table(found: SolvedMetric) -> Table:
+def solved_table(found: SolvedMetric) -> Layout:
     """Epsilons by distance: promised, of any randomizer with the metric, and of this one; alone and shuffled."""
-    from rich import box
-    from rich.table import Table
-
+    from metricshuffle.cli.layout import Column, Layout, Line
     from metricshuffle.numerics.rounding import plain, promised
     from metricshuffle.planning.solved import allowed_text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
     headings = ["distance", "promised", "any randomizer:\nalone", "any randomizer:\nshuffled", "this one:\nalone", "this one:\nshuffled"]
-    for heading in headings[: 6 if found.randomizer is not None else 4]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    columns = tuple(Column(heading, number=True) for heading in headings[: 6 if found.randomizer is not None else 4])
+    lines = []
     for row in found.certified:
         own = [] if found.randomizer is None else [row.randomizer_local or 0.0, row.randomizer_certified or 0.0]
         certain = (promised(value) for value in (row.certified, *own))
-        table.add_row(plain(row.distance), promised(row.promised), allowed_text(row.local), *certain)
-    return table
+        lines.append(Line((plain(row.distance), promised(row.promised), allowed_text(row.local), *certain)))
+    return Layout(columns, tuple(lines))

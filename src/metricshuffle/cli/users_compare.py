@@ -38,7 +38,7 @@ def compare(
     side: option.Side = None,
     coordinates: option.PlaceKind = "places",
     unit: option.Unit = None,
-    delimiter: Delimiter = ",",
+    delimiter: Delimiter = None,
     plot: option.Plot = None,
     as_json: Json = False,
 ) -> None:
@@ -56,15 +56,16 @@ def compare(
         raise InputError(f"--{foreign[0]} is for {'real users: give --csv' if csv is None else 'invented users: leave it or --csv out'}.")
 
     from metricshuffle.cli.asking import Asked
+    from metricshuffle.cli.extras import require_extras
     from metricshuffle.cli.screen import note, working
     from metricshuffle.cli.users_real import real_users
     from metricshuffle.cli.users_table import crowd
     from metricshuffle.planning.compare.users import compare_users
 
     if plot is not None:
-        from metricshuffle.pages.rendering import require_report_extra
-
-        require_report_extra()
+        require_extras("report")
+    if csv is not None and coordinates == "places":
+        require_extras("geo")
     with working("Comparing") as tell:
         if csv is None:
             people, near = _clusters(clusters, places, inner, items)

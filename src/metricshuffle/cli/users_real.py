@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 
 from metricshuffle.cli.asking import Asked
-from metricshuffle.cli.options import choice
-from metricshuffle.cli.values import Rows
-from metricshuffle.columns import Table, open_columns
+from metricshuffle.cli.options import ReadingOptions, choice
+from metricshuffle.cli.values import rows_of
+from metricshuffle.columns import CsvFormat, Table, open_columns, wanted
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
+from metricshuffle.files import is_stream, named
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.spaces import Users, users_of
 
 Places = tuple[float, float, float, float]
 
 
-def real_users(path: Path, user_column: str, columns: list[str], asked: Asked, coordinates: str, delimiter: str) -> tuple[Users, list[Any]]:
+def real_users(
+    path: Path, user_column: str, columns: list[str], asked: Asked, coordinates: str, delimiter: str | None
+) -> tuple[Users, list[Any]]:
     """Users in squares; without --box or --side these are drawn around the data, which is fine for a simulation."""
     choice("coordinates", coordinates, ("places", "points"))
     if len(columns) != 2:
@@ -31,13 +34,17 @@ def real_users(path: Path, user_column: str, columns: list[str], asked: Asked, c
     if coordinates == "places" and asked.side is not None:
         raise InputError("--side is for --coordinates points; give --box, in degrees, for places.")
     if asked.box is None and asked.side is None:
-        table = open_columns(path, columns, delimiter)
+        if is_stream(path):
+            raise InputError(
+                f"{named(path)} is read once, and the squares are drawn around the data first; give --box or --side, or a file."
+            )
+        table = open_columns(path, wanted(columns), CsvFormat.of(delimiter, ".", no_header=False))
         asked = replace(asked, box=box_around(table)) if coordinates == "places" else replace(asked, side=side_around(table))
     query = replace(asked, items=None).query("user-histogram")
     if not isinstance(query, UserHistogram):
         raise InputError("users' places are compared by their histograms.")
-    rows = Rows.of(path, query, columns, coordinates=coordinates, clamp=False, delimiter=delimiter, user_column=user_column, per_user=None)
-    held = next(rows.parts(lambda _: None))
+    rows = rows_of(path, query, ReadingOptions(columns, user_column, coordinates=coordinates, delimiter=delimiter))
+    held = next(rows.parts())
     return users_of(query.people.items_in, asked.items), held
 
 
@@ -45,7 +52,7 @@ def box_around(table: Table) -> Places:
     """SOUTH WEST NORTH EAST of all places in a table, for simulations only: a release may not be drawn around the data."""
     south, north, west, east = _ranges(table)
     if not (south < north and west < east):
-        raise InputError(f"all places in {table.path} are on one line; give --box SOUTH WEST NORTH EAST.")
+        raise InputError(f"all places in {table.title} are on one line; give --box SOUTH WEST NORTH EAST.")
     return south, west, north, east
 
 
@@ -53,7 +60,9 @@ def side_around(table: Table) -> float:
     """The side of the square from (0, 0) that holds all points of a table."""
     low_x, high_x, low_y, high_y = _ranges(table)
     if min(low_x, low_y) < 0.0 or not max(high_x, high_y) > 0.0:
-        raise InputError(f"points in {table.path} must lie at or above 0 on both axes, the lowest are {low_x:g} and {low_y:g}; shift them.")
+        raise InputError(
+            f"points in {table.title} must lie at or above 0 on both axes, the lowest are {low_x:g} and {low_y:g}; shift them."
+        )
     return max(high_x, high_y)
 
 
@@ -67,7 +76,9 @@ def _ranges(table: Table) -> tuple[float, float, float, float]:
                 numbers = np.array([cell if isinstance(cell, int | float) else np.nan for cell in column], dtype=np.float64)
             if not np.isfinite(numbers).all():
                 row = int(np.argmin(np.isfinite(numbers)))
-                raise InputError(f"{table.path}, {table.place(chunk.first + row)}: {shown(cells[row])} in {name!r} is not a finite number.")
+                raise InputError(
+                    f"{table.title}, {table.place(int(chunk.places[row]))}: {shown(cells[row])} in {name!r} is not a finite number."
+                )
         found.append([(float(np.min(column)), float(np.max(column))) for column in chunk.columns])
     (low_a, high_a), (low_b, high_b) = ((min(ends[k][0] for ends in found), max(ends[k][1] for ends in found)) for k in (0, 1))
     return low_a, high_a, low_b, high_b

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from metricshuffle.numerics.rounding import plain
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from metricshuffle.cli.layout import Layout
     from metricshuffle.planning.compare.users import UserComparison
     from metricshuffle.spaces import Users
 
@@ -45,28 +44,23 @@ def stored(one: UserComparison) -> dict[str, Any]:
     return {**found, "gain": {model: one.gain(model) for model in ("central", "local")}, "sentences": one.sentences()}
 
 
-def table(one: UserComparison, unit: str) -> Table:
+def table(one: UserComparison, unit: str) -> Layout:
     """One row a way, the best of each kind in bold."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from metricshuffle.cli.layout import Column, Layout, Line
 
-    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    drawn.add_column("model", no_wrap=True)
-    drawn.add_column("way", min_width=20)
-    drawn.add_column("hides")
-    drawn.add_column(Text(f"error{f' ({unit})' if unit else ''}"), justify="right", no_wrap=True)
-    drawn.add_column("+-", justify="right", no_wrap=True)
+    columns = (
+        Column("model", once=True),
+        Column("way", wraps=True, heads=True),
+        Column("hides", wraps=True),
+        Column(f"error ({unit})" if unit else "error", number=True),
+        Column("+-", number=True),
+    )
     best = {one.best(model, hides) for model in ("central", "local") for hides in ("user", "earth mover")}
-    before = ""
-    for method in one.methods:
-        cells = (
-            method.model if method.model != before else "",
-            method.name,
-            HIDES[method.hides],
-            plain(method.error),
-            f"{method.standard_error:.1g}",
+    lines = tuple(
+        Line(
+            (method.model, method.name, HIDES[method.hides], plain(method.error), f"{method.standard_error:.1g}"),
+            "bold" if method in best else "dim" if method.hides == "published" else "",
         )
-        drawn.add_row(*map(Text, cells), style="bold" if method in best else "dim" if method.hides == "published" else None)
-        before = method.model
-    return drawn
+        for method in one.methods
+    )
+    return Layout(columns, lines)

@@ -36,15 +36,15 @@ def never_small(value: float) -> float:
 
 
 def plain(number: float) -> str:
-    """A number as a person writes it: four significant digits, no trailing zeros."""
+    """A number as a person writes it: four significant digits, thousands separated, no trailing zeros."""
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
-    return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:.4g}"
+    return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:,.4g}"
 
 
-def promised(epsilon: float) -> str:
-    """An epsilon in a table or a sentence: four digits, never less than the truth."""
-    return _written(epsilon, 4, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
+def promised(epsilon: float, digits: int = 4) -> str:
+    """An epsilon in a table or a sentence: four digits (or as many), never less than the truth."""
+    return _written(epsilon, digits, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
 
 
 def promised_delta(delta: float) -> str:

@@ -111,16 +111,17 @@ class Remembered:
                 self.failing = value
         return value <= self.passing
 
-    def enclose(self, guess: float, steepness: float, relative: float, most: int = 40) -> None:
+    def enclose(self, guess: float, steepness: float, relative: float, most: int = 40, *, known: bool = False) -> float:
         """Bring `passing` and `failing` within `relative` of each other, by secants of `excess` over the logarithm of the value.
 
-        `steepness` is a guess of their slope. What is not finite, or leads out of what is known, is halved.
+        `steepness` is a guess of their slope, or `known` from a search like this one, for which the last one is returned. What is not
+        finite, or leads out of what is known, is halved.
         """
-        value, known = guess, False
+        value = guess
         for _ in range(most):
             self(min(max(value, self.passing * (1.0 + 0.5 * relative)), self.failing * (1.0 - 0.5 * relative)))
             if self.failing <= self.passing * (1.0 + relative):
-                return
+                break
             (before, was), (at, now) = self._last[0], self._last[-1]
             slope = (now - was) / math.log(at / before) if at != before else math.nan
             if slope > 0.0 and math.isfinite(slope):
@@ -131,6 +132,7 @@ class Remembered:
             value = at * math.exp(min(max(move + beyond, -1.4), 1.4)) if math.isfinite(move) else math.nan
             if not self.passing < value < self.failing:
                 value = math.sqrt(self.passing * self.failing)
+        return steepness
 
 
 def _within(limit: float, value: float, upwards: bool) -> float:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
 from metricshuffle.declared import Declared, OrInfinite
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import plain, promised
 from metricshuffle.planning.setting import Setting
 from metricshuffle.planning.simulate import other_errors, simulated_error
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.protocols.base import Account, AnyProtocol, Protocol
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.shown import Shown
 
 TRUST_ORDER: dict[Who, int] = {"nobody": 0, "shuffler": 1, "aggregator": 1, "curator": 2}
 # One report that counts for more people than this makes an estimate fragile.
 WARNED_CONDITION = 1e3
 
 
-class Candidate(Declared):
+class Candidate(Shown, Declared):
     """A protocol that keeps the target, with the numbers that decide between protocols.
 
     `expected_error` is E|estimate - truth| as the query measures it, for users' items that are spread evenly over the points where it
-    depends on them (`other_errors` tells it for items that are not); `local_epsilon` what one report gives away at the target's
-    distance. Sums: `rate` is the noise's own epsilon per step (per coarse cell if values are rounded first, per grid cell for a
+    depends on them (`other_errors` tells it for items that are not; of a histogram from noisy vectors it is the largest of these);
+    `local_epsilon` what one report gives away at the target's distance. Sums: `rate` is the noise's own epsilon per step (per coarse
+    cell if values are rounded first, per grid cell for a
     centroid), `shape` the total shape of the honest people's noise. Users' items: `item_rate` is that of one report, `condition`
     how many items one report can count for in the estimate.
     """
@@ -54,6 +59,13 @@ class Candidate(Declared):
     mechanism: AnyProtocol | None = Field(default=None)
     """The protocol itself; a saved plan keeps it for the chosen candidate only."""
 
+    def __repr__(self) -> str:
+        encoding = f" ({self.encoding})" if self.encoding else ""
+        return (
+            f"Candidate({self.protocol}{encoding}, trusting {self.trusted}: expected error {self.expected_error:.4g}, "
+            f"epsilon {promised(self.local_epsilon)} of one report, {self.bits_per_user:,} bits{', a baseline' * self.baseline})"
+        )
+
     @property
     def trusted(self) -> Who:
         return self.guarantee.trust.trusted
@@ -75,25 +87,41 @@ class Candidate(Declared):
         )
 
 
-def candidate(setting: Setting, protocol: Protocol, account: Account | None = None, **details: Any) -> Candidate:
-    """The numbers of a calibrated protocol put together; `account` is what certified it, if that is at hand."""
+def expected_error(
+    query: Query, protocol: Protocol, users: int, others: Mapping[str, float] | None = None, samples: int | None = None
+) -> float:
+    """By the protocol's formula, or by a simulation where it has none; `others` are its `other_errors`, if they are at hand."""
+    if (expected := protocol.expected_error(query, users)) is not None:
+        return expected
+    if isinstance(query, UserQuery):
+        return simulated_error(query, protocol, users, samples)
+    return max((other_errors(query, protocol, users, samples) if others is None else others).values())
+
+
+def candidate(
+    setting: Setting, protocol: Protocol, account: Account | None = None, alike: Candidate | None = None, **details: Any
+) -> Candidate:
+    """The numbers of a calibrated protocol put together; `account` is what certified it, if that is at hand.
+
+    `alike` is a candidate of the same setting with the same law of reports, whoever is trusted: its expected errors are the same.
+    """
     query, target, users = setting.query, setting.target, setting.users
     guarantee = protocol.guarantee(query, target, setting.honest, setting.rounds, account)
     # Where nobody is trusted with a user's items, the promise itself is what is left.
     fallback = guarantee if query.items is not None and protocol.trusted == "nobody" else protocol.alone(query, target, setting.rounds)
-    expected = protocol.expected_error(query, users)
+    others = other_errors(query, protocol, users, setting.samples) if alike is None else alike.other_errors
+    expected = expected_error(query, protocol, users, others, setting.samples) if alike is None else alike.expected_error
     return Candidate(
         protocol=protocol.name,
         encoding=protocol.encoding,
-        expected_error=simulated_error(query, protocol, users, setting.samples) if expected is None else expected,
+        expected_error=expected,
         standard_error=protocol.standard_error(query, users),
-        other_errors=other_errors(query, protocol, users, setting.samples),
+        other_errors=others,
         local_epsilon=fallback.epsilon,
         bits_per_user=protocol.bits_per_user,
         messages_per_user=protocol.messages_per_user,
         guarantee=guarantee,
         fallback=fallback,
-        baseline=TRUST_ORDER[protocol.trusted] > TRUST_ORDER[setting.trusted],
         mechanism=protocol,
-        **details,
+        **{"baseline": TRUST_ORDER[protocol.trusted] > TRUST_ORDER[setting.trusted], **details},
     )

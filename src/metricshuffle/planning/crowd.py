@@ -10,8 +10,9 @@ import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.spaces import Users
+from metricshuffle.spaces import Space, Users
 
+CLUSTERS, CLUSTER_SIZES = 5, np.array([0.35, 0.25, 0.2, 0.12, 0.08])
 MOST_DRAWN = 2**52  # items; more than are ever randomized one by one
 
 
@@ -60,3 +61,23 @@ def zipf_shares(points: int, generator: np.random.Generator) -> Floats:
         raise InputError(f"shares need at least one point, got {points}.")
     falling = 1.0 / np.arange(1, points + 1)
     return np.asarray(generator.permutation(falling / falling.sum()))
+
+
+def clustered_shares(space: Space, generator: np.random.Generator) -> Floats:
+    """Five clusters of different sizes, each a 25th of the space wide, on a tenth of people who are spread evenly.
+
+    Lines and grids; where points are not in a plane, clusters are points drawn at random.
+    """
+    points = space.domain.size or 0
+    if space.domain.points_are == "codes":
+        return np.asarray(
+            np.bincount(generator.integers(points, size=CLUSTERS), weights=CLUSTER_SIZES, minlength=points) * 0.9 + 0.1 / points
+        )
+    places = np.asarray(space.domain.all_values(), dtype=np.float64).reshape(points, -1)
+    places = places - places.min(axis=0)
+    across = float(places.max())
+    middles = generator.uniform(0.1, 0.9, size=(CLUSTERS, places.shape[1])) * places.max(axis=0)
+    squares = ((places[:, None, :] - middles[None, :, :]) ** 2).sum(axis=2)
+    bumps = np.exp(-0.5 * squares / max(0.04 * across, 0.3) ** 2)
+    shares = (bumps / bumps.sum(axis=0)) @ CLUSTER_SIZES * 0.9 + 0.1 / points
+    return np.asarray(shares / shares.sum())

@@ -13,6 +13,7 @@ from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Users, earth_mover
+from metricshuffle.spaces.earth_mover import told_by_formula
 
 MANY_ENTRIES = 2**17  # of the table of laws: beyond, counts are drawn from their normal approximation
 
@@ -43,9 +44,9 @@ def total_errors(randomizer: AdditiveRandomizer | CountResponse, draws: int, peo
     return np.asarray(noise)
 
 
-def randomized_counts(inversion: Inversion, held: Integers64, generator: np.random.Generator) -> Floats:
+def randomized_counts(rows: tuple[Floats, ...], held: Integers64, generator: np.random.Generator) -> Floats:
     """How often each report occurs if so many people hold each value; on a grid, one axis after the other."""
-    laws = [rows / rows.sum(axis=1, keepdims=True) for rows in inversion.rows]
+    laws = [law / law.sum(axis=1, keepdims=True) for law in rows]
     if len(laws) == 1 and laws[0].size > MANY_ENTRIES:
         return _nearly_normal(laws[0], held, generator)
     if len(laws) == 1:
@@ -59,14 +60,16 @@ def randomized_counts(inversion: Inversion, held: Integers64, generator: np.rand
 
 def _nearly_normal(law: Floats, held: Integers64, generator: np.random.Generator) -> Floats:
     """The same with normal numbers of the same means and covariances, those of a multinomial law: many times faster for large tables."""
-    noise = np.sqrt(law) * generator.standard_normal(law.shape)
-    noise -= law * noise.sum(axis=1, keepdims=True)
-    return np.asarray(held @ law + np.sqrt(held) @ noise)
+    noise = generator.standard_normal(law.shape)
+    noise *= np.sqrt(law)
+    spread = np.sqrt(held)
+    # sum of sqrt(h) (noise - law * sum of noise), without a table of the products
+    return np.asarray((held - spread * noise.sum(axis=1)) @ law + spread @ noise)
 
 
 def simulated_shares(inversion: Inversion, held: Integers64, generator: np.random.Generator) -> Floats:
     """Unbiased shares from one simulated report for each item."""
-    return inversion.totals(randomized_counts(inversion, held, generator)) / float(held.sum())
+    return inversion.totals(randomized_counts(inversion.rows, held, generator)) / float(held.sum())
 
 
 def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generator) -> Floats:
@@ -84,6 +87,11 @@ def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generat
         return np.asarray((sphere * generator.gamma(size, noise.scale, size=(draws, 1))).sum(axis=0))
     cube = generator.uniform(-1.0, 1.0, size=(draws, size))
     return np.asarray((cube * generator.gamma(size + 1, noise.scale, size=(draws, 1))).sum(axis=0))
+
+
+def needs_solver(people: Users) -> bool:
+    """Whether `distance_of` takes the solver of the extra `transport`: neither a tree nor a formula tells it."""
+    return people.tree is None and not told_by_formula(people.items_in)
 
 
 def distance_of(people: Users, one: Floats, other: Floats) -> float:

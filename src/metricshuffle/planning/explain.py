@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from metricshuffle.numerics.rounding import plain, promised, promised_delta, reached
+from metricshuffle.privacy.guarantee import likelihood_text
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserHistogram, UserQuery
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from metricshuffle.planning.plan import Plan
 
 COLUMNS = ("", "protocol", "encoding", "trusts", "expected error", "epsilon if it colludes", "bits per user")
+# Of more people than this, it is not said that they are too few.
+FEW_PEOPLE = 100
 NOT_HIDDEN = "Not hidden: that somebody took part, how many did, and anything a lying client sends to move the answer."
 
 
@@ -41,7 +45,7 @@ def target_text(plan: Plan) -> str:
 def heading(plan: Plan) -> str:
     """What is asked of whom."""
     rounds = "" if plan.rounds == 1 else f", {plan.rounds} rounds"
-    return f"{plan.query}, {plan.users:,} users ({plan.honest:,} honest){rounds}"
+    return f"{plan.query}, {plan.users:,} user{'s' * (plan.users != 1)} ({plan.honest:,} honest){rounds}"
 
 
 def rows(plan: Plan) -> list[tuple[str, ...]]:
@@ -86,6 +90,11 @@ def why_chosen(plan: Plan) -> str:
 
 def _whose_errors(plan: Plan) -> str:
     """For which people expected errors were computed."""
+    if isinstance(plan.query, Histogram):
+        if not plan.choice.other_errors:
+            return ""
+        told = ", ".join(f"{error_text(plan.query, error)} for people {spread}" for spread, error in plan.choice.other_errors.items())
+        return f" Its expected error is the largest of three, by simulation: {told}."
     if not isinstance(plan.query, UserHistogram):
         return ""
     others = [f"{error_text(plan.query, error)} for items {spread}" for spread, error in plan.choice.other_errors.items()]
@@ -93,17 +102,39 @@ def _whose_errors(plan: Plan) -> str:
     return f" Expected errors are those of users whose items are spread evenly over all points{also}."
 
 
+def alone_in_vain(plan: Plan) -> list[str]:
+    """That somebody could have been trusted and is not, because nothing that relies on her is more exact; empty if that is not so."""
+    choice, who = plan.choice, plan.trusted
+    if choice.trusted != "nobody" or who not in ("shuffler", "aggregator") or plan.target.delta == 0.0:
+        return []  # without a delta pure protocols are all there is, whoever could be trusted
+    relying = [offer for offer in plan.candidates if offer.trusted in ("shuffler", "aggregator") and not offer.baseline]
+    if any(offer.expected_error < choice.expected_error * 0.999 for offer in relying):
+        return []  # a limit on bits or on local epsilon is why
+    if not relying:
+        reasons = [f"{row.protocol}: {row.reason.rstrip('.')}" for row in plan.not_offered[:1]]
+        return [f"Nothing that relies on a {who} could be offered ({why}), so that everybody's own noise does it all." for why in reasons]
+    people = "1 honest person is" if plan.honest == 1 else f"{plan.honest:,} honest people are"
+    few = f"{people} too few for a {who} to help here: nothing" if plan.honest <= FEW_PEOPLE else "Nothing"
+    return [f"{few} that relies on a {who} is more exact than {name_of(choice)}, for which nobody need be trusted."]
+
+
 def guarantee_lines(plan: Plan) -> list[str]:
     """Both promises."""
     trusted = plan.choice.trusted
     if trusted == "nobody":
         return [str(plan.guarantee)]
-    return [f"If the {trusted} is honest: {plan.guarantee}", f"If it is not: {plan.if_shuffler_colludes}"]
+    warning = plan.protocol.warning(plan.query)
+    return [
+        f"If the {trusted} is honest: {plan.guarantee}",
+        f"If it is not: {plan.if_shuffler_colludes}",
+        *([warning] if warning else []),
+    ]
 
 
-def warnings(plan: Plan) -> list[str]:
-    """What makes an estimate fragile, or a promise smaller than it looks."""
-    lines = [offer.warning for offer in plan.candidates if offer.warning]
+def warnings(plan: Plan, shown: Sequence[int] | None = None) -> list[str]:
+    """What makes an estimate fragile (of the candidates that are shown), or a promise smaller than it looks."""
+    offers = plan.candidates if shown is None else [plan.candidates[index] for index in shown]
+    lines = [offer.warning for offer in offers if offer.warning]
     if isinstance(plan.query, UserQuery):
         nearest, distance, unit = plan.query.people.nearest, plan.target.distance, unit_of(plan)
         if distance < nearest * (1.0 - 1e-12):
@@ -151,31 +182,27 @@ def explanation(plan: Plan) -> list[str]:
         lines.append("Distances are between grid cells: two places less than a cell apart can fall into neighbouring cells.")
     if choice.guarantee.protects == "one person" and plan.protocol.grain != 1:
         lines.append("Values are rounded at random first, so the promise is about one person moving, not several together.")
+    lines += plan.protocol.remarks(plan.query, target, plan.honest, plan.rounds)
     return [*lines, *plan.query.remarks(), NOT_HIDDEN]
 
 
 def _hidden(plan: Plan) -> str:
     target, unit = plan.target, unit_of(plan)
-    odds = f"up to a failure probability of {promised_delta(target.delta)}"
-    shift = f"odds shift by at most a factor {promised(math.exp(target.epsilon))}"
+    seen = f"whatever is seen is {likelihood_text(target.epsilon, target.delta)}"
     if isinstance(plan.query, Histogram) and isinstance(plan.query.domain, Categories):
-        return f"Any label is hidden among the others at epsilon {promised(target.epsilon)} ({shift}), {odds}."
+        return f"Any label is hidden among the others at epsilon {promised(target.epsilon)}: {seen}."
     if target.shape == "linear" and isinstance(plan.query, Histogram) and plan.query.between(1.0) != "values":
         smallest = target.epsilon * min(1.0, plan.query.step / target.distance)
         return (
-            f"A change of {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} ({shift}), {odds}; a "
+            f"A change of {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)}: {seen}. A "
             f"smaller one may cross into the next cell, and then costs that of one step, {promised(smallest)}."
         )
     if target.shape == "linear":
         return (
             f"A change of {reached(target.distance / 2)}{unit} is hidden at epsilon {promised(target.epsilon / 2)}, "
-            f"one of {reached(target.distance)}{unit} at epsilon {promised(target.epsilon)}: nobody's odds of one against the other "
-            f"shift by more than a factor {promised(math.exp(target.epsilon))}, {odds}."
+            f"one of {reached(target.distance)}{unit} at epsilon {promised(target.epsilon)}: {seen}."
         )
-    return (
-        f"Every change up to {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)} "
-        f"(odds shift by at most a factor {promised(math.exp(target.epsilon))}), {odds}."
-    )
+    return f"Every change up to {reached(target.distance)}{unit} is hidden at epsilon {promised(target.epsilon)}: {seen}."
 
 
 def plan_text(plan: Plan) -> str:
@@ -184,7 +211,7 @@ def plan_text(plan: Plan) -> str:
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(0, f"{heading(plan)}, {target_text(plan)}")
-    lines += ["", why_chosen(plan), *guarantee_lines(plan)]
+    lines += ["", why_chosen(plan), *alone_in_vain(plan), *guarantee_lines(plan)]
     if isinstance(plan.query, UserQuery):
         lines.append(plan.task.full_replacement)
     return "\n".join([*lines, *not_offered(plan), *warnings(plan)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -11,7 +12,8 @@ from pydantic import model_validator
 from metricshuffle.declared import Declared, Real, Stored, content_digest, parsed
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import promised
+from metricshuffle.planning.budget import EVERYBODY, Budget, checked_people
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.first_version import first_version
 from metricshuffle.planning.offers import NotMade, made
@@ -22,12 +24,14 @@ from metricshuffle.protocols.base import Protocol, Reports
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Query
-from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.rows import CoordinatesAre, PerUser, parts_of
+from metricshuffle.queries.table import Library, frame
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
+from metricshuffle.shown import Plotted
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger
-from metricshuffle.wire.task import Task
+from metricshuffle.wire.task import Task, new_batch_id
 
 PLAN_FORMAT = "metricshuffle-plan/2"
 # Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.
@@ -42,7 +46,7 @@ class NotOffered(Declared):
     reason: str
 
 
-class Plan(Stored):
+class Plan(Plotted, Stored):
     """A calibrated choice of protocol: every candidate that was compared, and the task that the three roles need."""
 
     stored_as: ClassVar[str] = "a plan"
@@ -108,9 +112,31 @@ class Plan(Stored):
 
     # The roles, as the task has them
 
-    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Reports:
-        """Clients: one report a person. Values outside the domain are refused unless `clamp`."""
-        return self.task.randomize(values, randomness, clamp=clamp, round=round)
+    def randomize(
+        self,
+        values: Any,
+        randomness: Randomness | None = None,
+        *,
+        column: str | Sequence[str] | None = None,
+        user_column: str | None = None,
+        per_user: PerUser | None = None,
+        coordinates: CoordinatesAre | None = None,
+        drop_missing: bool = False,
+        drop_outside: bool = False,
+        clamp: bool = False,
+        round: int = 1,
+    ) -> Reports:
+        """Clients: one report a person. Values outside the domain are refused unless `clamp`.
+
+        `values`: a list, an array, or a frame or table (pandas, Polars, Arrow, a dictionary of columns) and the name of its `column`, two
+        for places. `user_column` tells whose row it is, and `per_user` what to do with several rows of one person: "mean" or "sum" of
+        numbers, the "first" row, or a "sample"; `drop_missing` leaves out rows that miss a value, `drop_outside` those with one
+        outside the domain; `coordinates`: what two columns are, "places" (latitude and longitude), "cells" or "points".
+        """
+        return self.task.randomize(
+            values, randomness, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
+            drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp, round=round,
+        )  # fmt: skip
 
     def shuffle(
         self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None, *, ledger: Ledger | None = None
@@ -118,15 +144,50 @@ class Plan(Stored):
         """Shuffler (aggregator): what the analyst may see; refuses a batch below the minimum, and reports that come twice."""
         return self.task.shuffle(reports, randomness, ledger=ledger)
 
-    def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False) -> Release:
-        """Analyst: the answer with its interval and both guarantees."""
+    def estimate(
+        self, shuffled: Shuffled, *, raw_values_seen: bool = False, budget: Budget | None = None, people: str = EVERYBODY
+    ) -> Release:
+        """Analyst: the answer with its interval and both guarantees; noted in the `budget`, which refuses what it should not be."""
         expected = self.choice.expected_error if isinstance(shuffled, Shuffled) and shuffled.people == self.users else None
-        return self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected)
+        release = self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected)
+        if budget is not None:
+            budget.note(release, people)
+        return release
 
-    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Release:
-        """All roles on one machine; the release says that raw values were seen there."""
-        tally = self.task.counted([values], randomness, clamp=clamp, round=round)
-        return self.estimate(self.task.publish(tally, randomness), raw_values_seen=True)
+    def run(
+        self,
+        values: Any,
+        randomness: Randomness | None = None,
+        *,
+        column: str | Sequence[str] | None = None,
+        user_column: str | None = None,
+        per_user: PerUser | None = None,
+        coordinates: CoordinatesAre | None = None,
+        drop_missing: bool = False,
+        drop_outside: bool = False,
+        clamp: bool = False,
+        round: int | None = None,
+        budget: Budget | None = None,
+        people: str = EVERYBODY,
+    ) -> Release:
+        """All roles on one machine; the release says that raw values were seen there. Values and columns as in `randomize`.
+
+        With a `budget` it is the next round and is noted there, else the first.
+        """
+        taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
+                         drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
+
+        def released(number: int) -> Release:
+            tally = self.task.counted(taken, randomness, clamp=clamp, round=number)
+            return self.estimate(self.task.publish(tally, randomness, batches=[new_batch_id()]), raw_values_seen=True)
+
+        if budget is None:
+            return released(1 if round is None else round)
+        group = checked_people(people)
+        with budget.opened() as account:
+            release = released(account.round_for(self.task, group, round))
+            account.record(self.task, release.shuffled, group, raw_values_seen=True)
+        return release
 
     def check_batch(self, people: int) -> None:
         """Raise unless the guarantee and the protocol cover a batch of so many people."""
@@ -178,20 +239,29 @@ class Plan(Stored):
         kept = tuple(choice if index == plan.chosen else other for index, other in enumerate(plan.candidates))
         return plan.model_copy(update={"candidates": kept})
 
-    def save(self, path: str, task: str | None = None) -> None:
+    def save(self, path: str | Path, task: str | Path | None = None) -> None:
         """Write the plan, and the task that travels to another file if one is named."""
         write_text(path, self.to_json() + "\n")
         if task is not None:
             self.task.save(task)
 
     @classmethod
-    def load(cls, path: str) -> Self:
+    def load(cls, path: str | Path) -> Self:
         return cls.from_json(read_text(path))
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The candidates as a frame of "pandas", "polars" or "pyarrow", or of whichever is installed: a row each, in the table's order."""
+        names = ("protocol", "encoding", "shape", "trusted", "expected_error", "standard_error", "local_epsilon", "bits_per_user",
+                 "messages_per_user", "baseline")  # fmt: skip
+        columns: dict[str, list[Any]] = {name: [getattr(offer, name) for offer in self.candidates] for name in names}
+        promises = [offer.guarantee for offer in self.candidates]
+        columns |= {name: [getattr(promise, name) for promise in promises] for name in ("epsilon", "delta", "distance")}
+        return frame({"chosen": [index == self.chosen for index in range(len(self.candidates))], **columns}, library)
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.query}, {self.target}, {self.users:,} users, {self.honest:,} honest:\n"
-            f"     {self.choice.protocol} of {len(self.candidates)} candidates, {self.query.measure} {plain(self.choice.expected_error)})"
+            f"Plan({self.query.title}, {self.target}, {self.users:,} users, {self.honest:,} honest: {self.choice.protocol} "
+            f"of {len(self.candidates)} candidate{'s' * (len(self.candidates) != 1)})"
         )
 
     def __str__(self) -> str:
@@ -215,6 +285,8 @@ def plan(
     transport: ShareTransport = "shuffler",
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
+    floor: bool = True,
+    most_items: int | None = None,
     protocols: Sequence[str] | None = None,
     randomizer: Randomizer | None = None,
     progress: Callable[[str], None] | None = None,
@@ -225,9 +297,10 @@ def plan(
     together; `trusted`: whom a protocol may rely on, "nobody", "shuffler", "aggregator" or "curator"; `max_local_epsilon` and
     `max_bits` cap what one report gives away and how much a person sends. Sums, means and centroids: `encoding` ("unary",
     "modular"), `padding` ("clamp", "bounded"), `granularity` (values are rounded at random to it first; real numbers need it),
-    `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where
-    users hold different numbers of items. Histograms: `randomizer`, one of your own (or one that `solve` built), which is accounted for
-    as it is, in place of all others. `progress` is called with what is being calibrated.
+    `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where users hold
+    different numbers of items, and `most_items`, how many one may hold if vectors are added up. Histograms and users' items: not `floor`:
+    noisy vectors of values as they are, which a colluding shuffler can read. Histograms: `randomizer`, one of your own (or one that
+    `solve` built), which is accounted for as it is, in place of all others. `progress` is called with what is being calibrated.
     """
     setting = checked_setting(
         query,
@@ -243,6 +316,8 @@ def plan(
         transport=transport,
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
+        floor=floor,
+        most_items=most_items,
         protocols=protocols,
         randomizer=randomizer,
     )
@@ -303,39 +378,30 @@ def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffer
         caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
         caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
         why = f"under {' and '.join(caps)}" if caps else "here"
-        raise InputError(f"no protocol keeps this target {why}. {f'{reasons}.' if reasons else ''}".strip())
-    least = min(offer.expected_error for _, offer in usable)
-    near = [(index, offer) for index, offer in usable if offer.expected_error <= least * (1.0 + EQUAL_ERRORS)]
-    index, best = min(near, key=lambda pair: (TRUST_ORDER[pair[1].trusted], pair[1].bits_per_user, pair[1].expected_error))
-    unlimited = setting.max_local_epsilon is None and setting.max_bits is None and setting.protocols is None
-    # With delta = 0 the pure protocols are all there is: that is an answer and not a lack of people.
-    if setting.trusted != "nobody" and best.protocol == "geometric-local" and unlimited and setting.target.delta > 0.0:
-        shuffled = any(offer.trusted in ("shuffler", "aggregator") for _, offer in usable)
-        raise InputError(_too_few(setting, best, "" if shuffled else _reasons(missing)))
-    return index
+        raise InputError(f"no protocol keeps this target {why}. {_nearest(candidates)}{f'{reasons}.' if reasons else ''}".strip())
+    best = most_exact([offer for _, offer in usable])
+    return next(index for index, offer in usable if offer is best)
+
+
+def most_exact(offers: Sequence[Candidate]) -> Candidate:
+    """That of the least expected error; among equals the one with the least trust, then the fewest bits."""
+    least = min(offer.expected_error for offer in offers)
+    near = [offer for offer in offers if offer.expected_error <= least * (1.0 + EQUAL_ERRORS)]
+    return min(near, key=lambda offer: (TRUST_ORDER[offer.trusted], offer.bits_per_user, offer.expected_error))
+
+
+def _nearest(candidates: list[Candidate]) -> str:
+    """What would have to be allowed: the fewest bits, and the least that a report gives away, of what trusts no more than is allowed."""
+    allowed = [offer for offer in candidates if not offer.baseline]
+    if not allowed:
+        return ""
+    fewest, least = min(allowed, key=lambda offer: offer.bits_per_user), min(allowed, key=lambda offer: offer.local_epsilon)
+    return (
+        f"The least epsilon of one report that any candidate reaches here is {promised(least.local_epsilon)} ({least.protocol}), and the "
+        f"fewest bits are {fewest.bits_per_user:,} ({fewest.protocol}). "
+    )
 
 
 def _reasons(missing: list[NotOffered]) -> str:
     """Why the first few of the protocols that do not apply do not."""
     return "; ".join(f"{row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason.rstrip('.')}" for row in missing[:3])
-
-
-def _too_few(setting: Setting, local: Candidate, not_offered: str) -> str:
-    """Nobody to hide among: say so, and what more people would do; or that no shuffled protocol could be offered, and why."""
-    query, protocol = setting.query, local.mechanism
-    unit, forecasts = f" {query.unit}" if query.unit else "", []
-    for users in (10, 100, 1000):
-        if users > setting.honest and isinstance(protocol, Sums) and isinstance(query, SummedQuery):
-            scale = query.error_scale(users, protocol.step)
-            # Polya shares add up to the noise of a single local report.
-            together, alone = (plain(protocol.mean_error(reports) * scale) for reports in (1, users))
-            forecasts.append(f"{users:,} users: {together}{unit} shuffled against {alone}{unit} alone")
-    people = f"{setting.honest:,} honest {'user' if setting.honest == 1 else 'users'}"
-    alone = f"geometric-local (expected error {plain(local.expected_error)}{unit})"
-    if not_offered:
-        lead = f"no shuffled protocol keeps this target with {people}, which leaves {alone}. {not_offered}."
-    else:
-        are = "is" if setting.honest == 1 else "are"
-        lead = f"{people} {are} too few for any amplification: no shuffled protocol is more accurate than {alone}."
-    more = f" With more people: {'; '.join(forecasts)}." if forecasts else ""
-    return f"{lead}{more} Collect from more people, or plan with trusted='nobody'."

@@ -38,6 +38,10 @@ class Setting:
     transport: ShareTransport = "shuffler"
     max_local_epsilon: float | None = None
     max_bits: int | None = None
+    floor: bool = True
+    """Whether noisy vectors are made of values that were randomized first, for the day that the shuffler colludes."""
+    most_items: int | None = None
+    """Users with any number of items: how many one may hold if her vector is to be added up."""
     randomizer: Randomizer | None = None
     """One of the user's own, which is accounted for as it is; no other protocol is calibrated then."""
     protocols: tuple[str, ...] | None = None
@@ -54,7 +58,10 @@ class Setting:
 
 
 # What an option is where nobody chose it: then it is no matter whether it makes sense for the query.
-DEFAULTS: dict[str, object] = {"encoding": "auto", "padding": "clamp", "granularity": None, "samples": None, "transport": "shuffler"}
+DEFAULTS: dict[str, object] = {
+    "encoding": "auto", "padding": "clamp", "granularity": None, "samples": None, "transport": "shuffler", "floor": True,
+    "most_items": None,
+}  # fmt: skip
 
 
 def checked_setting(
@@ -72,6 +79,8 @@ def checked_setting(
     transport: ShareTransport = "shuffler",
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
+    floor: bool = True,
+    most_items: int | None = None,
     protocols: Sequence[str] | None = None,
     randomizer: Randomizer | None = None,
 ) -> Setting:
@@ -82,7 +91,10 @@ def checked_setting(
             "a plan needs a query (Sum, Mean, Centroid, Histogram, UserHistogram or UserLinearQuery) and a Target, got "
             f"{type(query).__name__} and {type(target).__name__}."
         )
-    chosen = {"encoding": encoding, "padding": padding, "granularity": granularity, "samples": samples, "transport": transport}
+    chosen = {
+        "encoding": encoding, "padding": padding, "granularity": granularity, "samples": samples, "transport": transport, "floor": floor,
+        "most_items": most_items,
+    }  # fmt: skip
     for name, value in chosen.items():
         if name not in query.options and value != DEFAULTS[name]:
             raise InputError(f"{name} makes no sense for a {query.kind}; leave it out.")
@@ -94,10 +106,13 @@ def checked_setting(
         transport = "aggregator"
     query.check_distance(target.distance)
     _whole("rounds", rounds)
-    if samples is not None:
-        _whole("samples", samples)
-        if query.items != "any" or samples > MOST_SAMPLES:
-            raise InputError(f"samples must be a whole number from 1 to 1e6, for users with any number of items, got {samples!r}.")
+    for name, value in (("samples", samples), ("most_items", most_items)):
+        if value is not None:
+            _whole(name, value)
+            if query.items != "any" or value > MOST_SAMPLES:
+                raise InputError(f"{name} must be a whole number from 1 to 1e6, for users with any number of items, got {value!r}.")
+    if not isinstance(floor, bool):
+        raise InputError(f"floor must be True or False, got {floor!r}.")
     if max_bits is not None:
         _whole("max_bits", max_bits)
     if max_local_epsilon is not None and not (_is_number(max_local_epsilon) and 0.0 < max_local_epsilon < math.inf):
@@ -124,6 +139,8 @@ def checked_setting(
         transport=transport,
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
+        floor=floor,
+        most_items=most_items,
         protocols=None if protocols is None else tuple(protocols),
         randomizer=randomizer,
     )

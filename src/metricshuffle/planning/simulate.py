@@ -14,42 +14,49 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.tree_projection import possible_shares
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, checked_shares, zipf_shares
 from metricshuffle.planning.drawing import distance_of, randomized_counts, simulated_noise, simulated_shares, total_errors
+from metricshuffle.planning.vector_runs import MANY_POINTS, covered_share, crowd_of, released_shares, share_errors
 from metricshuffle.privacy.target import checked_users
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.base import Protocol
 from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, normal_width
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.vectors import FINE, NoisyVectors
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.randomness import Randomness
+from metricshuffle.shown import Shown
 from metricshuffle.wire.task import Task
 
 if TYPE_CHECKING:
     from metricshuffle.planning.plan import Plan
 
-PLANNING_RUNS, OTHER_RUNS, MANY_POINTS = (8, 96), (4, 12), 256
+PLANNING_RUNS, OTHER_RUNS = (8, 96), (4, 12)
 Spread = Literal["evenly", "spread by Zipf's law", "all on one point"]
 """How everybody's items lie: all points alike; 1, 1/2, 1/3, ... of them in random order; all at one point, drawn at random."""
 OTHERS: tuple[Spread, ...] = ("spread by Zipf's law", "all on one point")
 # How many items a user holds, if any number will do.
 TYPICAL_ITEMS = 100
+MOST_RUNS = 10**7  # they are kept
 # Values of a range at which the variance of a WitchHat report is looked at, for people spread evenly.
 EVEN_VALUES = 65
+# Releases about the same people that are simulated at once, from noisy vectors.
+RUNS_TOGETHER = 16
 
 Run = tuple[float, float]
 """The error of one simulated release, and which share of its numbers lay inside their 95 % intervals."""
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Shown):
     """Errors of simulated releases as the query measures them: absolute, Euclidean for a centroid, the mean over the shares of a
     histogram, the earth mover's distance for users' items."""
 
@@ -62,6 +69,12 @@ class Simulation:
     coverage_95: float
     """Share of the released numbers inside their 95 % interval (axes of a place jointly)."""
     expected_error: float
+
+    def __repr__(self) -> str:
+        return (
+            f"Simulation({self.runs:,} runs of {self.users:,} users: mean absolute error {self.mean_absolute_error:.4g}, "
+            f"expected {self.expected_error:.4g}, {100 * self.coverage_95:.4g} % inside their 95 % interval)"
+        )
 
 
 def simulate(
@@ -79,8 +92,8 @@ def simulate(
     """
     task = plan if isinstance(plan, Task) else plan.task
     query, protocol = task.query, task.protocol
-    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-        raise InputError(f"runs must be a whole number >= 1, got {runs!r}.")
+    if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= MOST_RUNS:
+        raise InputError(f"runs must be a whole number from 1 to 1e7, got {shown(runs)}.")
     if (shares is not None and not query.shared) or (people is not None and not isinstance(query, UserQuery)):
         raise InputError(f"the error of a {query.kind} does not depend on what people hold; leave shares and people out.")
     count = checked_users(task.users if users is None else users) if people is None else len(people)
@@ -94,6 +107,9 @@ def simulate(
         results = np.array([next(draw) for _ in range(runs)])
     errors, covered = results[:, 0], results[:, 1]
     expected = protocol.expected_error(query, count)
+    if expected is None:
+        others = other_errors(query, protocol, count)
+        expected = simulated_error(query, protocol, count) if isinstance(query, UserQuery) else max(others.values())
     return Simulation(
         runs=runs,
         users=count,
@@ -101,7 +117,7 @@ def simulate(
         standard_error=float(errors.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf,
         root_mean_square_error=float(np.sqrt((errors**2).mean())),
         coverage_95=float(covered.mean()),
-        expected_error=simulated_error(query, protocol, count) if expected is None else expected,
+        expected_error=expected,
     )
 
 
@@ -117,12 +133,18 @@ def simulated_error(query: Query, protocol: Protocol, users: int, samples: int |
             return zipf_shares(size, generator)
         return None if spread == "evenly" else np.eye(1, size, int(generator.integers(size)))[0]
 
+    if isinstance(protocol, NoisyVectors):  # about the same people each time, which takes a fraction of the time
+        crowd = _invented(query, protocol, users, shares(), generator, samples)
+        released = released_shares(protocol, query, crowd, runs, generator)
+        return float(np.mean([distance_of(query.people, row, crowd.truth) for row in released]))
     one_run = _user_run(query, protocol, covered=False)
     return float(np.mean([one_run(_invented(query, protocol, users, shares(), generator, samples), generator)[0] for _ in range(runs)]))
 
 
 def other_errors(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> dict[str, float]:
     """`simulated_error` for people whose items do not lie evenly, by how they lie; empty where it does not matter."""
+    if isinstance(query, Histogram) and isinstance(protocol, NoisyVectors):
+        return share_errors(protocol, query, users, 1 if query.cells > FINE else PLANNING_RUNS[query.cells <= MANY_POINTS])
     if not isinstance(query, UserHistogram) or protocol.expected_error(query, users) is not None:
         return {}
     return {spread: simulated_error(query, protocol, users, samples, spread) for spread in OTHERS}
@@ -169,6 +191,8 @@ def _drawing(
                 items = _reported(query, protocol, samples) or 1
                 crowd = Crowd.of(query.people, people, items, generator, draws=query.people.items is None)
             yield one_run(crowd, generator)
+    elif isinstance(protocol, NoisyVectors) and isinstance(query, Histogram):
+        yield from _vector_runs(query, protocol, users, checked_shares(shares, query.cells), generator)
     elif isinstance(protocol, Frequencies) and isinstance(query, Histogram):
         yield from _histogram_runs(query, protocol, users, checked_shares(shares, query.cells), generator)
     elif isinstance(protocol, Frequencies):
@@ -194,7 +218,15 @@ def _user_run(query: UserQuery, protocol: Protocol, covered: bool) -> Callable[[
             return error, float(inside.mean())
 
         return from_items
-    if not isinstance(protocol, NoisyVectors):
+    if isinstance(protocol, NoisyVectors):
+
+        def from_sums(crowd: Crowd, generator: np.random.Generator) -> Run:
+            released = released_shares(protocol, query, crowd, 1, generator)[0]
+            inside = covered_share(protocol, query, crowd, 1, generator) if covered else math.nan
+            return distance_of(query.people, released, crowd.truth), inside
+
+        return from_sums
+    if not isinstance(protocol, NoisyAnswers):
         raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
     noise, features, table = protocol.noise, protocol.features, protocol.features.coordinates(query).table
 
@@ -222,10 +254,18 @@ def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares:
     while True:
         held = generator.multinomial(users, shares / shares.sum())
         truth = held / users
-        unbiased = inversion.totals(randomized_counts(inversion, held, generator)) / users
+        unbiased = inversion.totals(randomized_counts(inversion.rows, held, generator)) / users
         halves = _width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
         errors = np.abs(unbiased - truth)
         yield float(errors.mean()), float((errors <= halves).mean())
+
+
+def _vector_runs(query: Histogram, protocol: NoisyVectors, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:
+    while True:
+        crowd = crowd_of(query, shares, users, generator)
+        errors = np.abs(released_shares(protocol, query, crowd, RUNS_TOGETHER, generator) - crowd.truth).mean(axis=1)
+        inside = covered_share(protocol, query, crowd, RUNS_TOGETHER, generator)
+        yield from ((float(error), inside) for error in errors)
 
 
 def _hat_runs(query: Query, protocol: Frequencies, users: int, generator: np.random.Generator) -> Iterator[Run]:

@@ -36,6 +36,7 @@ from metricshuffle.protocols.frequencies import shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.shown import Brief
 from metricshuffle.spaces import Domain, Metric, Space
 
 Tried = Literal["all", "1", "3", "1N"]
@@ -78,7 +79,7 @@ class AtDistance:
 
 
 @dataclass(frozen=True, eq=False)
-class SolvedMetric:
+class SolvedMetric(Brief):
     """A local metric for a promise, why it was chosen, and the randomizer that was built for the promise.
 
     `metric`: what any randomizer may have, by the bound of the winning algorithm. `randomizer`: one whose own laws were accounted for,

@@ -24,6 +24,7 @@ def largest_rate(
     start: float | None = None,
     relative: float = RELATIVE,
     guess: float | None = None,
+    steepness: float | None = None,
 ) -> float:
     """The largest noise rate found whose profile keeps the target (less noise the larger the rate).
 
@@ -31,8 +32,9 @@ def largest_rate(
     profile, only used to steer the search.
     Conditions: `start` (default: just below the pure slope) or a smaller rate passes.
     Numerics: `target.shortfall`, cheap and necessary, steers the search: secants from `guess` (any rate, best one close to
-    the answer) enclose where it changes sign, and bisection, which then hardly ever has to ask, makes the result independent of
-    the guess. It is verified in full at every distance; if that fails, more noise is tried until it passes, and full checks bisect.
+    the answer, and with the `steepness` that is known there) enclose where it changes sign, and bisection, which then hardly ever has to
+    ask, makes the result independent of the guess. It is verified in full at every distance; if that fails, more noise is tried until
+    it passes, and full checks bisect.
     """
 
     def certified(rate: float) -> bool:
@@ -41,9 +43,10 @@ def largest_rate(
     floor = target.slope * (1.0 - 1e-12) if start is None else start
     top, least = max(LARGEST_RATE, floor), 1e-3 * floor
     # Where delta falls like e^(-c/rate^2), as for nearly normal noise, its logarithm grows by twice itself with that of the rate.
-    steepness = -2.0 * math.log(target.delta) if target.delta > 0.0 else 1.0
+    likely = -2.0 * math.log(target.delta) if target.delta > 0.0 else 1.0
     steered = Remembered(lambda rate: target.shortfall(profile_at(rate)), floor, 2.0 * top)
-    steered.enclose(2.0 * floor if guess is None else guess, steepness, 0.1 * relative)
+    begin, known = 2.0 * floor if guess is None else guess, steepness is not None
+    steered.enclose(begin, likely if steepness is None else steepness, 0.1 * relative, known=known)
     near = last_certified(steered, *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top), relative=relative)
     found = first_certified(certified, near, least, step=-max(relative, 1e-9), growth=4.0, most=0.5, failing=math.inf)
     if found.passing == least:

@@ -18,7 +18,7 @@ from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified, require
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.search import last_certified
-from metricshuffle.numerics.types import Floats
+from metricshuffle.numerics.types import Floats, Integers64
 
 Curve = Callable[[float], float]
 
@@ -90,8 +90,12 @@ class DominatingPair:
 
     def delta(self, epsilon: float) -> float:
         """The hockey-stick divergence of the pair, rounded up."""
-        gaps = np.maximum(self.losses - epsilon, 0.0)
-        return min(1.0, (self.infinite + float(self.masses @ -np.expm1(-gaps))) * (1.0 + SLACK))
+        return float(self.deltas(np.array([epsilon]))[0])
+
+    def deltas(self, epsilons: Floats) -> Floats:
+        """The same at many epsilons."""
+        gaps = np.maximum(self.losses - np.asarray(epsilons, dtype=np.float64)[:, None], 0.0)
+        return np.minimum(1.0, (self.infinite + -np.expm1(-gaps) @ self.masses) * (1.0 + SLACK))
 
     @theorem("metricshuffle", "Renyi divergence from a hockey-stick curve")
     def renyi(self, order: float) -> float:
@@ -127,6 +131,21 @@ class DominatingPair:
         return min(farthest, found * (1.0 + SLACK))
 
 
+def lower_hull(points: int, fall: Callable[[Integers64, Integers64], Floats]) -> tuple[Integers64, Floats]:
+    """The vertices of the lower convex hull of -1, 0, .., points-1, and how steeply it falls to each; fall(a, b) between a < b.
+
+    The first vertex is -1, to which nothing falls (inf). Points that lie on or above the chord of their neighbours are left out until
+    there are none: those of the hull never do.
+    """
+    vertices = np.arange(-1, points)
+    while True:
+        falls = fall(vertices[:-1], vertices[1:])
+        below = np.append(falls[1:] < falls[:-1], True)
+        if below.all():
+            return vertices, np.append(math.inf, falls)
+        vertices = np.append(-1, vertices[1:][below])
+
+
 def _hull(epsilons: Sequence[float], deltas: Sequence[float]) -> tuple[Floats, Floats, list[float]]:
     """The vertices of the lower convex hull of (-1, 1) and (e^epsilon, least delta so far): epsilons, deltas and, times e^(the last
     epsilon), how steeply the curve falls to each of them.
@@ -136,24 +155,22 @@ def _hull(epsilons: Sequence[float], deltas: Sequence[float]) -> tuple[Floats, F
         raise InputError("epsilons must rise from 0 to at most 600, with a delta for each.")
     if not np.all((sampled >= 0.0) & (sampled <= 1.0)):
         raise NotCertified("a profile returned a delta outside [0, 1], so it has no other curves; please report this as a bug.")
-    u, last = np.minimum.accumulate(sampled).tolist(), float(at[-1])
+    vertices, falls = lower_hull(at.size, falling(at, u := np.minimum.accumulate(sampled)))
+    return at[vertices[1:]], u[vertices[1:]], falls[1:].tolist()
 
-    def fall(a: int, b: int) -> float:
-        """Between the vertices a < b; vertex -1 is the point (-1, 1)."""
-        if a < 0:
-            return float((1.0 - u[b]) * math.exp(last - at[b]) / (1.0 + math.exp(-at[b])))
-        return float((u[a] - u[b]) * math.exp(last - at[a]) / math.expm1(at[b] - at[a]))
 
-    vertices, falls = [-1], [math.inf]
-    for b in range(at.size):
-        slope = fall(vertices[-1], b)
-        while len(vertices) > 1 and slope >= falls[-1]:
-            vertices.pop()
-            falls.pop()
-            slope = fall(vertices[-1], b)
-        vertices.append(b)
-        falls.append(slope)
-    return at[vertices[1:]], np.array(u)[vertices[1:]], falls[1:]
+def falling(epsilons: Floats, deltas: Floats) -> Callable[[Integers64, Integers64], Floats]:
+    """How steeply a curve falls over x = e^epsilon between its points a < b, times the last x; point -1 is (-1, 1)."""
+    beyond = np.exp(epsilons[-1] - epsilons)
+    first = (1.0 - deltas) * beyond / (1.0 + np.exp(-epsilons))
+
+    def fall(a: Integers64, b: Integers64) -> Floats:
+        known = np.maximum(a, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # from -1 to 0, which is known
+            between = (deltas[known] - deltas[b]) * beyond[known] / np.expm1(epsilons[b] - epsilons[known])
+        return np.asarray(np.where(a < 0, first[b], between))
+
+    return fall
 
 
 def trade_off(epsilons: Sequence[float], deltas: Sequence[float]) -> TradeOff:

@@ -9,12 +9,18 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, compu
 
 from metricshuffle.declared import OrInfinite
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.rounding import promised, promised_delta, reached
+from metricshuffle.numerics.rounding import promised, promised_delta, raised, reached
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
+from metricshuffle.shown import Shown, in_a_line
 
 Protects = Literal["one person", "people together", "one user's items"]
 Who = Literal["nobody", "shuffler", "aggregator", "curator"]
 Items = int | Literal["public", "any"]
+
+
+def protects_no_less(true: Protects, claimed: Protects) -> bool:
+    """Whether what is true of `true` is true of `claimed`: any number of people may be one."""
+    return true == claimed or (true, claimed) == ("people together", "one person")
 
 
 class Trust(BaseModel):
@@ -35,7 +41,7 @@ class Trust(BaseModel):
         return f"as long as the {self.trusted} is honest{counted}"
 
 
-class Guarantee(BaseModel):
+class Guarantee(Shown, BaseModel):
     """One sentence with numbers; see `docs/guarantee.md` for what it does not promise.
 
     `epsilon` is the total at `distance`. shape "linear": two inputs at distance d <= distance
@@ -109,6 +115,10 @@ class Guarantee(BaseModel):
             protects=protects, trust=trust, bound=profile.bound, rounds=rounds, between=between, items=items,
         )  # fmt: skip
 
+    def __repr__(self) -> str:
+        names = ("epsilon", "delta", "distance", "unit", "shape", "protects", "rounds", "bound")
+        return in_a_line("Guarantee", (("trusted", self.trust.trusted), *((name, getattr(self, name)) for name in names)))
+
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
         near = f"{reached(self.distance)}{unit}"
@@ -132,6 +142,13 @@ class Guarantee(BaseModel):
         probability = "with certainty" if self.delta == 0 else f"delta {promised_delta(self.delta)}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
         return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {relied} (bound: {self.bound})."
+
+
+def likelihood_text(epsilon: float, delta: float) -> str:
+    """What (epsilon, delta) says of anything that may be seen, and no more: not that a loss above epsilon has probability delta at most."""
+    factor = promised(raised(math.exp(epsilon), 8)) if epsilon < 700.0 else f"e^{promised(epsilon)}"
+    chance = "" if delta == 0.0 else f", plus a probability of {promised_delta(delta)}"
+    return f"at most {factor} times as likely with one as with the other{chance}"
 
 
 def released_sentences(guarantee: Guarantee, fallback: Guarantee, *, raw_values_seen: bool, unsafe_seeded: bool) -> list[str]:

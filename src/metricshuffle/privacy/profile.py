@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from metricshuffle.privacy.curves import (
     loss_distribution,
     trade_off,
 )
+from metricshuffle.shown import Brief, Plotted, plotted
 
 Shape = Literal["linear", "flat"]
 
@@ -61,7 +63,7 @@ def checked_distance(distance: float) -> float:
     return float(distance)
 
 
-class PrivacyProfile(ABC):
+class PrivacyProfile(Plotted, Brief, ABC):
     """Any two inputs at distance <= d are (epsilon, delta(epsilon, d))-indistinguishable.
 
     Implementations must never return a delta below the truth: what cannot be computed is
@@ -95,6 +97,14 @@ class PrivacyProfile(ABC):
         found = first_certified(certified, 1.0, limit, step=1.0, failing=0.0)
         return ceiling if found.passing == limit < ceiling else last_certified(certified, *found)
 
+    def plot(self, *, distance: float | Sequence[float] | None = None, delta: float | Sequence[float] | None = None) -> Any:
+        """delta against epsilon at a distance (or several); or, where `delta` is given (or several), epsilon against the distance.
+
+        Left out, the distance is the largest that the profile knows of, or 1. An altair chart if altair is installed, else one that
+        shows itself as SVG.
+        """
+        return plotted(self, distance=distance, delta=delta)
+
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """True only if the promise is certified for every distance of whole steps up to `distance`.
 
@@ -104,6 +114,7 @@ class PrivacyProfile(ABC):
         Numerics: delta(e, d) falls in e and, being about all distances <= d, rises in d; so one evaluation
         delta(e(a), b) <= delta covers every d in a..b. Blocks a..b are tried from the far end on, the next one twice as long as
         the last that passed, shorter ones where they fail, down to single distances: what a profile knows about b serves them all.
+        Where only single distances pass, longer blocks are tried ever more rarely.
         Each e(a) is rounded down; see PURE_TOLERANCE for delta = 0.
         """
         epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
@@ -115,13 +126,18 @@ class PrivacyProfile(ABC):
 
         if not (self.covers_at(total(steps), delta, steps) and self.covers_at(total(1), delta, 1)):
             return False
-        last, length = steps - 1, 1
+        last, length, pause, singles = steps - 1, 1, 1, 0
         while last > 1:
             while length > 1 and not self.surely_covers_at(total(max(last - length + 1, 1)), delta, last):
                 length = max(length // 4, 1)
-            if length == 1 and not self.covers_at(total(last), delta, last):
+                pause = min(2 * pause, 16) if length == 1 else pause
+            if length > 1:
+                last, length, pause = last - length, 2 * length, 1
+                continue
+            if not self.covers_at(total(last), delta, last):
                 return False
-            last, length = last - length, 2 * length
+            singles += 1
+            last, length, singles = (last - 1, 2, 0) if singles >= pause else (last - 1, 1, singles)
         return True
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
@@ -219,7 +235,7 @@ def _looks(epsilon: float, distance: float, shape: Shape) -> dict[float, float]:
     return {distance: epsilon, first: epsilon if shape == "flat" or first == distance else epsilon / distance}
 
 
-class LowerProfile(ABC):
+class LowerProfile(Plotted, Brief, ABC):
     """A lower bound: no analysis of the same mechanism can promise less than this."""
 
     bound: str = "attack"
@@ -228,9 +244,13 @@ class LowerProfile(ABC):
     def delta(self, epsilon: float, distance: float) -> float:
         """Lower bound on delta at total epsilon >= 0 for some pair at that distance."""
 
+    def plot(self, *, distance: float | Sequence[float] | None = None) -> Any:
+        """delta against epsilon at a distance (or several); left out, the largest that the bound knows of, or 1."""
+        return plotted(self, distance=distance)
+
 
 @dataclass(frozen=True)
-class Band:
+class Band(Brief):
     """A lower and an upper bound on the same number."""
 
     lower: float

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.declared import Kinded
@@ -15,6 +16,7 @@ from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.guarantee import Items
 from metricshuffle.queries.table import Table
+from metricshuffle.shown import Brief
 from metricshuffle.spaces import Domain
 
 Pair = tuple[float, float]
@@ -32,9 +34,19 @@ class Inputs:
     def people(self) -> int:
         return len(self.numbers) if self.sizes is None else len(self.sizes)
 
+    def parts(self, people: int) -> Iterator[Inputs]:
+        """The same in parts of so many people."""
+        ends = None if self.sizes is None else np.concatenate([[0], np.cumsum(self.sizes)])
+        for start in range(0, self.people, people):
+            stop = min(start + people, self.people)
+            if ends is None or self.sizes is None:
+                yield Inputs(self.query, self.numbers[start:stop])
+            else:
+                yield Inputs(self.query, self.numbers[ends[start] : ends[stop]], self.sizes[start:stop])
+
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Brief):
     """Unbiased totals over the people who reported, their standard errors, and intervals for them.
 
     Totals are in whole steps of `step` units (numbers, places), or people (histograms), or shares of people (users' items). They count
@@ -50,6 +62,8 @@ class Estimate:
     """Shares that can be true (none negative, summing to one) near the unbiased ones; None where totals are no shares."""
     warning: str = ""
     origin: tuple[int, ...] = (0, 0)
+    band: Callable[[float], tuple[Floats, Floats]] | None = None
+    """On a line where that was measured: (low, high) of the shares of all up to each cell, which hold together with that probability."""
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> tuple[Floats, Floats]:
         """(low, high) of every total; `simultaneous`: all hold at once. "bernstein" holds for any number of reports and is wider."""
@@ -61,7 +75,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Brief):
     """What is published: a number, a pair or a table, with the error and an interval of the same shape.
 
     `plane`: for places in degrees, the same answer in units from the south-west corner of the grid.

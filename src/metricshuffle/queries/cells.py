@@ -53,15 +53,21 @@ def label_of(places: Mapping[str, Any], code: int) -> str:
         return str(places["label"][code])
     if "low" in places:
         low, high = places["low"][code], places["high"][code]
-        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        return _edge(low) if low == high else f"{_edge(low)} to {_edge(high)}"
     return ", ".join(f"{name} {float(places[name][code]):.6g}" for name in ("south", "west", "north", "east"))
+
+
+def _edge(number: float) -> str:
+    """Six digits, and all of whole or large numbers: neighbours must not have one name."""
+    return f"{number:.0f}" if number == int(number) and abs(number) < 1e15 else f"{number:g}" if abs(number) < 1e4 else f"{number:.12g}"
 
 
 def shares_answer(places: Mapping[str, Any], estimate: Estimate, level: float, *, simultaneous: bool, method: IntervalMethod) -> Answer:
     """The table of a histogram: for each cell a possible share, the unbiased one, its standard error and interval.
 
     `share` is never negative and sums to one. The interval belongs to the unbiased share, is cut to what is possible, and is
-    widened to the share where a projection left it, which only makes it hold more often.
+    widened to the share where a projection left it, which only makes it hold more often. Where the shares up to each cell of a line were
+    measured, they come with a band that holds for all of them together.
     """
     people = estimate.people
     unbiased, errors = estimate.totals / people, estimate.standard_errors / people
@@ -76,4 +82,7 @@ def shares_answer(places: Mapping[str, Any], estimate: Estimate, level: float, *
         f"interval_{level * 100:g}": [tuple(row) for row in interval.tolist()],
         "unbiased": unbiased,
     }
+    if estimate.band is not None:
+        columns["cumulative"] = np.minimum(np.cumsum(shares), 1.0)
+        columns[f"cumulative_{level * 100:g}"] = list(zip(*(end.tolist() for end in estimate.band(level)), strict=True))
     return Answer(Table(columns), errors, interval)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -27,6 +27,7 @@ class Histogram(Query):
     `step`: numbers are counted in bins of that width; an Interval needs one, whole numbers are counted one by one without.
     """
 
+    options: ClassVar[frozenset[str]] = frozenset({"floor"})
     kind: Literal["histogram"] = "histogram"
     domain: AnyDomain
     step: Positive

@@ -17,6 +17,7 @@ from metricshuffle.spaces import Domain, Grid
 # Along each edge of a rectangle whose latitudes and longitudes are looked for: edges are curved, by far less than this misses.
 EDGE_POINTS = 9
 STRAIGHT = "cells, in a straight line"
+ALONG_AXES = "cells, along both axes"
 """What distances on a grid are measured between."""
 
 
@@ -57,7 +58,7 @@ class Centroid(SummedQuery):
             raise InputError(f"Centroid needs a Grid, got {type(named).__name__}.")
         if min(named.width, named.height) < 2:
             size = f"{named.width} x {named.height}"
-            raise InputError(f"Centroid needs at least 2 x 2 cells, got {size}; on one row ask for the Mean of Integers.")
+            raise InputError(f"a centroid needs at least 2 x 2 cells, got {size}; on one row ask for the mean of whole numbers.")
         super().__init__(domain=named, **rest)
 
     @property

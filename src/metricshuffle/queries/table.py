@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from metricshuffle.errors import InputError, MissingExtra
+
+Library = Literal["pandas", "polars", "pyarrow"]
+MAKERS = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+"""Libraries of frames, and what makes one of columns; the first that is installed is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,20 +44,24 @@ class Table(Sequence[dict[str, Any]]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[row] for row in range(len(self)))
 
-    def to_frame(self) -> Any:
-        """A pandas or Polars data frame or an Arrow table, whichever is installed."""
-        return frame({name: [plain_value(value) for value in column] for name, column in self.columns.items()})
+    def to_frame(self, library: Library | None = None) -> Any:
+        """A pandas or Polars data frame or an Arrow table: of the library that is named, or of whichever is installed."""
+        return frame({name: [plain_value(value) for value in column] for name, column in self.columns.items()}, library)
 
     def __repr__(self) -> str:
         return f"Table({len(self):,} rows of {', '.join(self.columns)})"
 
 
-def frame(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """Columns as a frame of whichever library there is."""
-    for module, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+def frame(columns: Mapping[str, Sequence[Any]], library: Library | None = None) -> Any:
+    """Columns as a frame of a library, or of whichever there is."""
+    if library is not None and library not in MAKERS:
+        raise InputError(f"library must be one of {', '.join(MAKERS)}, got {library!r}.")
+    for module in MAKERS if library is None else (library,):
         if find_spec(module) is not None:
-            return getattr(import_module(module), make)({name: list(column) for name, column in columns.items()})
-    raise MissingExtra("A frame needs pandas, polars or pyarrow; install one with: pip install 'metricshuffle[tables]'")
+            return getattr(import_module(module), MAKERS[module])({name: list(column) for name, column in columns.items()})
+    needed = "pandas, polars or pyarrow; install one" if library is None else f"{library}; install it"
+    with_what = "'metricshuffle[tables]'" if library in (None, "pyarrow") else library
+    raise MissingExtra(f"A frame needs {needed} with: pip install {with_what}")
 
 
 def plain_value(value: Any) -> Any:

@@ -20,14 +20,17 @@ from metricshuffle.privacy.guarantee import Items
 from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.cells import places_of, shares_answer
 from metricshuffle.queries.coordinates import Coordinates
-from metricshuffle.queries.places import STRAIGHT, degrees_of, pair
+from metricshuffle.queries.places import ALONG_AXES, STRAIGHT, degrees_of, pair
 from metricshuffle.queries.table import Table as AnswerTable
 from metricshuffle.spaces import (
+    Absolute,
     Circle,
     Clustered,
     Discrete,
     Domain,
+    Euclidean,
     Grid,
+    Manhattan,
     Matrix,
     Maximum,
     Metric,
@@ -118,7 +121,11 @@ class UserQuery(Query):
         words = next((words for kind, words in MEASURED.items() if isinstance(metric, kind)), None)
         if words is not None:
             return words
-        return STRAIGHT if isinstance(self.values_in, Grid) else "values"
+        if type(metric) not in (Absolute, Manhattan, Euclidean):
+            return f"items, by the metric {type(metric).__name__}"
+        if not isinstance(self.values_in, Grid):
+            return "values"
+        return STRAIGHT if isinstance(metric, Euclidean) else ALONG_AXES
 
     def check_distance(self, distance: float) -> None:
         if distance > self.diameter * (1.0 + 1e-12):
@@ -152,7 +159,7 @@ class UserQuery(Query):
 class UserHistogram(UserQuery):
     """The share of every point among a user's items, averaged over the users."""
 
-    options: ClassVar[frozenset[str]] = frozenset({"samples"})
+    options: ClassVar[frozenset[str]] = frozenset({"samples", "floor", "most_items"})
     kind: Literal["user-histogram"] = "user-histogram"
 
     def __init__(self, people: Users, **rest: Any) -> None:

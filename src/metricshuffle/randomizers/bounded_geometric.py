@@ -195,7 +195,8 @@ class LaplaceOnInterval(Randomizer):
 
     def model_post_init(self, context: Any) -> None:
         if not self.low < self.high or not 2 <= self.steps <= 2**20:
-            raise InputError(f"LaplaceOnInterval: needs low < high and 2..2^20 steps, got {self.low}, {self.high}, {self.steps}.")
+            got = f"low={self.low}, high={self.high}, steps={self.steps}"
+            raise InputError(f"LaplaceOnInterval: low must be below high, and steps in 2..2^20; got {got}.")
         _ = self.grid
 
     @property

@@ -60,7 +60,7 @@ class CountResponse(Declared):
             out[start : start + together] = kernels.flipped_counts(part, self.span, threshold, words.reshape(len(part), words_each))
         return out
 
-    def summed_profile(self, honest: int) -> PrivacyProfile:
+    def summed_profile(self, honest: int) -> RandomizedResponseProfile:
         """What the number of ones among honest people's bits hides, over every data set."""
         return RandomizedResponseProfile(bits=honest * self.span, flip=self.flip, most_blocks=PLANNING_BLOCKS)
 

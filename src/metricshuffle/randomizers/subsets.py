@@ -70,8 +70,8 @@ class SubsetExponential(Randomizer):
     def model_post_init(self, context: Any) -> None:
         if not (self.held >= 1 and self.size >= 1 and self.held + self.size <= self.options <= 2**12):
             raise InputError(
-                f"{type(self).__name__}: held and size must be at least 1 and together at most options, which is at most 2^12; "
-                f"got options {self.options}, held {self.held}, size {self.size}."
+                f"{type(self).__name__}: size must be at least 1, and with what a person holds at most all options, which are up to "
+                f"2^12; got size {self.size} and held {self.held} of {self.options} options."
             )
         _ = self.levels
 

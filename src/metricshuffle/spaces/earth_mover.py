@@ -125,6 +125,12 @@ def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDista
     return None
 
 
+def told_by_formula(space: Any) -> bool:
+    """Whether the earth mover's distance on a space has a formula, and needs no solver."""
+    listed = finite_space(space)
+    return _by_formula(listed, listed.metric, np.zeros(listed.domain.size or 0)) is not None
+
+
 def _by_plan(space: Space, moved: Floats) -> EarthMoversDistance:
     sources, sinks = np.flatnonzero(moved > 0), np.flatnonzero(moved < 0)
     if len(sources) == 0 or len(sinks) == 0:

@@ -82,9 +82,12 @@ class Box(Declared):
         low, high = (self.south, self.west), (self.north, self.east)
         wrong = ~(np.isfinite(places) & (np.abs(places) <= (90.0, 180.0)) if clamp else (places >= low) & (places <= high))
         refuse(source, wrong, str(self), lambda _: "lies outside", "A place is (latitude, longitude); correct the rows or pass clamp=True.")
-        places = np.clip(places, low, high)
+        return self.flattened(*np.clip(places, low, high).T)
+
+    def flattened(self, latitudes: Floats, longitudes: Floats) -> Floats:
+        """The same of any places near the box, also of those outside."""
         left, bottom, _, _ = self.extent
-        x, y = _projection(self)(places[:, 1], places[:, 0])
+        x, y = _projection(self)(longitudes, latitudes)
         return np.stack([np.asarray(x) - left, np.asarray(y) - bottom], axis=1)
 
     def places(self, points: Floats) -> tuple[Floats, Floats]:

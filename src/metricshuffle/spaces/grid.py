@@ -63,7 +63,7 @@ class Grid(Domain):
 
     def __str__(self) -> str:
         over = "" if self.box is None else f" over {self.box}"
-        return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:g} {self.unit}".rstrip() + over
+        return f"the grid of {self.width:,} x {self.height:,} cells of {self.cell:,g} {self.unit}".rstrip() + over
 
     def _inside(self, source: Source, numbers: Floats) -> Integers64:
         last = (self.width - 1, self.height - 1)
@@ -113,11 +113,18 @@ class Grid(Domain):
 
     def places(self, cells: Any) -> tuple[Floats, Floats]:
         """The middles of cells as latitudes and longitudes in degrees; a cell in a corner may lie just outside the box."""
-        return self._map().places(self.centres(cells) * METRES[self.unit])
+        return self.degrees(self.centres(cells))
 
     def degrees(self, points: Any) -> tuple[Floats, Floats]:
-        """(x, y) in units from the left bottom corner, as latitudes and longitudes in degrees."""
-        return self._map().places(np.asarray(points, dtype=np.float64).reshape(-1, 2) * METRES[self.unit])
+        """(x, y) in units from the left bottom corner, as latitudes and longitudes in degrees.
+
+        Longitudes go on beyond 180 (or -180) where the grid or an interval reaches across the antimeridian: what is near stays near.
+        """
+        box = self._map()
+        latitudes, longitudes = box.places(np.asarray(points, dtype=np.float64).reshape(-1, 2) * METRES[self.unit])
+        middle = (box.west + box.east) / 2.0
+        across = np.where(longitudes - middle > 180.0, -360.0, np.where(longitudes - middle < -180.0, 360.0, 0.0))
+        return latitudes, longitudes + across
 
     def _map(self) -> Box:
         if self.box is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from typing import Any
@@ -85,12 +86,14 @@ def not_a_number(value: Any) -> str | None:
     """Why a value is no finite number, in words; None if it is one."""
     if isinstance(value, np.ndarray | list | tuple):
         return next((reason for part in value if (reason := not_a_number(part))), None)
-    if value is None:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be installed
         return "is missing"
     if isinstance(value, bool | np.bool_):
         return "is a truth value and not a number"
     if isinstance(value, str | bytes):
         return "is text and not a number"
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64):
+        return "is a date or a time and not a number"
     if not _is_number(type(value)):
         return f"is a {type(value).__name__} and not a number"
     if value != value:
@@ -114,7 +117,14 @@ def refuse(source: Source, wrong: Mask, inside: str, reason: Callable[[int], str
         f"{count:,} of {len(rows):,} values {'is' if count == 1 else 'are'} not in {inside}; the first is row {row} (counting from 0): "
         f"{shown(source[row])} {told}. {'Correct or leave out such rows.' if no_number else remedy}"
     )
-    error.where = WrongRows(count, row, inside, told, can_clamp=no_number is None and "whole number" not in told)
+
+    def why(wrong_row: int) -> str:
+        return not_a_number(source[wrong_row]) or reason(wrong_row)
+
+    def can_clamp(wrong_row: int) -> bool:
+        return not_a_number(source[wrong_row]) is None and "whole number" not in reason(wrong_row)
+
+    error.where = WrongRows(np.flatnonzero(rows).tolist(), inside, why, can_clamp)
     raise error
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
+from pydantic import ValidationError
 
-from metricshuffle.declared import Stored, content_digest, parsed
+from metricshuffle.declared import Stored, content_digest, parsed, sentence
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
@@ -19,7 +21,9 @@ from metricshuffle.queries.base import Answer, Estimate
 from metricshuffle.queries.cells import label_of
 from metricshuffle.queries.numbers import NumberQuery
 from metricshuffle.queries.sums import SummedQuery
-from metricshuffle.queries.table import Table, frame
+from metricshuffle.queries.table import Library, Table, frame
+from metricshuffle.shown import Plotted, plotted
+from metricshuffle.wire.collected import Collected
 
 if TYPE_CHECKING:
     from metricshuffle.estimation.inversion import IntervalMethod
@@ -30,23 +34,32 @@ FORMAT, TASK_FORMAT = "metricshuffle-release/2", "metricshuffle-task/1"
 SHOWN_ROWS, ALL_ROWS = 8, 12
 
 
-class Release:
+class Release(Plotted):
     """An estimate that carries what it promises.
 
     `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
     people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
+    `collected`: what arrived, where sealed reports came over a network.
     """
 
     format: ClassVar[str] = FORMAT
 
-    def __init__(self, task: Task, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None) -> None:
+    def __init__(
+        self, task: Task, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None,
+        collected: Collected | None = None,
+    ) -> None:  # fmt: skip
         self.task, self.shuffled = task, shuffled
-        self.raw_values_seen, self.expected_error = raw_values_seen, expected_error
+        self.raw_values_seen, self.expected_error, self.collected = raw_values_seen, expected_error, collected
 
     @classmethod
-    def of(cls, task: Task, shuffled: Shuffled, *, raw_values_seen: bool, expected_error: float | None = None) -> Release:
+    def of(
+        cls, task: Task, shuffled: Shuffled, *, raw_values_seen: bool, expected_error: float | None = None,
+        collected: Collected | None = None,
+    ) -> Release:  # fmt: skip
         """The release of a shuffled batch, with what it needs computed at once: what is wrong with a batch is told here."""
-        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error)
+        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected)
+        if collected is not None:
+            collected.check(task, shuffled.people)
         _ = release.answer
         return release
 
@@ -160,6 +173,8 @@ class Release:
                                  "interval_95": plane.interval}  # fmt: skip
         if self.warning:
             document["warning"] = self.warning
+        if self.collected is not None:
+            document["collected"] = self.collected.model_dump(mode="json")
         document["task"] = json.loads(task.to_json())
         document["tally"] = {"people": self.reports, "messages": self.shuffled.messages, "round": self.round,
                              "sums": {str(key): row for key, row in self.shuffled.sums.items()}}  # fmt: skip
@@ -182,30 +197,51 @@ class Release:
             shuffled = Shuffled(batch, int(tally["people"]), int(tally["messages"]), sums, task.protocol.modulus)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as wrong:
             raise PlanError(f"this release is damaged: its tally cannot be read ({wrong}); ask for it again.") from None
-        release = task.estimate(shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"))
+        try:
+            collected = None if data.get("collected") is None else Collected.model_validate(data["collected"])
+        except ValidationError as wrong:
+            raise PlanError(f"this release is damaged: what it says of its collection cannot be read. {sentence(wrong)}") from None
+        release = task.estimate(
+            shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"), collected=collected
+        )
         if not _same(_plain(release.value), data.get("value")):
             raise PlanError("this release was edited or damaged: its value is not what its tally gives; ask for it again.")
         return release
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         write_text(path, self.to_json() + "\n")
 
     @classmethod
-    def load(cls, path: str) -> Release:
+    def load(cls, path: str | Path) -> Release:
         return cls.from_json(read_text(path))
 
-    def to_frame(self) -> Any:
-        """The answer as a pandas, Polars or Arrow frame, whichever is installed: a row for each cell, or one."""
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The answer as a frame of "pandas", "polars" or "pyarrow", or of whichever is installed: a row for each cell, or one."""
         if isinstance(self.value, Table):
-            return self.value.to_frame()
+            return self.value.to_frame(library)
         low_high = np.atleast_2d(np.array(self.interval(0.95), dtype=np.float64))
         values, errors = np.atleast_1d(self.value), np.atleast_1d(self.standard_error)
         pair = ["latitude", "longitude"] if self.plane is not None else ["east", "north"]
         names = [self.query.kind] if len(values) == 1 else pair
         return frame({"label": names, "value": values.tolist(), "standard_error": errors.tolist(), "low_95": low_high[:, 0].tolist(),
-                      "high_95": low_high[:, 1].tolist()})  # fmt: skip
+                      "high_95": low_high[:, 1].tolist()}, library)  # fmt: skip
+
+    def plot(self, *, level: float = 0.95) -> Any:
+        """The answer with its intervals of that level: a number or a place, bars of labels, steps along a line, or a map.
+
+        An altair chart if altair is installed, else one that shows itself as SVG.
+        """
+        return plotted(self, level=level)
 
     # Words
+
+    @property
+    def sentences(self) -> list[str]:
+        """Both promises, what spoils them, and what arrived where reports were collected over a network."""
+        told = released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
+        return told if self.collected is None else [*told, *self.collected.sentences(self.task)]
 
     @property
     def decimals(self) -> int:
@@ -225,9 +261,7 @@ class Release:
         if self.expected_error is not None and self.query.shared and self.query.items is not None:
             unit = f" {self.query.error_unit}" if self.query.error_unit else ""
             lines.append(f"{self.query.measure}: {plain(self.expected_error)}{unit}")
-        lines += released_sentences(
-            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
-        )
+        lines += self.sentences
         if self.query.items is not None:
             lines.append(self.task.full_replacement)
         return "\n".join([*lines, *([f"Warning: {self.warning}"] if self.warning else [])])

@@ -13,9 +13,9 @@ import numpy as np
 
 from metricshuffle.encodings.frame import CHECKSUM_BYTES, LONGEST_HEADER, checksum, read_header, whole_of
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.files import whole_file
-from metricshuffle.protocols.base import ID_BYTES, Layout, Reports
-from metricshuffle.protocols.tally import Batch
+from metricshuffle.files import named, open_measured, whole_file
+from metricshuffle.protocols.base import Layout, Reports
+from metricshuffle.protocols.tally import ID_BYTES, Batch
 from metricshuffle.wire.task import Task
 
 # Whether reports were seeded is told by the format: a file of seeded ones cannot pass for another by a cleared flag.
@@ -65,11 +65,8 @@ def write_reports(task: Task, path: str | Path, parts: Iterable[Reports]) -> int
 
 def read_reports(task: Task, path: str | Path) -> Iterator[Reports]:
     """Parts of the batch in a file, checked against the task, for truncation and, at the end, by its checksum."""
-    try:
-        stream = open(path, "rb")  # noqa: SIM115 - closed below; opening has its own sentence
-    except OSError as wrong:
-        raise InputError(f"cannot read {path}: {wrong.strerror}.") from None
-    with stream:
+    with open_measured(path) as stream:
+        path = named(path)
         running = checksum()
         batch, batch_id = _header(task, path, stream, running)
         type_ = record_type(task.protocol.layout)

@@ -16,6 +16,7 @@ from metricshuffle.protocols.base import Protocol, Reports
 from metricshuffle.protocols.tally import Batch, Tally
 
 Pairs = tuple[Words, Words]
+SQLITE_HEADER = b"SQLite format 3\0"
 LEDGER_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS batches (batch TEXT PRIMARY KEY, task TEXT NOT NULL, round INTEGER NOT NULL, reports INTEGER NOT NULL)"
 )
@@ -50,6 +51,7 @@ class Ledger:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        self._check_kind()
         try:
             with closing(sqlite3.connect(self.path)) as connection:
                 connection.execute(LEDGER_SCHEMA)
@@ -58,6 +60,19 @@ class Ledger:
             raise
         except sqlite3.Error as wrong:
             raise InputError(f"cannot use the ledger {self.path}: {wrong}.") from None
+
+    def _check_kind(self) -> None:
+        """Raise if the file is something else: an analyst's ledger, of releases, may lie beside the same plan."""
+        try:
+            with open(self.path, "rb") as stream:
+                start = stream.read(len(SQLITE_HEADER))
+        except OSError:  # it is made now, or SQLite says what is wrong
+            return
+        if start not in (b"", SQLITE_HEADER):
+            raise InputError(
+                f"cannot use the ledger {self.path}: it is not a shuffler's, of batches that were let go (an analyst's, of releases, is "
+                "another file); name another one with --ledger."
+            )
 
 
 @dataclass

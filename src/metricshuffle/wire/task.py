@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from metricshuffle.accounting.items.user_level import full_replacement_sentence
@@ -15,12 +18,15 @@ from metricshuffle.declared import Stored, Whole, content_digest
 from metricshuffle.errors import BatchTooSmall, ConditionError, InputError, NotCertified, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import promised, promised_delta, raised
-from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.privacy.guarantee import Guarantee, protects_no_less
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.protocols.base import AnyProtocol, Protocol, Reports
-from metricshuffle.protocols.tally import Batch, Shuffled, Tally
+from metricshuffle.protocols.tally import ID_BYTES, Batch, Shuffled, Tally
 from metricshuffle.queries.base import AnyQuery, Query
+from metricshuffle.queries.rows import CoordinatesAre, PerUser, joined, parts_of
 from metricshuffle.randomness import Randomness
+from metricshuffle.shown import Shown
+from metricshuffle.wire.collected import Collected
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger, Shuffle
 
@@ -29,9 +35,19 @@ TASK_FORMAT = "metricshuffle-task/1"
 SAME = 1e-9
 # Letters of a unit or of the name of a protocol, which are printed beside promises.
 LONGEST_WORD = 60
+# Of messages that are added up at once, about, where one machine holds the raw values.
+BYTES_AT_ONCE = 2**26
+# Tasks whose content was found to match their digest, by identity (a copy is another one): a table of a million distances takes a while,
+# and a plan or a release validates the task that it is given again.
+_unharmed: WeakValueDictionary[int, Task] = WeakValueDictionary()
 
 
-class Task(Stored):
+def new_batch_id() -> bytes:
+    """Random, from the operating system even where reports are seeded: two batches never share one."""
+    return Randomness.system().words(ID_BYTES // 8).tobytes()
+
+
+class Task(Shown, Stored):
     """Query, protocol, minimum, rounds and both guarantees. The digest names it and catches accidents; `verify` needs no trust."""
 
     stored_as: ClassVar[str] = "a task"
@@ -46,7 +62,9 @@ class Task(Stored):
     digest: str = ""
 
     @model_validator(mode="after")
-    def _unharmed(self) -> Self:
+    def _is_unharmed(self) -> Self:
+        if _unharmed.get(id(self)) is self:
+            return self
         if not 1 <= self.honest <= self.users or self.rounds < 1:
             raise ValueError(f"it counts on {self.honest} honest of {self.users} users in {self.rounds} rounds, which cannot be")
         expected = content_digest(self.model_dump(mode="json", exclude={"digest"}))
@@ -54,6 +72,7 @@ class Task(Stored):
             object.__setattr__(self, "digest", expected)
         elif self.digest != expected:
             raise ValueError("its digest does not match its content: the file was edited or damaged; ask for it again")
+        _unharmed[id(self)] = self
         return self
 
     @classmethod
@@ -83,11 +102,11 @@ class Task(Stored):
         if data["digest"] != content_digest({name: value for name, value in data.items() if name != "digest"}):
             raise PlanError("its digest does not match its content: the file was edited or damaged; ask for it again.")
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         write_text(path, self.to_json() + "\n")
 
     @classmethod
-    def load(cls, path: str) -> Self:
+    def load(cls, path: str | Path) -> Self:
         return cls.from_json(read_text(path))
 
     @property
@@ -118,7 +137,7 @@ class Task(Stored):
                 query.check_distance(claimed.distance)
                 query.check_units()
                 protocol.check(query)
-                protocol.check_people(self.users, self.users)
+                protocol.check_people(query, self.users, self.users)
                 account = protocol.account(query, self.target, self.honest, self.rounds)
                 true = protocol.guarantee(query, self.target, self.honest, self.rounds)
                 kept = account.kept
@@ -157,13 +176,11 @@ class Task(Stored):
 
     def _check_words(self, claimed: Guarantee, true: Guarantee, more: bool) -> None:
         """Raise if the claim is stronger, or about something else, than what was computed."""
-        weaker = {"one person": ("one person", "people together"), "people together": ("people together",)}
-        covered = weaker.get(claimed.protects, (claimed.protects,))
         fields = ("trust", "rounds", "unit", "between", "items", "bound")
         differ = [name for name in fields if getattr(claimed, name) != getattr(true, name)]
         if claimed.distance > true.distance or claimed.shape != true.shape:
             differ.append("distance")
-        if more or true.protects not in covered or differ:
+        if more or not protects_no_less(true.protects, claimed.protects) or differ:
             about = f" ({', '.join(differ)})" if differ else ""
             raise NotCertified(f"this task claims more than is true{about}. It says: {claimed} True is: {true}")
 
@@ -175,23 +192,48 @@ class Task(Stored):
             raise InputError(f"round must be a whole number from 1 to {self.rounds}, got {round!r}: the promise covers {planned}.")
         return Batch(self.digest, round, seeded)
 
-    def randomize(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Reports:
-        """Clients: one report a person. Values outside the domain are refused unless `clamp`."""
+    def randomize(
+        self,
+        values: Any,
+        randomness: Randomness | None = None,
+        *,
+        column: str | Sequence[str] | None = None,
+        user_column: str | None = None,
+        per_user: PerUser | None = None,
+        coordinates: CoordinatesAre | None = None,
+        drop_missing: bool = False,
+        drop_outside: bool = False,
+        clamp: bool = False,
+        round: int = 1,
+    ) -> Reports:
+        """Clients: one report a person. Values outside the domain are refused unless `clamp`.
+
+        `values`: a list, an array, or a frame or table (pandas, Polars, Arrow, a dictionary of columns) and the name of its `column`, two
+        for places. `user_column` tells whose row it is, and `per_user` what to do with several rows of one person: "mean" or "sum" of
+        numbers, the "first" row, or a "sample"; `drop_missing` leaves out rows that miss a value, `drop_outside` those with one
+        outside the domain; `coordinates`: what two columns are, "places" (latitude and longitude), "cells" or "points".
+        """
+        self.check_sent()
+        source = Randomness.system() if randomness is None else randomness
+        batch = self.batch(round, seeded=source.unsafe_seeded)
+        taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
+                         drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
+        messages = self.protocol.messages(self.query.inputs(joined(taken), self.protocol.step, clamp=clamp), source)
+        return Reports(batch, messages, new_batch_id())
+
+    def check_sent(self) -> None:
+        """Raise if clients of this task send nothing."""
         if self.protocol.trusted == "curator":
             raise PlanError(
                 "this plan trusts a curator, who adds noise once to everybody's values together, so there is nothing to randomize at "
                 "home: hand the values to the curator, who calls run; or plan with less trust."
             )
-        source = Randomness.system() if randomness is None else randomness
-        batch = self.batch(round, seeded=source.unsafe_seeded)
-        messages = self.protocol.messages(self.query.inputs(values, self.protocol.step, clamp=clamp), source)
-        return Reports(batch, messages, Randomness.system().words(2).tobytes())
 
     def randomized(
         self, parts: Iterable[Any], randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1
     ) -> Iterator[Reports]:
         """Clients' reports on values that come in parts, as parts of one batch."""
-        source, batch_id, first = Randomness.system() if randomness is None else randomness, Randomness.system().words(2).tobytes(), 0
+        source, batch_id, first = Randomness.system() if randomness is None else randomness, new_batch_id(), 0
         for values in parts:
             reports = self.randomize(values, source, clamp=clamp, round=round)
             yield replace(reports, batch_id=batch_id, first=first)
@@ -233,7 +275,7 @@ class Task(Stored):
         shuffling = Shuffle(self.protocol, self.digest, ledger)
         for batch in [reports] if isinstance(reports, Reports) else reports:
             self.batch(shuffling.add(batch))
-        shuffled = self.publish(self.empty_or(shuffling), randomness)
+        shuffled = self.publish(self.empty_or(shuffling), randomness, batches=shuffling.batches)
         if ledger is not None:
             ledger.record(self.digest, shuffling.batches)
         return shuffled
@@ -242,8 +284,11 @@ class Task(Stored):
         """What a shuffle has added up so far."""
         return self.tally() if shuffling.tally is None else shuffling.tally
 
-    def publish(self, tally: Tally, randomness: Randomness | None = None) -> Shuffled:
-        """What is let go of a tally, after the last merge; a curator adds the noise here. Refuses too few people."""
+    def publish(self, tally: Tally, randomness: Randomness | None = None, *, batches: Iterable[bytes] = ()) -> Shuffled:
+        """What is let go of a tally, after the last merge; a curator adds the noise here. Refuses too few people.
+
+        `batches` are the ids of the batches of reports in it.
+        """
         if not isinstance(tally, Tally):
             raise InputError(f"publish needs a Tally, got {type(tally).__name__}.")
         self._check_sums(tally)
@@ -252,7 +297,8 @@ class Task(Stored):
         batch = Batch(
             tally.batch.task, tally.batch.round, tally.batch.seeded or (self.protocol.trusted == "curator" and source.unsafe_seeded)
         )
-        return Shuffled(batch, tally.people, tally.messages, self.protocol.published(self.query, tally, source), tally.modulus)
+        sums = self.protocol.published(self.query, tally, source)
+        return Shuffled(batch, tally.people, tally.messages, sums, tally.modulus, batches=tuple(batches))
 
     def check_batch(self, people: int) -> None:
         """Raise unless the guarantee and the protocol cover a batch of so many people."""
@@ -263,31 +309,55 @@ class Task(Stored):
                 f"{max(people, 1):,} honest ones and let people randomize again, which costs them a second round: "
                 "what the first reports give away adds up with it."
             )
-        self.protocol.check_people(people, self.users)
+        self.protocol.check_people(self.query, people, self.users)
 
-    def estimate(self, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None) -> Release:
-        """Analyst: the answer with its interval and both guarantees."""
+    def estimate(
+        self, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None, collected: Collected | None = None
+    ) -> Release:
+        """Analyst: the answer with its interval and both guarantees; `collected` is what arrived where sealed reports did."""
         if not isinstance(shuffled, Shuffled):
             raise InputError(f"estimate needs what shuffle() returned, got {type(shuffled).__name__}; reports must be shuffled first.")
         self._check_sums(shuffled)
         self.check_batch(shuffled.people)
-        return Release.of(self, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error)
+        return Release.of(self, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected)
 
-    def run(self, values: Any, randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Release:
-        """All roles on one machine; the release says that raw values were seen there."""
-        return self.estimate(self.publish(self.counted([values], randomness, clamp=clamp, round=round), randomness), raw_values_seen=True)
+    def run(
+        self,
+        values: Any,
+        randomness: Randomness | None = None,
+        *,
+        column: str | Sequence[str] | None = None,
+        user_column: str | None = None,
+        per_user: PerUser | None = None,
+        coordinates: CoordinatesAre | None = None,
+        drop_missing: bool = False,
+        drop_outside: bool = False,
+        clamp: bool = False,
+        round: int = 1,
+    ) -> Release:
+        """All roles on one machine; the release says that raw values were seen there. Values and columns as in `randomize`."""
+        taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
+                         drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
+        tally = self.counted(taken, randomness, clamp=clamp, round=round)
+        return self.estimate(self.publish(tally, randomness, batches=[new_batch_id()]), raw_values_seen=True)
 
     def counted(self, parts: Iterable[Any], randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Tally:
         """The tally of values that come in parts, whoever is trusted: what a machine that holds raw values adds up."""
         source = Randomness.system() if randomness is None else randomness
         tally = self.tally(round=round)
-        for values in parts:
-            inputs = self.query.inputs(values, self.protocol.step, clamp=clamp)
-            tally.add(self.protocol.messages(inputs, source), seeded=source.unsafe_seeded)
+        for messages in self.messages(parts, source, clamp=clamp):
+            tally.add(messages, seeded=source.unsafe_seeded)
         return tally
 
+    def messages(self, parts: Iterable[Any], randomness: Randomness, *, clamp: bool = False) -> Iterator[NDArray[Any]]:
+        """The messages of values that come in parts, a row a person, so many at once that memory stays bounded."""
+        for values in parts:
+            inputs = self.query.inputs(values, self.protocol.step, clamp=clamp)
+            for part in inputs.parts(max(1, BYTES_AT_ONCE // self.protocol.layout.size)):
+                yield self.protocol.messages(part, randomness)
+
     def __repr__(self) -> str:
-        return f"Task({self.query}, {self.protocol.name}, digest {self.digest[:12]})"
+        return f"Task({self.query.title}, {self.protocol.name}, digest {self.digest[:12]})"
 
     def __str__(self) -> str:
         asked = str(self.query)

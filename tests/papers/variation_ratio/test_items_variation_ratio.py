@@ -48,6 +48,7 @@ def test_every_chart_can_be_drawn(name: str) -> None:
     check_charts(name)
 
 
+@pytest.mark.slow
 def test_items_refer_to_items_that_exist() -> None:
     words = " ".join(words for name in ITEMS for words in found(name).words).replace("(", " ").replace(")", " ").split()
     assert {word.rstrip(".,:;") for word in words if word.startswith("variation-ratio-")} <= set(ITEMS)
@@ -101,6 +102,7 @@ def test_two_options_are_loose_and_appendix_e_is_false() -> None:
         assert claim <= 0.0 < ours == pytest.approx(0.0264537, abs=5.1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "randomizer"),
     [

@@ -13,16 +13,20 @@ import pytest
 from tests.oracles.multiset_laws import divergence, multiset_law
 from tests.oracles.small_plans import chosen
 
+from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
 from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.planning import Candidate, Plan, plan
 from metricshuffle.planning.offers.item_wise import item_calibration, item_randomizers
+from metricshuffle.planning.simulate import other_errors, simulated_error
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.item_accounts import ItemAccounts
 from metricshuffle.queries import UserHistogram
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, nested_squares, users_of
 from metricshuffle.spaces.metrics import Absolute
@@ -156,7 +160,7 @@ def test_a_tree_whose_sums_differ_in_the_last_bit_is_planned() -> None:
     people = users_of(TREE, 10)
     assert not np.array_equal(people.distances, people.distances.T)
     made = plan(UserHistogram(people), Target(1.0, 1e-6, 1.0), 1000)
-    assert {offer.protocol for offer in made.candidates} == {"tree-laplace", "item-wise"}
+    assert {offer.protocol for offer in made.candidates} == {"tree-laplace", "item-wise", "noisy-vectors"}
 
 
 def test_what_cannot_be_certified_is_not_offered_and_said_why() -> None:
@@ -204,11 +208,39 @@ def test_reports_are_as_sharp_as_their_rate() -> None:
     """The item rate is attained by some pair of points, whatever the metric."""
     for space in (Integers(0, 9), Grid(3, 3, 1.0), TREE, nested_squares(levels=2, side=8.0)):
         people = users_of(space, 5)
-        item_rate, _, randomizer = item_calibration(people, Target(5.0, 1e-6, people.diameter), 1000, 5, together=True)
+        target, make = Target(5.0, 1e-6, people.diameter), item_randomizers(people)
+        item_rate, _, randomizer = item_calibration(people, target, 1000, 5, make, together=True)
         rows, distances = np.log(np.asarray(randomizer.rows())[:, : people.size]), people.distances
         losses = np.abs(rows[:, None, :] - rows[None, :, :]).max(axis=2)
         rates = losses[distances > 0.0] / distances[distances > 0.0]
         assert item_rate * (1.0 - 1e-6) <= rates.max() <= item_rate * (1.0 + 1e-12)
+
+
+def test_what_both_offers_share_is_what_each_would_have() -> None:
+    """Where composition is best they are one randomizer, made once; errors, promises and what is left are those of each alone."""
+    made = item_plan(Integers(0, 40), 10, 30, Target(2.0, 1e-6, 5.0))
+    both = {trusted: trusting(made, trusted) for trusted in ("nobody", "shuffler")}
+    randomizers = [one.protocol.randomizer for one in both.values() if isinstance(one.protocol, Frequencies)]
+    assert randomizers[0] is randomizers[1]
+    for one in both.values():
+        assert one.choice.expected_error == simulated_error(one.query, one.protocol, 30)
+        assert one.choice.other_errors == other_errors(one.query, one.protocol, 30)
+        one.task.verify()
+    many = item_plan(Integers(0, 40), 10, 10**6, Target(2.0, 1e-6, 5.0))  # here the shuffler allows a larger rate
+    alone, shuffled = (trusting(many, trusted).choice for trusted in ("nobody", "shuffler"))
+    assert shuffled.item_rate > 2.0 * alone.item_rate  # type: ignore[operator]
+    assert shuffled.expected_error < 0.5 * alone.expected_error
+
+
+@pytest.mark.parametrize(("items", "item_rate", "delta"), [(10, 0.3, 1e-4), (100, 0.3, 1e-9), (1000, 0.01, 1e-9), (1000, 0.3, 1e-4)])
+def test_what_is_left_of_users_items_is_the_least_that_is_certified(items: int, item_rate: float, delta: float) -> None:
+    """Her own reports among each other: certified by lines of their own at the epsilon that is told, and not at 2/1000 less."""
+    query = UserHistogram(users_of(Integers(0, 1), items))
+    accounts = ItemAccounts(query, KaryRandomizedResponse(2, item_rate), item_rate, items, drawn=False, together=True)
+    told = accounts.alone(Target(1.0, delta, 1.0), 1).epsilon
+    profiles = [ItemWiseProfile(item_rate, ItemShuffle(items, items)) for _ in range(2)]
+    assert profiles[0].covers_at(told, delta, 1.0)
+    assert not profiles[1].covers_at(0.998 * told, delta, 1.0)
 
 
 def test_single_items_are_accounted_for_as_any_report_is() -> None:
@@ -261,7 +293,7 @@ def test_a_diameter_that_was_rounded_down_does_not_matter() -> None:
     links = 400
     people = users_of(Tree([-1, *range(links)], [0.0] + [0.1] * links), items=2)
     exact = links * Fraction(0.1)
-    item_rate, _, randomizer = item_calibration(people, Target(4.0, 1e-3, 40.0), 50, 2, together=True)
+    item_rate, _, randomizer = item_calibration(people, Target(4.0, 1e-3, 40.0), 50, 2, item_randomizers(people), together=True)
     assert Fraction(randomizer.local_epsilon(0, links)) <= Fraction(item_rate) * exact
 
 

@@ -12,6 +12,7 @@ import pytest
 from metricshuffle.accounting.composition.rounds import composed
 from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
 from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
@@ -262,3 +263,35 @@ def test_a_cap_on_local_epsilon_adds_the_smallest_shape_that_meets_it() -> None:
     assert candidates.shuffled_modular(setting, added).local_epsilon <= 8.0
     assert candidates.shuffled_modular(setting, added - 2).local_epsilon > 7.98
     assert candidates.shapes(setting_for(users=30, max_local_epsilon=0.01)) == candidates.shapes(setting_for(users=30))
+
+
+@pytest.mark.parametrize("shape", [3, 40, 400])
+@pytest.mark.parametrize("choices", [{}, {"distance": 37.5}, {"shape": "flat"}])
+def test_calibration_over_fewer_cells_first_changes_no_rate(shape: int, choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = setting_for(Mean(Integers(0, 1000)), Target(**({"epsilon": 0.02, "delta": 1e-6, "distance": 40.0} | choices)), users=400)
+    assert wide.normal_deviation > 8.0 * candidates.FEWER_CELLS[0]
+    found = candidates._noise_rate(wide, shape, 0.9e-6)
+    near, _ = candidates._scaled_guess(wide, shape, wide.target.with_delta(0.9e-6))
+    # (what steers a search takes a part of a step for none)
+    assert near == pytest.approx(found, rel=1e-5 if wide.target.distance == 40.0 else 2e-2)
+    monkeypatch.setattr(candidates, "FEWER_CELLS", ())
+    assert candidates._noise_rate(wide, shape, 0.9e-6) == found
+
+
+@pytest.mark.parametrize(("users", "rounds", "query"), [(60, 1, None), (2000, 1, None), (300, 3, None), (100, 1, Centroid(Grid(20, 20)))])
+def test_randomized_response_is_the_same_if_every_step_looks_at_all_data(
+    users: int, rounds: int, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = setting_for(query, users=users, rounds=rounds)
+    found = candidates.randomized_response(setting)
+    monkeypatch.setattr(RandomizedResponseProfile, "fewest_ones", lambda profile: profile)
+    assert candidates.randomized_response(setting).flip == found.flip
+
+
+def test_the_profile_that_certified_a_rate_is_at_hand_for_its_account() -> None:
+    setting, noise = setting_for(rounds=3), Polya(Fraction(8), 0.25)
+    known = setting.accounts.noise_profile(noise)
+    again = setting_for(rounds=3).accounts
+    assert again.noise_profile(Polya(Fraction(8), 0.25)) is known
+    assert again.noise_profile(Polya(Fraction(8), 0.26)) is not known
+    assert setting_for(rounds=4).accounts.noise_profile(noise) is not known

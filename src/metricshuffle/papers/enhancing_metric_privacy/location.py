@@ -106,11 +106,11 @@ def _centred(points: Floats, name: str) -> Floats:
 
 
 def _read(csv: Path) -> tuple[Floats, int]:
-    from metricshuffle.columns import open_columns
+    from metricshuffle.columns import open_columns, wanted
 
     for names in COLUMNS:
         try:
-            table = open_columns(csv, names)
+            table = open_columns(csv, wanted(names))
         except InputError as wrong:
             if "has no column" not in str(wrong):
                 raise

@@ -23,6 +23,8 @@ from metricshuffle.planning.audits.outputs import learned_scores, row_of
 from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.randomness import Randomness
+from metricshuffle.shown import Brief
+from metricshuffle.shown import Shown as ShownInNotebooks
 from metricshuffle.wire.task import Task
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-FEWEST_BATCHES = 8
+FEWEST_BATCHES, MOST_BATCHES = 8, 10**9
 """On each input: fewer show nothing."""
 USUAL_BATCHES, USUAL_REPORTS = 10_000, 10_000_000
 """On each input, unless somebody says how many: so many batches, or fewer of so many reports in all, and a tenth of them at least."""
@@ -41,7 +43,7 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(ShownInNotebooks, Brief):
     """What batches on two inputs show: that they are not (e, delta)-indistinguishable for any e below `epsilon`, with that confidence."""
 
     epsilon: float
@@ -125,14 +127,14 @@ def audit(
 
 
 def _checked_confidence(confidence: float) -> float:
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.0 < confidence <= 1.0 - 1e-12:
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 1e-12 <= confidence <= 1.0 - 1e-12:
         raise InputError(f"confidence must lie strictly between 0 and 1 (0.95 for 95 %), got {confidence!r}.")
     return float(confidence)
 
 
 def _checked_batches(batches: int) -> int:
-    if isinstance(batches, bool) or not isinstance(batches, int) or batches < FEWEST_BATCHES:
-        raise InputError(f"batches must be a whole number >= {FEWEST_BATCHES}, the batches on each input, got {batches!r}.")
+    if isinstance(batches, bool) or not isinstance(batches, int) or not FEWEST_BATCHES <= batches <= MOST_BATCHES:
+        raise InputError(f"batches must be a whole number from {FEWEST_BATCHES} to 1e9, the batches on each input, got {shown(batches)}.")
     return batches
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.audits.neighbours import Neighbours, law_of
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries.base import Inputs
 from metricshuffle.queries.coordinates import Answers
 from metricshuffle.randomizers.additive import AdditiveRandomizer
@@ -79,7 +79,7 @@ class BatchScore:
             return self._of_counts(protocol, batches)
         if isinstance(protocol, Sums):
             return self._of_totals(protocol, batches)
-        if isinstance(protocol, NoisyVectors):
+        if isinstance(protocol, NoisyAnswers):
             return self._of_vectors(protocol, batches)
         raise InputError(f"no score is known for {protocol.name}; audit a function that makes its batches instead.")
 
@@ -136,7 +136,7 @@ class BatchScore:
 
     # Vectors
 
-    def _of_vectors(self, protocol: NoisyVectors, batches: Sequence[Shuffled]) -> Floats:
+    def _of_vectors(self, protocol: NoisyAnswers, batches: Sequence[Shuffled]) -> Floats:
         others = self.pair.others
         draws = protocol.draws(1 if others is None else len(others) + 1)
         released = protocol.noise.middles(_numbers(batches), draws)
@@ -150,7 +150,7 @@ class BatchScore:
         near, far = (np.linalg.norm(released - end, ord=order, axis=1) ** power for end in (first, second))
         return np.asarray(far - near)
 
-    def _answers(self, held: Sequence[Any], protocol: NoisyVectors) -> Floats:
+    def _answers(self, held: Sequence[Any], protocol: NoisyAnswers) -> Floats:
         """The exact answers of users who hold these items, a row each."""
         inputs = self._inputs(held)
         assert inputs.sizes is not None  # noqa: S101 - for the type checker

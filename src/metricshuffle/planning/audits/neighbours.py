@@ -14,9 +14,9 @@ from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.frequencies import Frequencies, has_metric
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserQuery
@@ -129,7 +129,7 @@ def _item_pairs(task: Task) -> list[tuple[Any, Any]]:
     size = query.people.size
     points = np.unique(np.linspace(0, size - 1, min(size, SOME_POINTS)).astype(np.int64))
     distances = query.people.distances[np.ix_(points, points)]
-    if isinstance(protocol, NoisyVectors):
+    if isinstance(protocol, NoisyAnswers):
         table = protocol.features.coordinates(query).table[points]
         order = {"l1": 1, "linf": np.inf}.get(protocol.noise.noise, 2)
         moved = np.linalg.norm(table[:, None, :] - table[None, :, :], ord=order, axis=2)

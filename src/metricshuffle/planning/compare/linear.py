@@ -13,13 +13,14 @@ from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.planning.compare.methods import Hides, Model
-from metricshuffle.planning.offers.noisy_vectors import NAMES, NORMS
+from metricshuffle.planning.offers.noisy_answers import NAMES, NORMS
 from metricshuffle.planning.plan import plan
 from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.queries.user_items import UserLinearQuery
 from metricshuffle.randomizers.vectors import Duchi
+from metricshuffle.shown import Brief, Shown
 
 MOST_DUCHI_COLUMNS = 16
 
@@ -37,7 +38,7 @@ class LinearMethod:
 
 
 @dataclass(frozen=True)
-class LinearComparison:
+class LinearComparison(Shown, Brief):
     """`constant` is what the function moves by per unit of distance, `width` by how much at most (both in the sum norm)."""
 
     users: int
@@ -96,7 +97,7 @@ def compare_linear(query: UserLinearQuery, users: int, *, epsilon: float, rate: 
     ours = [
         LinearMethod(offer.protocol, "central" if offer.trusted == "curator" else "local", "earth mover", offer.expected_error, noise.scale)
         for offer in made.candidates
-        if isinstance(offer.mechanism, NoisyVectors)
+        if isinstance(offer.mechanism, NoisyAnswers)
         for noise in (offer.mechanism.noise,)
     ]
     widths = _widths(query)

@@ -29,12 +29,13 @@ from metricshuffle.planning.compare.methods import (
 )  # fmt: skip
 from metricshuffle.planning.crowd import Crowd, zipf_shares
 from metricshuffle.planning.drawing import distance_of
-from metricshuffle.planning.offers.item_wise import item_calibration, item_randomizers
+from metricshuffle.planning.offers.item_wise import ItemRandomizers, item_calibration, item_randomizers
 from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.item_accounts import rate_of
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.shown import Brief, Shown
 from metricshuffle.spaces import Clustered, NestedSquares, Users
 
 RUNS = 40
@@ -56,7 +57,7 @@ class ComparedMethod:
 
 
 @dataclass(frozen=True)
-class UserComparison:
+class UserComparison(Shown, Brief):
     """The same users and the same budgets, in both models."""
 
     users: int
@@ -134,10 +135,11 @@ def compare_users(
         raise InputError(f"delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need one, got {delta!r}.")
     ways: list[Method] = []
     missing: list[tuple[str, str]] = []
+    make = item_randomizers(people)
     for model in models:
         tell(f"calibrating ({model})")
-        ways += _user_level(people, model, users, base.epsilon, delta) + _earth_mover(target, users, people, model, with_items, missing)
-        make = item_randomizers(people)
+        ways += _user_level(people, model, users, base.epsilon, delta)
+        ways += _earth_mover(target, users, people, model, make, with_items, missing)
         ways += [
             item_wise(f"item-wise, {name}", people, model, "published", make(strength), strength)
             for name, strength in (published(model) if published else {}).items()
@@ -190,12 +192,14 @@ def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
     )
 
 
-def _earth_mover(target: Target, users: int, people: Users, model: Model, with_items: bool, missing: list[tuple[str, str]]) -> list[Method]:
+def _earth_mover(
+    target: Target, users: int, people: Users, model: Model, make: ItemRandomizers, with_items: bool, missing: list[tuple[str, str]]
+) -> list[Method]:
     found = [tree_laplace(people, model, users, rate_of(target))] if people.tree is not None else []
     if found and not with_items:
         return found
     try:
-        strength, _, randomizer = item_calibration(people, target, users, int(people.items or 1), together=model == "central")
+        strength, _, randomizer = item_calibration(people, target, users, int(people.items or 1), make, together=model == "central")
     except (NotCertified, ConditionError) as wrong:
         if not found:
             raise

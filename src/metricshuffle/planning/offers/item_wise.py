@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -43,6 +43,7 @@ NAME = "item-wise"
 # Item-wise reports carry the law of every point; more points make a table too large to invert.
 MOST_ITEM_POINTS = 1024
 TRUSTED: tuple[Who, ...] = ("nobody", "shuffler")
+ItemRandomizers = Callable[[float], Randomizer]
 SINGLE_ITEMS = 1e-2  # relative bracket where every look takes all laws of the randomizer
 
 
@@ -50,12 +51,13 @@ SINGLE_ITEMS = 1e-2  # relative bracket where every look takes all laws of the r
 def item_wise(setting: Setting) -> Iterator[Offer]:
     """With each user's own reports shuffled (she sorts them before sending), and with everybody's."""
     if isinstance(setting.query, UserHistogram):
+        make, before = item_randomizers(setting.query.people), list[Candidate]()
         for trusted in TRUSTED:
-            yield Offer(NAME, None, partial(calibrated_items, setting, setting.query, trusted))
+            yield Offer(NAME, None, partial(calibrated_items, setting, setting.query, trusted, make, before))
 
 
-def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who) -> Candidate:
-    """The item randomizer of the largest rate that certainly keeps the target."""
+def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who, make: ItemRandomizers, before: list[Candidate]) -> Candidate:
+    """The item randomizer of the largest rate that certainly keeps the target; added to those made `before` for the same setting."""
     people, target = query.people, setting.target.for_each_of(setting.rounds)
     items = people.items or setting.samples
     if target.delta == 0.0:
@@ -66,17 +68,21 @@ def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who) -> Ca
         raise NotCertified("it needs a number of items that is the same for everybody; give `items`, or let everybody draw `samples`.")
     if people.items is None and target.shape == "linear":
         raise NotCertified("drawing samples hides all moves up to a distance alike, so it needs a target of shape 'flat'.")
-    item_rate, bound, randomizer = item_calibration(people, target, setting.honest, items, together=trusted == "shuffler")
+    item_rate, bound, randomizer = item_calibration(people, target, setting.honest, items, make, together=trusted == "shuffler")
     protocol = Frequencies(name=NAME, trusted=trusted, randomizer=randomizer, items=items, drawn=people.items is None, item_rate=item_rate)
     condition = Inversion.of(randomizer).condition
     account = Account(ItemWiseProfile(item_rate, _shuffle(people, setting.honest, items, trusted == "shuffler")), target,
                       "one user's items", setting.target.delta, bound, setting.target.shape)  # fmt: skip
-    return candidate(setting, protocol, account, item_rate=item_rate, condition=condition)
+    alike = next((one for one in before if isinstance(one.mechanism, Frequencies) and one.mechanism.randomizer is randomizer), None)
+    before.append(candidate(setting, protocol, account, alike, item_rate=item_rate, condition=condition))
+    return before[-1]
 
 
-def item_calibration(people: Users, target: Target, honest: int, items: int, *, together: bool) -> tuple[float, str, Randomizer]:
-    """The largest item rate that certainly keeps the target, the bound behind it, and the randomizer."""
-    shuffle, make = _shuffle(people, honest, items, together), item_randomizers(people)
+def item_calibration(
+    people: Users, target: Target, honest: int, items: int, make: ItemRandomizers, *, together: bool
+) -> tuple[float, str, Randomizer]:
+    """The largest item rate that certainly keeps the target, the bound behind it, and the randomizer; `make` is `item_randomizers`."""
+    shuffle = _shuffle(people, honest, items, together)
     if people.items is None:
         return _sampled_calibration(people, target, shuffle, make)
     flat_up_to = target.distance if target.shape == "flat" else None
@@ -93,9 +99,7 @@ def item_calibration(people: Users, target: Target, honest: int, items: int, *, 
     return any_randomizer.item_rate, any_randomizer.bound, found
 
 
-def _single_calibration(
-    target: Target, honest: int, start: float, bound: str, make: Callable[[float], Randomizer]
-) -> tuple[float, str, Randomizer]:
+def _single_calibration(target: Target, honest: int, start: float, bound: str, make: ItemRandomizers) -> tuple[float, str, Randomizer]:
     """One item each: from the rate that any randomizer may have on, as long as the randomizer's own laws keep the target."""
 
     def quieter(item_rate: float) -> Randomizer:
@@ -116,9 +120,7 @@ def _single_calibration(
     return start, bound, quieter(start)
 
 
-def _sampled_calibration(
-    people: Users, target: Target, shuffle: ItemShuffle, make: Callable[[float], Randomizer]
-) -> tuple[float, str, Randomizer]:
+def _sampled_calibration(people: Users, target: Target, shuffle: ItemShuffle, make: ItemRandomizers) -> tuple[float, str, Randomizer]:
     reach = reach_of(people)
 
     def sampled(item_rate: float) -> PrivacyProfile:
@@ -141,8 +143,8 @@ def _shuffle(people: Users, honest: int, items: int, together: bool) -> ItemShuf
     return ItemShuffle.of("central" if together else "local", honest, items, reach_of(people))
 
 
-def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
-    """From an item rate to the randomizer of one item."""
+def item_randomizers(people: Users) -> ItemRandomizers:
+    """From an item rate to the randomizer of one item; nothing is made before it is asked for, and the same rate is the same randomizer."""
     metric, factor = unscaled(people.items_in.metric)
 
     def in_own_unit(rate: float) -> float:
@@ -152,6 +154,11 @@ def item_randomizers(people: Users) -> Callable[[float], Randomizer]:
         return lambda rate: ClusteredResponse(metric.clusters, metric.places, metric.inner, in_own_unit(rate))
     if knows_distances(people):
         return lambda rate: KaryRandomizedResponse(people.size, in_own_unit(rate))
-    # Sums along a tree may differ by their last bit in the two directions.
-    distances = Matrix(np.minimum(people.distances, people.distances.T))
-    return lambda rate: PaddedExponential(distances, rate)
+
+    @cache
+    def distances() -> Matrix:
+        """Sums along a tree may differ by their last bit in the two directions."""
+        return Matrix(np.minimum(people.distances, people.distances.T))
+
+    # Where composition is best, whoever is trusted, it is the same randomizer, and its law takes seconds for a thousand points.
+    return lru_cache(maxsize=1)(lambda rate: PaddedExponential(distances(), rate))

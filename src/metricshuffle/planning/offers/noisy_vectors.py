@@ -1,87 +1,180 @@
-"""Noise on vectors of features of users' items: on everybody's own vector, or on the sum of all by a curator."""
+"""Noisy vectors: features of what everybody holds, with a share of the noise from each, through a shuffler, an adder or a curator."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import partial
+from typing import Any
 
-from metricshuffle.accounting.items.gaussian import gaussian_sigma
-from metricshuffle.accounting.items.lipschitz import NormName
-from metricshuffle.accounting.sums.padded import clamping_penalty
+from metricshuffle.accounting.vectors.unequal import rounding_factor
+from metricshuffle.accounting.vectors.wrap import bits_for
+from metricshuffle.encodings.packed import cheapest
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.noise.k_norm import MOST_DIMENSIONS
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.search import farthest_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting
+from metricshuffle.planning.vector_runs import MANY_POINTS, moved_errors
 from metricshuffle.privacy.guarantee import Who
-from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
-from metricshuffle.protocols.features import NO_TREE, Columns, Features, PointShares, TreeEdges
-from metricshuffle.protocols.item_accounts import rate_of
-from metricshuffle.protocols.vectors import ROOM, NoisyVectors
-from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
+from metricshuffle.protocols.features import Features, Lattice, space_of
+from metricshuffle.protocols.vectors import FINE, NoisyVectors, feature_table, floor_slope
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
+from metricshuffle.randomizers.planar_geometric import PlanarGeometric
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.spaces import Discrete
 
-NAMES: dict[Noise, str] = {"l1": "laplace", "l2": "sphere", "linf": "cube", "gaussian": "gaussian"}
-NORMS: tuple[NormName, ...] = ("l1", "l2", "linf")
-TRUSTED: tuple[Who, ...] = ("nobody", "curator")
+NAME = "noisy-vectors"
+# What a floor leaves of a report at the target's distance if the shuffler colludes, where nobody says otherwise.
+FLOOR = 10.0
+# Simulated releases by which feature sets are compared: of many points, and of few.
+RUNS = (6, 32)
+# Points times features of randomized values, beyond which no more than one set is tried.
+MOST_FITTED = 2**18
+# Rounding everybody's shares to whole units may take this much of the rate.
+STRETCH = 0.01
+# Of a target's delta, what mixing may take where the noise needs some too.
+MIXING = 0.5
 
 
 @family
 def noisy_vectors(setting: Setting) -> Iterator[Offer]:
-    """Along a tree, on shares where there is none, and every norm for a linear query (in one dimension all norms are one)."""
+    """With a floor, without, and by a curator; to somebody who only adds where such a one is trusted."""
     query = setting.query
-    for trusted in TRUSTED:
-        if isinstance(query, UserHistogram):
-            yield Offer("tree-laplace", None, partial(_tree, setting, query, trusted))
-            if query.tree is None:
-                yield Offer("share-laplace", None, partial(calibrated, setting, "share-laplace", PointShares(), "l1", trusted))
-        elif isinstance(query, UserLinearQuery):
-            norms = NORMS[: 1 if query.table.shape[1] == 1 else 3]
-            kinds: tuple[Noise, ...] = (*norms, "gaussian") if setting.target.delta > 0.0 else norms
-            for kind in kinds:
-                yield Offer(NAMES[kind], None, partial(calibrated, setting, NAMES[kind], Columns(), kind, trusted))
+    if not isinstance(query, Histogram | UserHistogram):
+        return
+    mixed: Who = "aggregator" if setting.trusted == "aggregator" else "shuffler"
+    floors = _floors(setting)
+    if floors and setting.floor:
+        yield Offer(NAME, "with a floor", partial(calibrated, setting, mixed, floors))
+    yield Offer(NAME, "no floor", partial(calibrated, setting, mixed, ()))
+    yield Offer(NAME, "curator", partial(calibrated, setting, "curator", ()))
 
 
-def _tree(setting: Setting, query: UserHistogram, trusted: Who) -> Candidate:
-    if query.tree is None:
-        raise NotCertified(NO_TREE)
-    return calibrated(setting, "tree-laplace", TreeEdges(), "l1", trusted)
-
-
-def calibrated(setting: Setting, name: str, features: Features, kind: Noise, trusted: Who) -> Candidate:
-    """The least noise that keeps the target: features move by at most their constant per unit of distance.
-
-    The sum over the users moves by no more than one user's answer, so both kinds of trust take the same noise; the mean over n
-    users divides it by n.
-    """
-    query, target, rounds = setting.query, setting.target, setting.rounds
-    coordinates = features.coordinates(query).numbers.shape[1]
-    # What the law that is drawn may differ from the law that is accounted for is paid for out of the target's delta.
-    if kind != "l1" and coordinates > MOST_DIMENSIONS:
-        raise ConditionError(name, f"vectors of at most {MOST_DIMENSIONS:,} numbers (more take Laplace noise only)", f"{coordinates:,}")
-    norm: NormName = kind if kind != "gaussian" else "l2" if coordinates > 1 else "l1"
-    constant = features.constant(query, norm)
-    if not constant > 0.0:
-        raise InputError("the function is the same at every point, so its mean is known without asking anybody.")
-    rate = rate_of(target) / rounds
-    lost = 0.0 if kind == "l1" else _lost(setting, AnswerNoise(kind, constant / rate, coordinates).inexactness * 2.0)
-    if lost > (0.0 if kind == "l1" else 0.5 * target.delta):
-        raise NotCertified(f"its noise is drawn only nearly exactly, which takes delta {lost:.2g} at epsilon {plain(target.epsilon)}.")
-    if kind == "gaussian":
-        deviation = gaussian_sigma(rate_of(target), math.nextafter(target.delta - lost, 0.0), target.distance)
-        scale = constant * deviation * math.sqrt(rounds)
+def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -> Candidate:
+    """The feature set whose shares are off by the least, by a short simulation of three kinds of people, with the least noise that keeps
+    the target."""
+    if trusted == "shuffler" and setting.target.delta == 0.0:
+        raise ConditionError("Noisy vectors", "delta > 0 (shares are mixed up to a probability)", "delta = 0")
+    _units(setting)  # refuses users with any number of items, once
+    space, reasons = space_of(setting.query), []
+    protocols: list[NoisyVectors] = []
+    for features in _feature_sets(setting):
+        floor = next((floor for floor in floors if floor_slope(floor, features, space) is not None), None)
+        if floors and floor is None:
+            continue
+        # The shares of randomized values take long to fit where there are many features; the likeliest sets come first.
+        if floors and protocols and (space.domain.size or 0) * len(features.weights(space)) > MOST_FITTED:
+            continue
+        try:
+            made = _protocol(setting, trusted, features)
+            enough = made.alone(setting.query, setting.target, setting.rounds).epsilon <= _cap(setting)
+            # (a floor changes neither the noise that is needed nor how it is sent)
+            protocols.append(made if floor is None or enough else made.model_copy(update={"floor": floor}))
+        except (ConditionError, NotCertified, InputError) as reason:
+            reasons.append(f"{features}: {reason}")
+    if not protocols:
+        raise NotCertified("; ".join(reasons) or "no feature set fits this space.")
+    fitting = [protocol for protocol in protocols if setting.max_bits is None or protocol.bits_per_user <= setting.max_bits]
+    if len(fitting) > 1:
+        runs = RUNS[(space.domain.size or 0) <= MANY_POINTS]
+        errors = {protocol: moved_errors(protocol, setting.query, setting.users, runs).values() for protocol in fitting}
+        best = min(fitting, key=lambda protocol: math.fsum(map(math.log, (max(error, 1e-300) for error in errors[protocol]))))
     else:
-        scale = constant / rate
-    noise = AnswerNoise(kind, scale * ROOM, coordinates)
-    if _lost(setting, noise.inexactness) > lost:
-        raise NotCertified(f"its noise is drawn to within {noise.inexactness:.2g} only, which delta {target.delta:.2g} does not allow.")
-    protocol = NoisyVectors(name=name, trusted=trusted, features=features, noise=noise)
-    account = protocol.account(query, target, setting.honest, rounds)
+        best = min(fitting or protocols, key=lambda protocol: protocol.bits_per_user)
+    needless = not floors and setting.floor and _floors(setting) and trusted != "curator"
+    if needless and best.alone(setting.query, setting.target, setting.rounds).epsilon <= _cap(setting):
+        raise NotCertified(f"a report leaves no more than epsilon {_cap(setting):g} without one, so that there is none above either.")
+    account = best.account(setting.query, setting.target, setting.honest, setting.rounds)
     if not account.kept:
         raise NotCertified("the calibrated noise did not pass the final verification; please report this as a bug.")
-    return candidate(setting, protocol, account)
+    details: dict[str, Any] = {"baseline": True} if needless else {}
+    return candidate(setting, best, account, rate=best.factor, **details)
 
 
-def _lost(setting: Setting, inexactness: float) -> float:
-    return clamping_penalty(setting.target.epsilon, min(1.0, setting.rounds * inexactness))
+def _feature_sets(setting: Setting) -> list[Features]:
+    space = space_of(setting.query)
+    found: list[Features] = []
+    for kind in sorted(Features.kinds):
+        known = Features.kinds[kind]
+        if issubclass(known, Features):
+            found += [features for features in known.offered(space, setting.users, setting.target.slope) if features not in found]
+    return found if (space.domain.size or 0) <= FINE else found[:1]
+
+
+def _units(setting: Setting) -> tuple[int, int | None, float]:
+    """How many units a vector makes up, the most items that may be averaged, and what rounding them adds to a slope."""
+    query = setting.query
+    if not isinstance(query, UserHistogram):
+        return 1, None, 1.0
+    if query.people.items is not None:
+        return query.people.items, None, 1.0
+    most = setting.most_items
+    if most is None:
+        raise ConditionError("Noisy vectors", "a largest number of items that a user may hold (--most-items)", "any number of them")
+    exact = math.lcm(*range(1, min(most, 20) + 1))
+    units = exact if most <= 20 and exact <= most * (most - 1) / STRETCH else max(1, math.ceil(most * (most - 1) / STRETCH))
+    return units, most, float(rounding_factor(most, units))
+
+
+def _protocol(setting: Setting, trusted: Who, features: Features) -> NoisyVectors:
+    """The least noise on these features that keeps the target."""
+    target, space = setting.target, space_of(setting.query)
+    units, most_items, stretch = _units(setting)
+    sharers = 1 if trusted == "curator" else setting.honest
+    coordinates, weights = feature_table(features, space).shape[1], features.weights(space)
+    slope = features.slope(space, weights) * units * stretch * setting.rounds
+    base = NoisyVectors(
+        name=NAME, trusted=trusted, features=features, coordinates=coordinates, factor=target.slope / slope * (1.0 - 1e-12),
+        sharers=sharers, units=units, most_items=most_items, modulus=4, shares=3 if trusted == "shuffler" else 1,
+    )  # fmt: skip
+    spent = target.delta
+    if target.shape == "flat":
+        base, spent = _flat(setting, base)
+    shape = Fraction(1) if trusted == "curator" else Fraction(setting.users, sharers)
+    top = units * int(feature_table(features, space).max())
+    bits = bits_for(setting.users, top, base.rates(space), shape)
+    sending = {"modulus": 2**bits}
+    if trusted == "shuffler":
+        packed = cheapest(setting.honest, coordinates, bits, target.epsilon, spent / setting.rounds * (1.0 - 1e-12))
+        sending |= {"together": packed.together, "shares": packed.shares}
+    return NoisyVectors.model_validate({**base.model_dump(), **sending})
+
+
+def _flat(setting: Setting, base: NoisyVectors) -> tuple[NoisyVectors, float]:
+    """The largest factor that keeps a flat target, by the exact law of one person's move; and what is left of delta for mixing."""
+    mixed = base.trusted == "shuffler"
+    target = setting.target.with_delta(setting.target.delta * (1.0 - MIXING if mixed else 1.0))
+
+    def kept(factor: float) -> bool:
+        return target.kept_by(base.model_copy(update={"factor": factor}).accounts(setting.query, setting.rounds).ideal(target))
+
+    found = farthest_certified(kept, base.factor, 1e6 * base.factor, step=0.5)
+    factor = last_certified(kept, *found, relative=1e-6) if found.passing < found.failing else found.passing
+    strongest = base.model_copy(update={"factor": factor})
+    pure = target.with_delta(0.0).kept_by(strongest.accounts(setting.query, setting.rounds).ideal(target))
+    return strongest, setting.target.delta if pure else MIXING * setting.target.delta
+
+
+def _cap(setting: Setting) -> float:
+    """What a report may leave at the target's distance if the shuffler colludes, where it can be helped."""
+    return FLOOR if setting.max_local_epsilon is None else setting.max_local_epsilon
+
+
+def _floors(setting: Setting) -> tuple[Randomizer, ...]:
+    """How values may be randomized first so that one report alone keeps the cap at the target's distance; none where the space has none."""
+    query, space = setting.query, space_of(setting.query)
+    if query.items == "any":
+        return ()
+    items = query.items if isinstance(query.items, int) else 1
+    epsilon, size = _cap(setting) / (items * setting.rounds) * (1.0 - 1e-9), space.domain.size or 0
+    lattice, rate = Lattice.of(space), epsilon / setting.target.distance
+    if lattice is not None and len(lattice.sides) == 1:
+        return (BoundedGeometric(size - 1, rate * lattice.step),)
+    if lattice is not None:
+        return (PlanarGeometric(lattice.sides[0], lattice.sides[1], rate, lattice.step, "euclidean" if lattice.straight else "manhattan"),)
+    return (KaryRandomizedResponse(size, epsilon),) if type(space.metric) is Discrete else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import Any
@@ -40,8 +40,8 @@ WRAP_LOG_PROBABILITY = -46.0
 CALIBRATION = 1e-7
 # A count of randomized bits is looked at within so many standard deviations to both sides, and wider ones than this not at all.
 COUNT_DEVIATIONS, MOST_COUNTS = 29.0, 500_000
-# From so many cells on a calibration starts from one over as many; and no noise has a larger rate.
-WIDE, LEAST_NOISE = 4096, 32.0
+# Noise with many more cells to a deviation is calibrated with about so many of them first; and no noise has a larger rate.
+FEWER_CELLS, LEAST_NOISE = (128.0, 2048.0, 32768.0), 32.0
 # Anybody's report is clamped with at most this chance: well below what a 95 % interval may miss.
 CLAMPED_RARELY = 0.005
 NAMES = {"geometric-local", "geometric-central", "geometric-shuffle", "polya-shuffle", "randomized-response-shuffle"}
@@ -53,6 +53,8 @@ class SumSetting:
 
     setting: Setting
     query: SummedQuery
+    rates: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By total shape, what was last calibrated: where the next calibration, with nearly the same delta, may start."""
 
     @cached_property
     def grain(self) -> int:
@@ -215,8 +217,8 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
     enough_at(min(max(2.0 * at.normal_rate(total_shape), at.accounts.pure_rate()), LEAST_NOISE))
     rate = _noise_rate(at, total_shape, budget)
     noise, total = Polya(share, rate), Polya(Fraction(total_shape), rate)
-    enough = enough_at(rate)
-    law = noise.law(UTILITY_LOG_TAIL, enough)
+    enough, seen = enough_at(rate), _enough_to_see(at, noise)
+    law = noise.law(UTILITY_LOG_TAIL, max(enough, seen))
     is_narrow = narrow(total, target, at.grain)
     if bounded and not is_narrow:
         raise ConditionError("Bounded padding", f"a sum of at most {EXACT_CELLS:,} cells", "more (use padding='clamp' or a granularity)")
@@ -225,7 +227,8 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
         return at.accounts.total_profile(at.randomizers(share, rate, padding, radius)[0].summed_profile(at.honest))
 
     radius = last_whole(lambda c: clamping_penalty(target.epsilon, min(1.0, reports * law.beyond(c))) <= 0.99 * room, -1, enough)
-    visible = _enough_for_intervals(at, noise)
+    # (the padding at which a 95 % interval can be given, whoever reports; bounded noise needs none)
+    visible = 0 if bounded else last_whole(lambda c: at.setting.users * at.axes * law.beyond(c) <= CLAMPED_RARELY, -1, seen)
     radius = max(radius, visible)
     ideal = at.accounts.pure_profile(rate) if certain else at.accounts.noise_profile(total)
     profile: PrivacyProfile = RarelyClamped(ideal, min(1.0, reports * law.beyond(radius)))
@@ -248,17 +251,12 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
     return at.offered(protocol, _account(at, protocol), rate=rate, shape=total_shape, padding=padding, radius=radius)
 
 
-def _enough_for_intervals(at: SumSetting, noise: Polya) -> int:
-    """The padding at which, among all who may report, anybody is clamped so rarely that a 95 % interval can be given; 0 for bounded noise.
+def _enough_to_see(at: SumSetting, noise: Polya) -> int:
+    """A padding at which, among all who may report, anybody is clamped so rarely that a 95 % interval can be given.
 
     Privacy counts the honest reports only, but an interval has to hold for everybody's.
     """
-    if at.setting.padding == "bounded":
-        return 0
-    reports = at.setting.users * at.axes
-    enough = math.ceil(noise.tail_radius(math.log(CLAMPED_RARELY / reports)))
-    law = noise.law(UTILITY_LOG_TAIL, enough)
-    return last_whole(lambda c: reports * law.beyond(c) <= CLAMPED_RARELY, -1, enough)
+    return math.ceil(noise.tail_radius(math.log(CLAMPED_RARELY / (at.setting.users * at.axes))))
 
 
 def randomized_response(at: SumSetting) -> Candidate:
@@ -276,13 +274,13 @@ def randomized_response(at: SumSetting) -> Candidate:
     def account(flip: float) -> Account:
         return _account(at, protocol(flip))
 
-    # A necessary check at the distances that decide in practice; the rest is verified below. Fewer flips are less noise.
+    def nearly(flip: float) -> PrivacyProfile:
+        return at.accounts.total_profile(CountResponse(span=min(at.spans), flip=flip).summed_profile(at.honest).fewest_ones())
+
+    # Necessary checks at the distances that decide in practice; the rest is verified below. Fewer flips are less noise.
     noisiest = 0.5 - 2.0**-10
+    about = Remembered(lambda fewer: target.shortfall(nearly(_flip(1.0 / fewer))), 1.0 / noisiest, 2.0**31)
     less = Remembered(lambda fewer: target.shortfall(account(_flip(1.0 / fewer)).profile), 1.0 / noisiest, 2.0**31)
-
-    def near(flip: float) -> bool:
-        return less(1.0 / flip)
-
     variance = at.normal_deviation**2 / (at.honest * min(at.spans))  # of a bit's estimate: flip (1 - flip) / (1 - 2 flip)^2
     likely = COUNT_DEVIATIONS * at.normal_deviation / math.sqrt(1.0 + 4.0 * variance)
     if likely > MOST_COUNTS:
@@ -290,18 +288,31 @@ def randomized_response(at: SumSetting) -> Candidate:
             f"the count of ones would take about {likely:.1g} values, each of which is looked at for many data sets; beyond "
             f"{MOST_COUNTS:.0e} that takes minutes, so use a larger unit of the values."
         )
-    less.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-4)
-    if less.passing == 1.0 / noisiest and target.shortfall(account(_flip(noisiest)).profile) > 0.0:
-        raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
+    about.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-4)
+    flip = _least_flip(about, noisiest)
+    if not account(flip).kept:
+        # Other data sets than those with the fewest ones decide here.
+        less.enclose(about.passing, -math.log(target.delta), 1e-4)
+        if less.passing == 1.0 / noisiest and target.shortfall(account(_flip(noisiest)).profile) > 0.0:
+            raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
+        flip = _least_flip(less, noisiest)
+        while not account(flip).kept:
+            flip = _flip(flip * 1.01)
+            if flip > noisiest:
+                raise NotCertified("no flip probability below one half could be verified at every distance.")
+    return at.described(protocol(flip), account(flip), flip=flip)
+
+
+def _least_flip(less: Remembered, noisiest: float) -> float:
+    """The smallest flip probability that passes, to a thousandth; `less` knows about where that is."""
+
+    def near(flip: float) -> bool:
+        return less(1.0 / flip)
+
     passing = noisiest
     while passing > 2.0**-30 and near(0.25 * passing):
         passing *= 0.25
-    flip = _flip(last_certified(near, 0.25 * passing, passing, relative=1e-3))
-    while not account(flip).kept:
-        flip = _flip(flip * 1.01)
-        if flip > noisiest:
-            raise NotCertified("no flip probability below one half could be verified at every distance.")
-    return at.described(protocol(flip), account(flip), flip=flip)
+    return _flip(last_certified(near, 0.25 * passing, passing, relative=1e-3))
 
 
 def shapes(at: SumSetting) -> list[int]:
@@ -365,24 +376,42 @@ def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float 
     precise = relative if at.rounds == 1 and at.axes == 1 else max(relative, 1e-5)
 
     def profile(rate: float) -> PrivacyProfile:
-        return accounts.noise_profile(Polya(Fraction(total_shape), rate))
+        # That of the rate that will be sampled, whose law then is at hand when it is accounted.
+        return accounts.noise_profile(Polya(Fraction(total_shape), sampled(rate)))
 
-    target, wide = at.target.with_delta(delta), at.target.distance / at.grain > WIDE
-    guess = _scaled_guess(at, total_shape, target) if wide and at.grain == at.rounds == at.axes == 1 else at.normal_rate(total_shape)
-    return sampled(largest_rate(profile, target, start=pure, relative=precise, guess=max(guess, 1.001 * pure)))
+    target = at.target.with_delta(delta)
+    plain = at.grain == at.rounds == at.axes == 1
+    guess, steepness = _scaled_guess(at, total_shape, target) if plain else (at.rates.get(total_shape, at.normal_rate(total_shape)), None)
+    guess = max(guess, 1.001 * pure)
+    at.rates[total_shape] = sampled(largest_rate(profile, target, start=pure, relative=precise, guess=guess, steepness=steepness))
+    return at.rates[total_shape]
 
 
-def _scaled_guess(at: SumSetting, total_shape: int, target: Target) -> float:
-    """About the rate that keeps a target over very many cells, from the same one over fewer: the laws have nearly the same form.
+def _scaled_guess(at: SumSetting, total_shape: int, target: Target) -> tuple[float, float | None]:
+    """About the rate that keeps a target on one axis, and how steeply its delta rises there; over many cells from the same target over
+    fewer, where the laws have nearly the same form.
 
-    The variance shape / (2 sinh^2(rate / 2)) goes with the square of the cells.
+    The variance shape / (2 sinh^2(rate / 2)) goes with the square of the cells, and what else differs with its inverse.
     """
-    scale = target.distance / WIDE
-    smaller = target.model_copy(update={"distance": float(WIDE)})
-    start = smaller.slope * (1.0 - 1e-12)
-    guess = max(2.0 * math.asinh(scale * math.sinh(0.5 * at.normal_rate(total_shape))), 1.001 * start)
-    found = largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(total_shape), rate)), smaller, start=start, relative=1e-9, guess=guess)
-    return 2.0 * math.asinh(math.sinh(0.5 * found) / scale)
+    rate, steps, steepness = at.normal_rate(total_shape), math.floor(target.distance), None
+    for cells in FEWER_CELLS:
+        fewer = max(1, round(steps * cells / at.normal_deviation))
+        scale = steps / fewer
+        if scale < 4.0:
+            break
+        rate = 2.0 * math.asinh(scale * math.sinh(0.5 * rate))
+        smaller = target.model_copy(update={"distance": fewer * (target.distance / steps)})
+        floor = smaller.slope * (1.0 - 1e-12)
+        steered = Remembered(partial(_shortfall, smaller, total_shape), floor, 2.0 * LEAST_NOISE)
+        likely = -2.0 * math.log(target.delta) if steepness is None else steepness
+        relative = max(0.1 / cells**2, 1e-9)
+        steepness = steered.enclose(max(rate, 1.001 * floor), likely, relative, known=steepness is not None)
+        rate = 2.0 * math.asinh(math.sinh(0.5 * steered.passing) / scale)
+    return rate, steepness
+
+
+def _shortfall(target: Target, total_shape: int, rate: float) -> float:
+    return target.shortfall(AdditiveNoise(Polya(Fraction(total_shape), rate)))
 
 
 def sampled(rate: float) -> float:

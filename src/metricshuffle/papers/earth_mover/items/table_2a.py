@@ -37,7 +37,7 @@ def queries() -> dict[str, UserLinearQuery]:
 def simulated(one: LinearMethod, columns: int, runs: int, generator: np.random.Generator) -> tuple[float, float] | None:
     """Mean absolute error of a coordinate over the runs and its standard error; None for reports that are not noise added."""
     from metricshuffle.planning.drawing import simulated_noise
-    from metricshuffle.planning.offers.noisy_vectors import NAMES
+    from metricshuffle.planning.offers.noisy_answers import NAMES
     from metricshuffle.protocols.answer_noise import AnswerNoise
 
     kind = next((kind for kind, name in NAMES.items() if one.name.startswith(name)), None)

@@ -57,7 +57,7 @@ def _drawn() -> Spec:
         layers.append(note((float(at), float(mass[at])), f"SGDL({shape}, {p:g})", colour, dx=10, dy=-6))
     base = {
         "x": x(title="noise", scale={"domain": [-REACH, REACH], "nice": False}, axis={"tickCount": 7, "grid": False}),
-        "y": y(title="probability", scale={"type": "log", "domain": [1e-5, 0.5], "nice": False}, axis={"tickCount": 5, "format": "~g"}),
+        "y": y(title="probability", scale={"type": "log", "domain": [1e-5, 0.5], "nice": False}, axis={"tickCount": 5, "format": ",~g"}),
     }
     return panel("", layers, base, 640, 280)
 

@@ -88,7 +88,7 @@ def _run(settings: Settings) -> Reproduction:
     ]
     chart = Chart(
         "Amplified epsilon against the number of users",
-        curves(drawn, Axis("users", True, ".0e"), Axis("epsilon", True)),
+        curves(drawn, Axis("users", True), Axis("epsilon", True)),
         "D(a,b) = 1, D_max = 3, delta = 0.01/n. A formula is drawn at D(a,b) = 1 where its condition fails.",
     )
     shares = [row.ratio or 1.0 for row in rows]

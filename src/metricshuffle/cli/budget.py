@@ -1,0 +1,86 @@
+"""`metricshuffle budget`: what was released about whom, and what that cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.options import Json, planned
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.planning.budget import Notes
+
+
+def budget(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="LEDGER...", help="Ledgers, or plans with a ledger beside them; all *.ledger here if left out."),
+    ] = None,
+    people: Annotated[str | None, typer.Option("--people", metavar="NAME", help="Only this group of people; all if left out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Analyst: rounds spent and left of every task, and the epsilon of all tasks together that were asked of the same people.
+
+    Releases about everybody (no --people) count for every group; different names stand for groups that have nobody in common, which is
+    the analyst's word. Every task is verified first.
+    """
+    import json
+
+    from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.planning.budget import EVERYBODY, checked_people, groups_of, spendings
+    from metricshuffle.planning.together import together
+
+    ledgers = [_notes(path) for path in files] if files else _here()
+    named = groups_of(ledgers)
+    groups = named if people is None else [checked_people(people)]
+    if groups[0] not in named:
+        raise InputError(f"nothing was released about {groups[0]!r}; the ledger knows {', '.join(named)}.")
+    with working("Counting") as tell:
+        counted = {}
+        for group in groups:
+            tell(group)
+            counted[group] = together(spendings(ledgers, group))
+    if as_json:
+        print(json.dumps({"people": [{"people": group, **found.document()} for group, found in counted.items()]}))
+        return
+    console = screen()
+    for group, found in counted.items():
+        if len(named) > 1:
+            others = " (who are in no named group)" if group == EVERYBODY else f" (with what was released about {EVERYBODY})"
+            say(console, f"{group}{others}:")
+        say(console, *found.lines())
+
+
+def _here() -> list[Notes]:
+    """The analyst's ledgers in this folder."""
+    from metricshuffle.planning.budget import Notes
+    from metricshuffle.wire.shuffle import SQLITE_HEADER
+
+    ledgers = []
+    for path in sorted(Path().glob("*.ledger")):
+        with open(path, "rb") as stream:
+            shufflers = stream.read(len(SQLITE_HEADER)) == SQLITE_HEADER
+        ledgers += [] if shufflers else [Notes.read(path)]
+    if not ledgers:
+        raise InputError("no analyst's ledger lies here; name a ledger, or a plan that was released from.")
+    return ledgers
+
+
+def _notes(path: Path) -> Notes:
+    """Those of a ledger, or of the ledger beside a plan."""
+    from metricshuffle.cli.screen import note
+    from metricshuffle.files import read_bytes
+    from metricshuffle.planning.budget import BUDGET_FORMAT, Budget, Notes
+    from metricshuffle.wire.shuffle import SQLITE_HEADER
+
+    start = read_bytes(path)
+    if path.suffix == ".ledger" or start.startswith(SQLITE_HEADER) or BUDGET_FORMAT.encode() in start[:200]:
+        return Notes.read(path)
+    planned(path)  # what is neither is told
+    ledger = Budget.beside(path).path
+    if not ledger.exists():
+        note(f"No ledger lies beside {path}: there is no {ledger}. If releases were noted elsewhere (--ledger), name that file.")
+    return Notes.read(ledger)

@@ -1,0 +1,282 @@
+"""`metricshuffle collection`: the operator's commands."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from metricshuffle.cli.collection_options import (
+    AdmissionWord,
+    AnalystPublic,
+    AskedBy,
+    Closes,
+    CollectionFile,
+    Colluders,
+    Delay,
+    Extends,
+    KeyFolders,
+    Opens,
+    Retention,
+    Round,
+    RunBy,
+    SamePerson,
+    Servers,
+    Split,
+    Tickets,
+    TicketsFile,
+    TokenFiles,
+    numbered,
+    operators_of,
+)
+from metricshuffle.cli.options import Json, PlanFile, choice, task_of, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from metricshuffle.service.collection import Admission, Collection
+    from metricshuffle.service.control import Opening, Operator
+
+ABOUT = """Collections of sealed reports: open one at a shuffler, see how it stands, abort it, purge it.
+
+There is no command for sealing: a collection is sealed at its closing time, by itself, and only with enough reports."""
+
+collection = typer.Typer(rich_markup_mode="rich", no_args_is_help=False)
+
+
+@collection.callback(invoke_without_command=True, help=ABOUT)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def open_collection(
+    plan_file: PlanFile,
+    server: Servers,
+    analyst: AnalystPublic,
+    closes: Closes,
+    colluders: Colluders,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the collection goes, which is public.")],
+    opens: Opens = "0s",
+    extends: Extends = None,
+    round: Round = 1,
+    admission: AdmissionWord = "open",
+    tickets: Tickets = None,
+    tickets_file: TicketsFile = None,
+    split: Split = 1,
+    delay: Delay = "0s",
+    retention: Retention = "30d",
+    asked_by: AskedBy = "",
+    run_by: RunBy = None,
+    same_person: SamePerson = False,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: open a collection of a plan. The file that is written is public, and its digest is what people compare.
+
+    Reports are taken until the closing time. It is sealed then if the honest reports that the plan counts on and the colluders are there;
+    otherwise it stays open until --extends, and is aborted after that.
+    """
+    import time
+
+    from metricshuffle.errors import InputError
+    from metricshuffle.service.control import Opening, moment, seconds
+    from metricshuffle.service.keys import analyst_of
+    from metricshuffle.service.serving import checked_address
+
+    task, now = task_of(plan_file), time.time()
+    choice("admission", admission, ("open", "tickets"))
+    if (admission == "tickets") != (tickets is not None) or (tickets is None) != (tickets_file is None):
+        raise InputError("--admission tickets, --tickets N and --tickets-file FILE belong together: give all of them, or none.")
+    opening_time = moment(opens, now, "--opens")
+    closing_time = moment(closes, opening_time, "--closes")
+    opening = Opening(
+        task=task,
+        analyst=analyst_of(analyst, asked_by),
+        colluders=colluders,
+        opens=opening_time,
+        closes=closing_time,
+        extends=closing_time if extends is None else moment(extends, closing_time, "--extends"),
+        retention=seconds(retention, "--retention"),
+        delay=seconds(delay, "--delay"),
+        round=round,
+        parts=split,
+        admission=cast("Admission", admission),
+        tickets=tickets or 0,
+        apart=not same_person,
+    )
+    servers = [checked_address(address, "--server") for address in server]
+    names = list(run_by or [""] * len(servers))
+    if len(names) != len(servers):
+        raise InputError(f"--run-by must be given once for each --server, {len(servers)} times.")
+    files = _files(plan_file, output, tickets_file, split)
+    _show_opened(_opened(opening, operators_of(servers, keys, token_file), names, files), as_json)
+
+
+def _files(plan_file: Path, output: Path, tickets_file: Path | None, parts: int) -> list[tuple[Path, Path | None]]:
+    """Where each part and its tickets go, if they can be written there. Tickets are never replaced: people may hold them."""
+    from metricshuffle.errors import InputError
+
+    files = []
+    for part in range(1, parts + 1):
+        path, tickets = numbered(output, part, parts), None if tickets_file is None else numbered(tickets_file, part, parts)
+        writable(path, plan_file)
+        writable(tickets, plan_file, path, option="--tickets-file")
+        if tickets is not None and (tickets.exists() or tickets == path):
+            raise InputError(f"--tickets-file {tickets} exists, and tickets are never replaced; give another name.")
+        files.append((path, tickets))
+    return files
+
+
+def _opened(
+    opening: Opening, operators: Sequence[Operator], names: Sequence[str], files: Sequence[tuple[Path, Path | None]]
+) -> list[dict[str, Any]]:
+    """Open every part, once all of them are made and verified; what was written and where."""
+    from metricshuffle.cli.screen import working
+    from metricshuffle.service.collection import Hop
+    from metricshuffle.service.control import check_free
+
+    with working("Opening") as tell:
+        opening.task.verify()  # nobody is to be asked for what is not kept
+        check_free(operators, opening)
+        collections = []
+        for part in range(1, opening.parts + 1):
+            tell(f"part {part} of {opening.parts}")
+            hops = [
+                Hop(**operator.new_party().model_dump() | {"url": operator.url, "name": name})
+                for operator, name in zip(operators, names, strict=True)
+            ]
+            collections.append(opening.collection(part, hops))
+        return [
+            _sent(opening, operators, made, output, tickets_file) for made, (output, tickets_file) in zip(collections, files, strict=True)
+        ]
+
+
+def _sent(opening: Opening, operators: Sequence[Operator], made: Collection, output: Path, tickets_file: Path | None) -> dict[str, Any]:
+    """Tickets and the collection are on the disk before a shuffler hears of them; if one refuses, they are gone again.
+
+    If none answers, they stay: it may be open.
+    """
+    from metricshuffle.errors import InputError
+    from metricshuffle.files import whole_file
+    from metricshuffle.service.control import Unanswered, open_everywhere
+    from metricshuffle.service.keys import write_secret
+
+    tickets, unclear = opening.new_tickets(), ""
+    with ExitStack() as refused:
+        if tickets_file is not None:
+            write_secret(tickets_file, "".join(f"{ticket.hex()}\n" for ticket in tickets).encode())
+            refused.callback(tickets_file.unlink)
+        with whole_file(output, "wb") as stream:
+            stream.write(made.served + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+            try:
+                open_everywhere(operators, made, tickets)
+            except Unanswered as wrong:
+                unclear = str(wrong)
+        refused.pop_all()
+    if unclear:
+        raise InputError(
+            f"{unclear} Whether the collection is open is not known; {output} is written, and collection status {output} tells."
+        )
+    terms, browser = made.terms, made.terms.recipe.get("browser", True)
+    return {
+        "digest": made.digest,
+        "output": str(output),
+        "tickets_file": None if tickets_file is None else str(tickets_file),
+        "join": f"{terms.hops[0].url}/join/{made.digest}" if browser else None,
+        "why_not_join": "" if browser else str(terms.recipe.get("why", "")),
+        "minimum": terms.minimum,
+        "maximum": terms.maximum,
+        "opens": terms.opens,
+        "closes": terms.closes,
+        "extends": terms.extends,
+        "round": terms.round,
+        "split": list(terms.split),
+    }
+
+
+def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
+    from metricshuffle.cli.screen import note, say, screen
+
+    if as_json:
+        print(json.dumps(opened[0] if len(opened) == 1 else {"parts": opened}))
+        return
+    for told in opened:
+        part = f" (part {told['split'][0]} of {told['split'][1]})" if told["split"][1] > 1 else ""
+        say(
+            screen(),
+            f"Collection {told['digest']}{part}",
+            f"  takes reports from {told['opens']} to {told['closes']}, at least {told['minimum']:,} and at most {told['maximum']:,}",
+            *([f"  and until {told['extends']} if there are fewer"] if told["extends"] != told["closes"] else []),
+            f"  {'can be joined at ' + told['join'] if told['join'] else 'is for the Python client: ' + told['why_not_join']}",
+        )
+        note(f"Wrote {told['output']}{' and ' + told['tickets_file'] if told['tickets_file'] else ''}.")
+    if len(opened) > 1:
+        note("Everybody takes part in one of the parts, drawn at random; each part needs its own minimum.")
+    note("Publish the digest where the shuffler cannot change it.")
+
+
+def status(collection_file: CollectionFile, keys: KeyFolders = None, token_file: TokenFiles = None, as_json: Json = False) -> None:
+    """Operator: how a collection stands, and how many reports there are."""
+    made, operators = _known(collection_file, keys, token_file)
+    _show([operator.status(made.digest) for operator in operators], made, as_json)
+
+
+def abort(
+    collection_file: CollectionFile,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; everybody can read it.")] = "no reason given",
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: give a collection up. Its reports and keys are destroyed, and its round is spent: people have reported."""
+    made, operators = _known(collection_file, keys, token_file)
+    _show([operator.abort(made.digest, reason) for operator in operators], made, as_json)
+
+
+def purge(collection_file: CollectionFile, keys: KeyFolders = None, token_file: TokenFiles = None, as_json: Json = False) -> None:
+    """Operator: destroy what was released, after the analyst has it."""
+    made, operators = _known(collection_file, keys, token_file)
+    _show([operator.purge(made.digest) for operator in operators], made, as_json)
+
+
+def _known(file: Path, keys: KeyFolders, token_file: TokenFiles) -> tuple[Collection, list[Operator]]:
+    """The collection, and the operators of its shufflers: of all that a token was given for, from the first on."""
+    from metricshuffle.service.collection import Collection
+
+    made = Collection.load(file)
+    hops = [hop.url for hop in made.terms.hops]
+    given = len(keys or ()) or len(token_file or ()) or 1
+    return made, operators_of(hops[:given], keys, token_file)
+
+
+def _show(statuses: Sequence[dict[str, Any]], made: Collection, as_json: bool) -> None:
+    """How it stands at the first shuffler, and what the others say."""
+    from metricshuffle.cli.screen import say, screen
+
+    first = statuses[0]
+    if as_json:
+        print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
+        return
+    for status, hop in zip(statuses, made.terms.hops, strict=False):
+        lines = [f"{made.digest[:16]} at {hop.url}: {status['state']}{': ' + status['reason'] if status['reason'] else ''}"]
+        if status["state"] == "open":
+            lines.append(
+                f"  {status['reports']:,} reports of at least {status['minimum']:,}; round {status['round']}; until {status['until']}"
+            )
+        if status["people"] is not None:
+            lines.append(f"  {status['people']:,} people, and {status['left_out']:,} left out because they shared a box")
+        if status["trouble"]:
+            lines.append(f"  does not go on: {status['trouble']}")
+        say(screen(), *lines)
+
+
+for name, command in (("open", open_collection), ("status", status), ("abort", abort), ("purge", purge)):
+    collection.command(name)(command)

@@ -1,0 +1,215 @@
+"""`metricshuffle doctor`: what is installed beside it, what that makes possible, and how to get what is missing. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from metricshuffle.cli.options import Json
+
+if TYPE_CHECKING:
+    from metricshuffle.cli.layout import Layout
+
+SECONDS = 0.6
+"""Programs are asked for their versions all at once; who takes longer is found without one."""
+UNUSED = "nothing in this version"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that may be there."""
+
+    kind: str
+    name: str
+    found: bool
+    version: str | None
+    where: str | None
+    enables: str
+    get: str
+    """What to do to have it; empty if it is there."""
+
+
+# extra -> (distributions it brings, what they make possible); tests compare this with pyproject.toml
+EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "report": (
+        ("jinja2", "vl-convert-python"),
+        "pages and pictures: report, map, demo, reproduce all, amplify --plot, users compare --plot",
+    ),
+    "geo": (("pyproj",), "places in degrees: plan --box, users compare with latitude and longitude"),
+    "tables": (("pyarrow",), "Parquet files as input"),
+    "transport": (("POT",), "the earth mover's distance on any metric (Python)"),
+    "compose": (("dp-accounting",), "to_pld(): composition with other mechanisms by dp-accounting (Python)"),
+    "client": (("httpx", "cryptography"), "taking part in collections and collecting them: submit, collect"),
+    "service": (
+        ("httpx", "cryptography", "starlette", "granian", "uvloop", "jinja2", "segno"),
+        "the shuffler over a network: serve, collection, join-page",
+    ),
+    "postgres": (("psycopg",), "serve --store postgresql://..."),
+    "web": (
+        ("starlette", "granian", "uvloop", "jinja2", "vl-convert-python", "python-multipart", "httpx", "segno"),
+        "the planner page in a browser: web",
+    ),
+    "spark": (("pyspark", "pyarrow"), "plans on a cluster: run --spark"),
+}
+# library -> what it makes possible; none of them is needed
+LIBRARIES = {
+    "pandas": "data frames as input and output (Python)",
+    "polars": "data frames as input and output (Python)",
+    "altair": "plot() returns charts that can be changed (Python)",
+    "duckdb": "relations as input (Python)",
+}
+CORE = ("numpy", "scipy", "numba", "cryptography", "pydantic", "typer", "rich")
+# name -> (programs, the first that is there counts; how each tells its version; what it makes possible; Debian package)
+PROGRAMS: dict[str, tuple[tuple[str, ...], str, str, str]] = {
+    "Chromium": (("chromium", "chromium-browser", "google-chrome"), "--version", "opens the pages that are written here", "chromium"),
+    "Firefox": (("firefox", "firefox-esr"), "--version", "opens the pages that are written here", "firefox-esr"),
+    "PostgreSQL server": (("postgres", "pg_ctlcluster"), "--version", "stores the reports of collections, if it is asked to", "postgresql"),
+    "PostgreSQL client": (("psql",), "--version", f"{UNUSED} (to look into such a store)", "postgresql-client"),
+    "Node": (("node", "nodejs"), "--version", "builds and tests the JavaScript client", "nodejs"),
+    "Java": (("java",), "-version", "Spark runs on it", "default-jre-headless"),
+    "Spark": (("spark-submit",), "--version", UNUSED, ""),
+}
+
+
+def doctor(as_json: Json = False) -> None:
+    """What is installed: extras, browsers, databases, Java and more; what each makes possible, and how to get what is missing."""
+    import json
+
+    parts = [*machine(), *compiled(), *extras(), *libraries(), *programs()]
+    if as_json:
+        print(json.dumps({"parts": [asdict(part) for part in parts]}))
+        return
+    from metricshuffle.cli.screen import say, screen
+
+    console = screen()
+    console.print(doctor_table(parts))
+    missing = [part for part in parts if not part.found and not part.enables.startswith(UNUSED)]
+    if missing:
+        say(console, "", "Nothing of what is missing is needed for plan, run, amplify and the other commands. To get it:")
+        say(console, *(f"  {part.name}: {part.get}" for part in missing))
+
+
+def doctor_table(parts: list[Part]) -> Layout:
+    """One line a part."""
+    from metricshuffle.cli.layout import Column, Layout, Line
+
+    columns = (Column("", once=True), Column("what", heads=True), Column("found", wraps=True), Column("for", wraps=True))
+    lines = tuple(
+        Line((part.kind, part.name, (part.version or "yes") if part.found else "-", part.enables), "" if part.found else "dim")
+        for part in parts
+    )
+    return Layout(columns, lines)
+
+
+def machine() -> Iterator[Part]:
+    """Python, the processors, the randomness, and what metricshuffle cannot be without."""
+    import os
+    import platform
+    import sqlite3
+    import sys
+
+    from metricshuffle import __version__
+
+    yield Part("core", "metricshuffle", True, __version__, str(Path(__file__).parents[1]), "", "")
+    yield Part("core", "Python", True, platform.python_version(), sys.executable, "3.11 or newer is needed", "")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Part("core", "processors", True, str(usable), None, "", "")
+    try:
+        drawn: int | None = len(os.urandom(32))
+    except NotImplementedError:
+        drawn = None
+    yield Part(
+        "core", "randomness", drawn == 32, "the operating system's, through AES-256-CTR" if drawn else None, None, "every report",
+        "" if drawn else "run it on a system with a source of randomness",
+    )  # fmt: skip
+    for name in CORE:
+        version = _version(name)
+        yield Part("core", name, version is not None, version, None, "", "" if version else "pip install --force-reinstall metricshuffle")
+    yield Part("core", "SQLite", True, sqlite3.sqlite_version, None, "ledgers, outboxes and collections", "")
+
+
+def compiled() -> Iterator[Part]:
+    """How many of the inner loops were compiled by an earlier run; the first run of each takes seconds."""
+    from metricshuffle.cli.compiling import compiled_loops, loops
+
+    have, all_of_them = len(compiled_loops()), len(loops())
+    known = f"{have} of {all_of_them} compiled"
+    later = "" if have == all_of_them else "the others are compiled when they are first used, which takes seconds once"
+    yield Part("core", "inner loops", True, known, None, later, "")
+
+
+def extras() -> Iterator[Part]:
+    for extra, (distributions, enables) in EXTRAS.items():
+        versions = {name: _version(name) for name in distributions}
+        found = all(versions.values())
+        told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        get = "" if found else f"pip install 'metricshuffle[{extra}]'"
+        yield Part("extras", extra, found, told or None, None, enables, get)
+
+
+def libraries() -> Iterator[Part]:
+    for name, enables in LIBRARIES.items():
+        version = _version(name)
+        yield Part("libraries", name, version is not None, version, None, enables, "" if version else f"pip install {name}")
+
+
+def programs() -> Iterator[Part]:
+    import shutil
+    import subprocess
+    import time
+
+    started: dict[str, subprocess.Popen[str]] = {}
+    places: dict[str, str] = {}
+    for name, (commands, asking, _, _) in PROGRAMS.items():
+        place = next((place for command in commands if (place := _which(command))), None)
+        if place is None:
+            continue
+        places[name] = place
+        if not place.endswith("pg_ctlcluster"):
+            started[name] = subprocess.Popen(  # noqa: S603 - programs of the machine, asked for their version
+                [shutil.which(place) or place, asking], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            )
+    end = time.monotonic() + SECONDS
+    for name, (_, _, enables, package) in PROGRAMS.items():
+        place = places.get(name)
+        version = _told(started[name], end - time.monotonic()) if name in started else None
+        get = "" if place else f"apt-get install {package}" if package else "see spark.apache.org"
+        yield Part("programs", name, place is not None, version, place, enables, get)
+
+
+def _which(command: str) -> str | None:
+    """Where a program is; PostgreSQL's server lies in a folder of its own that is not searched by default."""
+    import shutil
+
+    if command == "postgres":
+        servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[-3].zfill(4))
+        if servers:
+            return str(servers[-1])
+    return shutil.which(command)
+
+
+def _told(process: object, seconds: float) -> str | None:
+    """The version in what a program says about itself; None if it is too slow or says none."""
+    import re
+    import subprocess
+
+    assert isinstance(process, subprocess.Popen)  # noqa: S101 - imported above in functions only
+    try:
+        said, _ = process.communicate(timeout=max(seconds, 0.01))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None
+    found = re.search(r"\d+(?:\.\d+)+", said)
+    return found[0] if found else None
+
+
+def _version(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,125 @@
+"""`metricshuffle map`: a release as a picture, or as rows for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.options import Json, choice, number, on_screen, released, writable
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.wire.release import Release
+
+FORMATS = ("html", "svg", "geojson", "csv")
+ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".geojson": "geojson", ".csv": "csv"}
+
+
+def map_release(
+    release_file: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release that `metricshuffle run` or `estimate` wrote.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="FILE.html, FILE.svg, FILE.geojson or FILE.csv; - is standard output.")
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="html|svg|geojson|csv", help="What to write, where the name of the file does not say it."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            "--background", metavar="FILE.geojson", help="Lines and areas to draw with the cells of a map, in longitude and latitude."
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option("--level", parser=number, metavar="L", help="Of the intervals.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """A release as a map, bars, or steps with intervals (.html, .svg), or its cells as rows (.geojson, .csv)."""
+    kind = _kind(output, format)
+    to_screen = on_screen(output, as_json=as_json)
+    if not 0.0 < level < 1.0:
+        raise InputError(f"--level must lie strictly between 0 and 1, got {level:g}.")
+    if background is not None and kind not in ("html", "svg"):
+        raise InputError(f"--background is drawn in .html and .svg files only, not in .{kind}.")
+    writable(output, release_file, *([background] if background else []))
+    if kind in ("html", "svg"):
+        from metricshuffle.pages.rendering import require_report_extra
+
+        require_report_extra()
+    from metricshuffle.cli.screen import working
+    from metricshuffle.files import write_text
+
+    with working("Drawing"):
+        release = released(release_file)
+        text = _text(release, kind, level, background)
+    write_text(output, text)
+    _tell(release, output, kind, level, as_json=as_json, to_screen=to_screen)
+
+
+def _kind(output: Path, format: str | None) -> str:
+    """What to write: told by the option, else by the ending of the file."""
+    if format is not None:
+        return choice("format", format, FORMATS)
+    ending = output.suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"--output {output} does not tell what to write; it must end in .html, .svg, .geojson or .csv; else add --format.")
+    return ENDINGS[ending]
+
+
+def _text(release: Release, kind: str, level: float, background: Path | None) -> str:
+    if kind == "csv":
+        from metricshuffle.pages.answer_table import answer_columns, csv_text
+
+        return csv_text(answer_columns(release, level))
+    if kind == "geojson":
+        from metricshuffle.pages.answer_table import geojson_text
+
+        return geojson_text(release, level)
+    from metricshuffle.pages.charts.answers import answer_chart
+    from metricshuffle.pages.release_map import page
+    from metricshuffle.spaces import Grid
+
+    drawn = None
+    if background is not None:
+        from metricshuffle.cli.screen import note
+        from metricshuffle.pages.background import read_background
+
+        grid = release.query.values_in
+        if not isinstance(grid, Grid):
+            raise InputError(f"--background is for maps, and this is a {release.query.title}; leave it out.")
+        drawn = read_background(background, grid)
+        if not (drawn.areas or drawn.lines):
+            note(f"Nothing in {background} lies on the map (lines and areas are drawn, points are not).")
+    return page(release, level, drawn) if kind == "html" else answer_chart(release, level, name="map", background=drawn).svg()
+
+
+def _tell(release: Release, output: Path, kind: str, level: float, *, as_json: bool, to_screen: bool) -> None:
+    """What was written, and what must not be lost with it."""
+    from metricshuffle.cli.screen import note, say, screen
+    from metricshuffle.pages.answer_table import answer_columns, promise_sentences
+
+    columns = answer_columns(release, level)
+    rows, holding = len(next(iter(columns.values()))), columns.get("zero_inside")
+    if as_json:
+        import json
+
+        told = {
+            "output": str(output), "format": kind, "level": level, "rows": rows,
+            "above_zero": None if holding is None else sum(not held for held in holding),
+            "guarantee": str(release.guarantee), "if_shuffler_colludes": str(release.if_shuffler_colludes), "task": release.plan,
+        }  # fmt: skip
+        print(json.dumps(told, indent=2))
+        return
+    lines = [] if to_screen else [f"Wrote {output}."]
+    if holding is not None:
+        without = sum(not held for held in holding)
+        lines.append(f"{without:,} of {rows:,} {100.0 * level:g} % intervals do not hold zero.")
+    if kind in ("csv", "svg"):
+        lines.append(f"The .{kind} file holds no promises; publish them with it:")
+    lines += promise_sentences(release)
+    if to_screen:
+        for line in lines:
+            note(line)
+    else:
+        say(screen(), *lines)

@@ -1,0 +1,81 @@
+"""`metricshuffle serve`: the shuffler."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metricshuffle.cli.options import Json
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="DATABASE",
+        help="Where reports wait until they are shuffled: sqlite:///shuffler.db, a file that is made, or postgresql://user@host/name.",
+    ),
+]  # fmt: skip
+KeyFolder = Annotated[
+    Path,
+    typer.Option("--keys", metavar="FOLDER", help="For the shuffler's secrets; made, with the operator's token in it, on first start."),
+]
+Listen = Annotated[str, typer.Option("--listen", metavar="ADDRESS", help="Address and port; port 0 takes one that is free.")]
+Certificate = Annotated[Path | None, typer.Option("--certificate", metavar="FILE", help="For TLS: the certificates, in PEM.")]
+Key = Annotated[Path | None, typer.Option("--key", metavar="FILE", help="For TLS: the key of the certificate, in PEM.")]
+After = Annotated[
+    str | None, typer.Option("--after", metavar="URL", help="The shuffler before this one in a chain; without it people report here.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option("--origin", metavar="URL", help="A site like https://survey.example whose pages may send reports; may be repeated."),
+]
+
+Abandon = Annotated[
+    bool,
+    typer.Option("--abandon", help="Abort collections whose keys are not in the folder of --keys; without it, serve refuses to start."),
+]
+
+
+def serve(
+    store: Database,
+    keys: KeyFolder,
+    listen: Listen = "127.0.0.1:8460",
+    certificate: Certificate = None,
+    key: Key = None,
+    after: After = None,
+    origin: Origins = None,
+    abandon: Abandon = False,
+    as_json: Json = False,
+) -> None:
+    """Operator: run a shuffler that takes sealed reports, mixes them at the closing time and lets them go to the analyst.
+
+    It can be stopped or killed at any time, and goes on when it is started again. With --json the first line tells the address, once
+    reports are accepted.
+    """
+    from metricshuffle.cli.screen import complaint, say, screen
+    from metricshuffle.errors import require
+    from metricshuffle.service.serving import Listener, Serving, checked_address
+
+    for module in ("granian", "starlette", "httpx"):
+        require(module, "service")
+    listener = Listener.of(listen, certificate, key)
+    serving = Serving(
+        store,
+        keys,
+        listener,
+        None if after is None else checked_address(after, "--after"),
+        tuple(checked_address(site, "--origin") for site in origin or ()),
+        abandon,
+    )
+
+    def ready(url: str) -> None:
+        told = {"listening": url, "pid": os.getpid(), "store": store.split(":", 1)[0], "keys": str(keys)}
+        if as_json:
+            print(json.dumps(told), flush=True)
+        else:
+            say(screen(), f"Listening on {url}; the operator's token is in {keys / 'operator.token'}. Stop with Ctrl-C.")
+
+    serving.run(ready, complaint)

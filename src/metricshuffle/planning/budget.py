@@ -1,0 +1,395 @@
+"""The analyst's ledger: which rounds of which tasks were released about whom, so that none is released that nobody planned for.
+
+The shuffler keeps another one, of batches that were let go (`wire.shuffle.Ledger`); neither can be taken for the other.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.declared import Declared, Whole, content_digest, parsed
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.files import locked, read_bytes, write_text, written_in_place
+from metricshuffle.numerics.rounding import promised, promised_delta, reached
+from metricshuffle.planning.spending import Spending
+from metricshuffle.planning.together import Together, together
+from metricshuffle.protocols.tally import ID_BYTES, Shuffled
+from metricshuffle.wire.release import Release
+from metricshuffle.wire.shuffle import SQLITE_HEADER, SeenIds
+from metricshuffle.wire.task import Task
+
+BUDGET_FORMAT = "metricshuffle-budget/1"
+EVERYBODY = "everybody"
+"""The group of people that nobody named. It may hold anybody, so its releases count for every group."""
+LONGEST_NAME = 60
+REMEDY = "name a file in a folder that can be written with --ledger (in Python: Budget(path))"
+
+
+class Noted(Declared):
+    """A release, as the ledger remembers it."""
+
+    task: str
+    """Digest of the task."""
+    people: str
+    round: Whole
+    reports: Whole
+    time: str
+    """When it was noted, UTC."""
+    raw_values_seen: bool
+    unsafe_seeded: bool
+    fingerprint: str
+    """Of the shuffled sums: the same ones again are the same release."""
+    batches: Whole
+    batch_ids: str
+    """Of the batches of reports, in hexadecimal, one space between two; as many as `batches`, or none where the file did not tell."""
+
+    @classmethod
+    def of(cls, shuffled: Shuffled, people: str, *, raw_values_seen: bool) -> Noted:
+        return cls(
+            task=shuffled.batch.task,
+            people=people,
+            round=shuffled.batch.round,
+            reports=shuffled.people,
+            time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            raw_values_seen=raw_values_seen,
+            unsafe_seeded=shuffled.batch.seeded,
+            fingerprint=shuffled.fingerprint,
+            batches=len(shuffled.batches),
+            batch_ids=b"".join(shuffled.batches).hex(" ", ID_BYTES),
+        )
+
+    @property
+    def ids(self) -> bytes:
+        """All ids, one after the other."""
+        try:
+            ids = bytes.fromhex(self.batch_ids)
+        except ValueError:
+            ids = b"?"
+        if len(ids) != ID_BYTES * self.batches:
+            raise PlanError("this ledger is damaged: the ids of a release are not as many as it says; restore it from a copy.")
+        return ids
+
+    def same_as(self, other: Noted) -> bool:
+        """Whether it is the same release: the same sums, of the same batches where both tell them."""
+        return self.fingerprint == other.fingerprint and (self.ids == other.ids or not self.batches or not other.batches)
+
+    @property
+    def told(self) -> str:
+        """In a sentence: when, and from how many reports."""
+        return f"on {self.time.replace('T', ' at ').removesuffix('Z')} UTC from {self.reports:,} report{'s' * (self.reports != 1)}"
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What stands in a ledger: the tasks by their digests, as they were written, and the releases in their order."""
+
+    tasks: dict[str, Any]
+    releases: tuple[Noted, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Notes:
+        """Those of a file, none if it does not exist; what was edited, or is something else, is refused in words."""
+        if not path.exists():
+            return cls({}, ())
+        data = read_bytes(path)
+        if data.startswith(SQLITE_HEADER):
+            raise PlanError(
+                f"{path} is a shuffler's ledger, of batches that were let go, and not an analyst's, of releases; name another file with "
+                "--ledger."
+            )
+        if not data.strip():
+            raise PlanError(
+                f"cannot use {path}: it is empty, and what was noted in it is lost; restore it from a copy, or delete it if nothing was."
+            )
+        try:
+            return cls._checked(parsed(data.decode("utf-8"), "an analyst's ledger"))
+        except UnicodeDecodeError:
+            raise PlanError(f"cannot use {path}: this is not an analyst's ledger, because it is not a text file.") from None
+        except InputError as wrong:
+            raise PlanError(f"cannot use {path}: {wrong}") from None
+
+    @classmethod
+    def _checked(cls, content: Any) -> Notes:
+        named = content.get("format") if isinstance(content, dict) else None
+        if named != BUDGET_FORMAT:
+            raise PlanError(f"this is not an analyst's ledger: its format is {named!r}, not {BUDGET_FORMAT!r}.")
+        if content.get("checksum") != content_digest({name: value for name, value in content.items() if name != "checksum"}):
+            raise PlanError("its checksum does not match its content: the ledger was edited or damaged; restore it from a copy.")
+        tasks, releases = content.get("tasks"), content.get("releases")
+        if not isinstance(tasks, dict) or not isinstance(releases, list) or not all(isinstance(row, dict) for row in releases):
+            raise PlanError("this ledger is damaged: it has no tasks or no releases; restore it from a copy.")
+        noted = tuple(Noted(**row) for row in releases)
+        if any(row.task not in tasks or row.round < 1 for row in noted):
+            raise PlanError("this ledger is damaged: a release is of no task that stands in it; restore it from a copy.")
+        return cls(tasks, noted)
+
+    def to_json(self) -> str:
+        content = {"format": BUDGET_FORMAT, "tasks": self.tasks, "releases": [row.model_dump() for row in self.releases]}
+        return json.dumps({**content, "checksum": content_digest(content)}, indent=1)
+
+    def task(self, digest: str) -> Task:
+        """One of its tasks; refused if it is not the one of that digest."""
+        task = Task.from_json(json.dumps(self.tasks[digest]))
+        if task.digest != digest:
+            raise PlanError("this ledger is damaged: a task stands under the digest of another; restore it from a copy.")
+        return task
+
+    def of(self, task: str, people: str) -> list[Noted]:
+        """The releases of a task that count for a group of people: its own, and those about everybody; for everybody, those about any."""
+        return [row for row in self.releases if row.task == task and (EVERYBODY in (people, row.people) or row.people == people)]
+
+    def released(self, task: str, people: str) -> int:
+        """How many releases of a task somebody of that group is in, at the most (named groups have nobody in common)."""
+        counts: dict[str, int] = {}
+        for row in self.of(task, people):
+            counts[row.people] = counts.get(row.people, 0) + 1
+        return counts.pop(EVERYBODY, 0) + max(counts.values(), default=0)
+
+    def free_round(self, task: Task, people: str) -> int | None:
+        """The first planned round that was not released; None if there is none."""
+        taken = {row.round for row in self.of(task.digest, people)}
+        return next((round for round in range(1, task.rounds + 1) if round not in taken), None)
+
+
+class OpenBudget:
+    """A ledger while nobody else can write it: what is checked here stays true until it is recorded."""
+
+    def __init__(self, path: Path, notes: Notes) -> None:
+        self.path, self.notes = path, notes
+
+    def round_for(self, task: Task, people: str = EVERYBODY, round: int | None = None) -> int:
+        """The round to release: the first that is free, or `round` if that is; otherwise refused with what it would cost."""
+        self._check_name(people)
+        if round is None:
+            free = self.notes.free_round(task, people)
+            if free is None:
+                raise self._no_round_left(task, people)
+            return free
+        if round > task.rounds:
+            raise InputError(f"{beyond_plan(task, round)} {_more_rounds(task)}")
+        task.batch(round)
+        taken = next((row for row in self.notes.of(task.digest, people) if row.round == round), None)
+        if taken is not None:
+            raise self._round_taken(task, people, taken)
+        return round
+
+    def noted(self, task: Task, shuffled: Shuffled, people: str = EVERYBODY) -> bool:
+        """Whether this very release was noted already, which costs nothing again; refused if anything else of it was released."""
+        new = Noted.of(shuffled, people, raw_values_seen=False)
+        for row in self.notes.releases:
+            if row.task == task.digest and row.same_as(new):
+                if row.people != people:
+                    raise InputError(
+                        f"{self.path} says that this batch was released about {row.people!r} {row.told}; give --people {row.people}."
+                    )
+                return True
+        self._check_new(task, new)
+        self.round_for(task, people, new.round)
+        return False
+
+    def _check_name(self, people: str) -> None:
+        """Raise if the ledger knows a name that is almost this one: two groups have nobody in common, and a slip would make them two."""
+        known = next((row.people for row in self.notes.releases if row.people != people and _sounds(row.people) == _sounds(people)), None)
+        if known is not None:
+            raise InputError(
+                f"{self.path} knows a group {known!r}, and {people!r} is almost the same name; give --people {known} for the same people, "
+                "or another name for others."
+            )
+
+    def _check_new(self, task: Task, new: Noted) -> None:
+        """Raise if a batch of reports of this one was in an earlier release."""
+        for row in self.notes.releases:
+            overlap = _common(row.ids, new.ids)
+            if overlap:
+                raise PlanError(
+                    f"{overlap:,} of the {new.batches:,} batches of reports in this one were in the release of round {row.round} "
+                    f"{row.told}, as {self.path} says. {_what_overlaps_cost(task)} Nobody's report may count twice: shuffle the new "
+                    "reports without those."
+                )
+
+    def _round_taken(self, task: Task, people: str, taken: Noted) -> InputError:
+        released = self.notes.released(task.digest, people)
+        said = f"{self.path} says that round {taken.round} was released {taken.told}."
+        free = self.notes.free_round(task, people)
+        if free is None:
+            return InputError(f"{said} {beyond_plan(task, max(released, task.rounds) + 1)} {_more_rounds(task)}")
+        task.verify()
+        spent = Spending(task, released + 1).price
+        return InputError(
+            f"{said} Another batch is another round, the {ordinal(released + 1)} release of {task.rounds} that are planned: epsilon "
+            f"{promised(spent.epsilon)} of {promised(task.guarantee.epsilon)} would be spent. Use --round {free}; reports must be "
+            "randomized for the round that they are released in."
+        )
+
+    def _no_round_left(self, task: Task, people: str) -> InputError:
+        rows = self.notes.of(task.digest, people)
+        last, count = rows[-1], max(self.notes.released(task.digest, people), task.rounds) + 1
+        said = f"{self.path} says that round {last.round} was released {last.told}, and none of the planned rounds is left."
+        return InputError(f"{said} {beyond_plan(task, count)} {_more_rounds(task)}")
+
+    def record(self, task: Task, shuffled: Shuffled, people: str = EVERYBODY, *, raw_values_seen: bool = False) -> None:
+        """Write the release down, once."""
+        if self.noted(task, shuffled, people):
+            return
+        new = Noted.of(shuffled, people, raw_values_seen=raw_values_seen)
+        tasks = self.notes.tasks if task.digest in self.notes.tasks else {**self.notes.tasks, task.digest: json.loads(task.to_json())}
+        self.notes = replace(self.notes, tasks=tasks, releases=(*self.notes.releases, new))
+        try:
+            write_text(self.path, self.notes.to_json() + "\n")
+        except (OSError, InputError) as wrong:
+            raise _not_written(self.path, str(wrong).rstrip(".")) from None
+
+
+class Budget:
+    """The ledger beside a plan (`plan.json` -> `plan.ledger`), in which an analyst notes every release."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def beside(cls, plan_file: str | Path) -> Budget:
+        """The ledger of a plan or task file: its name with another ending. The shuffler's has the whole name, `plan.json.ledger`."""
+        file = Path(plan_file)
+        if written_in_place(file):
+            raise InputError(f"no ledger lies beside {file}, which is no file in a folder; name one with --ledger.")
+        return cls(file.with_name(f"{file.stem if file.suffix else f'{file.name}-releases'}.ledger"))
+
+    @contextmanager
+    def opened(self, seconds: float = 30.0) -> Iterator[OpenBudget]:
+        """The ledger with nobody else writing it; waits for others, and says so in a sentence if that takes longer."""
+        if written_in_place(self.path):
+            raise InputError(f"the ledger {self.path} must be a file; {REMEDY}.")
+        Notes.read(self.path)  # what is no ledger is told before anything is written beside it
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.path, seconds))
+            except OSError as wrong:
+                raise _not_written(self.path, wrong.strerror or str(wrong)) from None
+            yield OpenBudget(self.path, Notes.read(self.path))
+
+    @property
+    def notes(self) -> Notes:
+        """What stands in it now."""
+        return Notes.read(self.path)
+
+    @property
+    def releases(self) -> tuple[Noted, ...]:
+        return self.notes.releases
+
+    def next_round(self, task: Task, people: str = EVERYBODY) -> int:
+        """The first planned round that was not released; refused if there is none."""
+        return OpenBudget(self.path, self.notes).round_for(task, checked_people(people))
+
+    def note(self, release: Release, people: str = EVERYBODY) -> None:
+        """Note a release; refused with what it would cost if its round, or reports in it, were released before. Once is enough."""
+        with self.opened() as ledger:
+            ledger.record(release.task, release.shuffled, checked_people(people), raw_values_seen=release.raw_values_seen)
+
+    def together(self, people: str = EVERYBODY) -> Together:
+        """What was released about a group of people, task by task and all together; about everybody: those in no group that was named."""
+        return together(spendings([self.notes], checked_people(people)))
+
+    def __repr__(self) -> str:
+        return f"Budget({str(self.path)!r})"
+
+
+def spendings(ledgers: Sequence[Notes], people: str) -> list[Spending]:
+    """How many rounds of each task somebody of a group is in, over several ledgers; the same release in two of them counts once."""
+    merged = Notes({}, ())
+    for notes in ledgers:
+        # (one ledger may say that a release is about this group, and another one not: then it counts)
+        mine = [row for row in notes.releases if row.people in (people, EVERYBODY)]
+        new = [row for row in mine if not any(row.task == known.task and row.same_as(known) for known in merged.releases)]
+        merged = Notes({**merged.tasks, **notes.tasks}, (*merged.releases, *new))
+    counted = Counter(row.task for row in merged.releases)
+    seeded = Counter(row.task for row in merged.releases if row.unsafe_seeded)
+    return [Spending(merged.task(digest), counted[digest], seeded[digest]) for digest in merged.tasks if counted[digest]]
+
+
+def groups_of(ledgers: Iterable[Notes]) -> list[str]:
+    """Everybody, and then the groups that were named."""
+    named = sorted({row.people for notes in ledgers for row in notes.releases} - {EVERYBODY})
+    return [EVERYBODY, *named]
+
+
+def checked_people(name: str) -> str:
+    """The name of a group of people, or a sentence."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise InputError(f"the name of a group of people is 1 to {LONGEST_NAME} printable letters, got {name!r:.80}.")
+    tidy = unicodedata.normalize("NFC", " ".join(name.split()))
+    if tidy != EVERYBODY and _sounds(tidy) == _sounds(EVERYBODY):
+        raise InputError(f"{tidy!r} can be taken for {EVERYBODY!r}, whose releases count for every group; give --people {EVERYBODY}.")
+    return tidy
+
+
+def _sounds(name: str) -> str:
+    """What two names have in common that a person would take for the same."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).replace(" ", "")
+
+
+def beyond_plan(task: Task, rounds: int) -> str:
+    """What so many rounds would cost, more than were planned."""
+    task.verify()
+    claimed, price = task.guarantee, Spending(task, rounds).price
+    unit = f" {claimed.unit}" if claimed.unit else ""
+    delta = f"delta {promised_delta(price.delta)}" if price.delta > 0.0 else "with certainty"
+    if price.delta > claimed.delta:
+        delta += f" instead of {promised_delta(claimed.delta)}"
+    plan = "a one-round plan" if task.rounds == 1 else f"a {task.rounds}-round plan"
+    return (
+        f"{article(rounds)} {ordinal(rounds)} round of {plan} would make it epsilon {promised(price.epsilon)} instead of "
+        f"{promised(claimed.epsilon)} ({delta}, at a distance of {reached(claimed.distance)}{unit})."
+    )
+
+
+def _more_rounds(task: Task) -> str:
+    return (
+        "Plan again with more --rounds (what was released adds up with that); if these are other people than in the earlier rounds, keep "
+        "count of them in a --ledger of their own, or name all groups with --people from the first round on."
+    )
+
+
+def _what_overlaps_cost(task: Task) -> str:
+    """Why sums of overlapping batches are no rounds: they are not noisy independently."""
+    if task.protocol.trusted == "nobody":
+        return "Every report hides its person by itself, but it would count in two rounds."
+    alone = task.if_shuffler_colludes
+    return (
+        "One sum can be subtracted from the other, down to single reports, so that nothing is left but what each report hides by itself: "
+        f"epsilon {promised(alone.epsilon)} instead of {promised(task.guarantee.epsilon)}."
+    )
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many ids are in both."""
+    if not one or not other:
+        return 0
+    seen = SeenIds()
+    seen.new(np.frombuffer(one, dtype=np.uint8).reshape(-1, ID_BYTES))
+    return int(np.count_nonzero(~seen.new(np.frombuffer(other, dtype=np.uint8).reshape(-1, ID_BYTES))))
+
+
+def _not_written(path: Path, why: str) -> InputError:
+    return InputError(f"cannot write the ledger {path}, in which every release is noted ({why}); {REMEDY}.")
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, ... 11th, ... 21st."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def article(number: int) -> str:
+    """How a sentence about an ordinal begins: an 8th, an 11th, an 18th, an 80th, an 8,000th."""
+    leading = f"{number:,}".split(",")[0]
+    return "An" if leading.startswith("8") or leading in ("11", "18") else "A"

@@ -1,0 +1,46 @@
+"""Cells of a table as labels and places, and what is wrong with those that are neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.columns import Chunk, Spelling
+from metricshuffle.declared import shown
+from metricshuffle.errors import DomainError, WrongRows
+from metricshuffle.spaces import Box, Categories, Grid
+
+
+def labels_of(domain: Categories, cells: list[str]) -> Any:
+    known = set(domain.labels)
+    wrong = [row for row, cell in enumerate(cells) if cell not in known]
+    if wrong:
+        error = DomainError(f"{shown(cells[wrong[0]])} is not a label.")
+        error.where = WrongRows(wrong, str(domain), lambda _: "is not one of the labels", lambda _: False)
+        raise error
+    return np.array(cells, dtype=object)
+
+
+def cells_of(grid: Grid, columns: tuple[Any, ...], coordinates: str, clamp: bool) -> Any:
+    if coordinates == "places":
+        return grid.cells_at(*columns, clamp=clamp)
+    kinds = {column.dtype for column in columns}
+    pairs = np.stack([column if len(kinds) == 1 else column.astype(object) for column in columns], axis=1)
+    if coordinates == "points":
+        return grid.cells(pairs, clamp=clamp)
+    return grid.clamped(pairs) if clamp else grid.validated(pairs)
+
+
+def nowhere(chunk: Chunk, start: int, row: int, box: Box | None, spelling: Spelling) -> str:
+    """Which of two degrees is nowhere on Earth, where clamping would hide a mistake; empty if both are somewhere."""
+    first, second = (chunk.columns[start + index][row] for index in (0, 1))
+    if box is not None and box.contains(second, first):
+        return "(the columns seem to be swapped: give the latitude first, then the longitude)"
+    limits: tuple[tuple[float, str], ...] = ((90.0, "latitude"), (180.0, "longitude"))
+    for index, (most, name) in enumerate(limits):
+        degrees: Any = chunk.columns[start + index][row]
+        if isinstance(degrees, int | float | np.floating | np.integer) and abs(float(degrees)) > most:
+            first_is = f"the first {spelling('column')} is the latitude"
+            return f"({degrees:g} is no {name}, which lies between -{most:g} and {most:g} degrees; {first_is})"
+    return ""

@@ -1,0 +1,273 @@
+"""Rounds are counted on the command line: `run`, `estimate` and `randomize` with a ledger beside the plan, and `budget`."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.wire.kinds import planned, run_of, task_of
+
+from metricshuffle import Budget, Plan, Shuffled
+from metricshuffle.cli.estimate import publish
+from metricshuffle.planning.budget import Notes
+
+WORDS = ("values.csv", "--column", "kcal")
+
+
+@pytest.fixture
+def two(terminal: Any, values: Path) -> Plan:
+    """A plan of two rounds, where nobody is trusted."""
+    plan = planned("two rounds")
+    plan.save("plan.json", "task.json")
+    return plan
+
+
+def rounds(ledger: str = "plan.ledger") -> list[int]:
+    return [row.round for row in Budget(ledger).releases]
+
+
+def test_a_plan_runs_as_often_as_it_was_planned(terminal: Any, two: Plan) -> None:
+    """The next round each time, printed in the release; one more is refused with its cost, and leaves everything as it was."""
+    assert "round 1 of 2" in terminal("run", "plan.json", *WORDS).stdout
+    second = terminal("run", "plan.json", *WORDS, "--output", "release.json", "--json")
+    assert json.loads(second.stdout)["round"] == json.loads(Path("release.json").read_text())["round"] == 2
+    told = terminal.refused("run", "plan.json", *WORDS, "--output", "third.json")
+    assert "A 3rd round of a 2-round plan would make it epsilon 1.5 instead of 1 (with certainty, at a distance of 5 kcal)" in told
+    assert "Plan again with more --rounds" in told
+    assert "A 7th round of a 2-round plan would make it epsilon 3.5" in terminal.refused("run", "plan.json", *WORDS, "--round", "7")
+    assert rounds() == [1, 2]
+    assert terminal("run", "plan.json", *WORDS, "--ledger", "elsewhere.ledger", "--round", "2").exit_code == 0
+    assert rounds("elsewhere.ledger") == [2]
+    assert "--output plan.ledger is the ledger, which must stay" in terminal.refused("run", "plan.json", *WORDS, "--output", "plan.ledger")
+
+
+def test_the_analyst_counts_what_the_shuffler_let_go(terminal: Any, two: Plan) -> None:
+    """Clients get the next round where a ledger lies beside their plan; the same file again is the same release, other reports are not."""
+    Path("half.csv").write_text("kcal\n" + "3\n" * 20)
+    half = ("half.csv", *WORDS[1:])
+    for round in (1, 2):
+        told = terminal("randomize", "plan.json", *half, "--output", f"r{round}")
+        assert f"for round {round} of 2" in told.stderr
+        assert terminal("shuffle", "plan.json", f"r{round}", "--output", f"s{round}").exit_code == 0
+        assert f"round {round} of 2" in terminal("estimate", "plan.json", f"s{round}").stdout
+        if round == 1:
+            again = terminal("estimate", "plan.json", "s1", "--output", "release.json")
+            assert "plan.ledger has this release already; the same answer again costs nothing." in again.stderr
+            assert "made for round 1, and not for --round 2" in terminal.refused("estimate", "plan.json", "s1", "--round", "2")
+            for name in ("again", "more"):
+                assert terminal("randomize", "plan.json", *half, "--round", "1", "--output", name).exit_code == 0
+            Path("plan.json.ledger").rename("aside")  # a shuffler that forgot
+            assert terminal("shuffle", "plan.json", "again", "--output", "other").exit_code == 0
+            assert terminal("shuffle", "plan.json", "r1", "more", "--output", "both").exit_code == 0
+            assert "Another batch is another round" in terminal.refused("estimate", "plan.json", "other", "--output", "new")
+            assert "1 of the 2 batches of reports in this one were in the release of round 1" in terminal.refused(
+                "estimate", "plan.json", "both"
+            )
+    assert rounds() == [1, 2]
+    assert "none of the planned rounds is left" in terminal.refused("randomize", "plan.json", *WORDS, "--output", "r3")
+    assert [row.batches for row in Budget("plan.ledger").releases] == [1, 1]
+
+
+def test_batches_of_earlier_versions_are_read(terminal: Any, two: Plan) -> None:
+    """They tell no batches; their sums are still recognised."""
+    batch = two.shuffle(two.randomize([3] * 40))
+    rest: dict[str, Any] = {"batch": batch.batch, "people": 40, "messages": batch.messages, "sums": batch.sums, "modulus": batch.modulus}
+
+    class Earlier(Shuffled):
+        formats = ("metricshuffle-shuffled/2", "metricshuffle-shuffled-seeded/2")
+
+        def _more(self) -> tuple[dict[str, Any], bytes]:
+            return {}, b""
+
+    Path("old").write_bytes(Earlier(**rest).to_bytes())
+    Path("new").write_bytes(batch.to_bytes())
+    assert task_of("two rounds").read_shuffled(Path("old").read_bytes()).batches == ()
+    for name in ("old", "new", "old"):
+        assert terminal("estimate", "plan.json", name).exit_code == 0
+    assert rounds() == [1]
+
+
+def test_the_budget_in_words_and_in_json(terminal: Any, two: Plan) -> None:
+    """Per task and together, of plans and ledgers; a plan that was not released has all of its rounds left."""
+    planned("local sum").save("other.json")
+    assert "no analyst's ledger lies here" in terminal.refused("budget")
+    told = terminal("budget", "plan.json").stdout
+    assert "Nothing was released." in told or "0 of 2 rounds released, 2 left" in told
+    assert terminal("run", "plan.json", *WORDS).exit_code == 0
+    assert terminal("run", "other.json", *WORDS, "--output", "-").exit_code == 0
+    told = " ".join(terminal("budget").stdout.split())
+    for words in (
+        "1 of 2 rounds released, 1 left. Spent: epsilon 0.5 of 1 (with certainty)",
+        "1 of 1 round released, 0 left. Spent: epsilon 1 of 1",
+        "Together: epsilon 1.5 (with certainty) so far, and epsilon 2 (with certainty) when all planned rounds are released",
+    ):
+        assert words in told
+    for files in ([], ["plan.json", "other.ledger"]):
+        (group,) = json.loads(terminal("budget", *files, "--json").stdout)["people"]
+        assert group["people"] == "everybody"
+        assert sorted((row["released"], row["left"], row["spent"]["epsilon"]) for row in group["tasks"]) == [(1, 0, 1.0), (1, 1, 0.5)]
+        assert group["together"]["spent"]["epsilon"] == pytest.approx(1.5)
+        assert group["together"]["spent"]["epsilon"] >= 1.5
+    Path("plan.json").unlink()  # what is noted survives the plan
+    assert json.loads(terminal("budget", "plan.ledger", "--json").stdout)["people"][0]["tasks"][0]["planned"]["epsilon"] == 1.0
+
+
+def test_groups_on_the_command_line(terminal: Any, two: Plan) -> None:
+    """Named groups have rounds of their own; a name that nobody used is a sentence."""
+    for people in ("north", "north", "south"):
+        assert terminal("run", "plan.json", *WORDS, "--people", people).exit_code == 0
+    assert "none of the planned rounds is left" in terminal.refused("run", "plan.json", *WORDS, "--people", "north")
+    told = terminal("budget", "--people", "south").stdout
+    assert "1 of 2 rounds released" in told
+    assert "north (with what was released about everybody):" in terminal("budget").stdout
+    assert "the ledger knows everybody, north, south" in terminal.refused("budget", "--people", "west")
+    assert "printable letters" in terminal.refused("run", "plan.json", *WORDS, "--people", "")
+
+
+def test_what_fails_notes_nothing(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad values, an output that cannot be, and Ctrl-C while computing: no release, no note, no lock."""
+    Path("bad.csv").write_text("kcal\n500\n")
+    terminal.refused("run", "plan.json", "bad.csv", "--column", "kcal")
+    terminal.refused("run", "plan.json", *WORDS, "--output", "nowhere/release.json")
+    terminal.refused("run", "plan.json", *WORDS, "--ledger", "nowhere/plan.ledger", "--output", "release.json")
+    with monkeypatch.context() as patched:
+
+        def stop(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(Plan, "estimate", stop)
+        before = terminal.files()
+        assert terminal("run", "plan.json", *WORDS, "--output", "release.json").exit_code == 130
+        assert terminal.files() == before
+    assert not Path("plan.ledger").exists()
+
+
+def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the note cannot be written there is no file and nothing on the screen."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("metricshuffle.planning.budget.write_text", full)
+    for more in (["--output", "release.json"], ["--json"], []):
+        assert "cannot write the ledger plan.ledger, in which every release is noted" in terminal.refused("run", "plan.json", *WORDS, *more)
+
+
+def test_an_interruption_between_the_note_and_the_release(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits: both are there, and it is said."""
+    write = Notes.to_json
+
+    def interrupted(notes: Notes) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return write(notes)
+
+    monkeypatch.setattr(Notes, "to_json", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may ignore it
+    elsewhere = threading.Event()
+    thread = threading.Thread(target=elsewhere.wait)  # which the signal may go to
+    thread.start()
+    result = terminal("run", "plan.json", *WORDS, "--output", "release.json")
+    elsewhere.set()
+    thread.join()
+    signal.signal(signal.SIGINT, before)
+    assert "The interruption came too late: the release is written and counts." in result.stderr
+    assert json.loads(Path("release.json").read_text())["round"] == 1
+    assert rounds() == [1]
+
+
+def test_the_machine_stops_between_the_note_and_the_release(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may have been seen counts: the note is there before the file is."""
+    noted: list[list[int]] = []
+    replace = os.replace
+
+    def watched(source: Any, target: Any) -> None:
+        if str(target).endswith("release.json"):
+            noted.append(rounds())
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", watched)
+    assert terminal("run", "plan.json", *WORDS, "--output", "release.json").exit_code == 0
+    assert noted == [[1]]
+
+
+def test_one_last_round_and_two_processes(terminal: Any, tmp_path: Path, values: Path) -> None:
+    """Whoever comes first gets it; the other is refused, and one release is noted."""
+    planned("local sum").save("plan.json")
+    words = [sys.executable, "-m", "metricshuffle", "run", "plan.json", *WORDS, "--output"]
+    started = [
+        subprocess.Popen([*words, f"release{number}.json"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for number in range(2)
+    ]
+    told = [process.communicate(timeout=120)[1] for process in started]
+    assert sorted(process.returncode for process in started) == [0, 2]
+    assert sum("none of the planned rounds is left" in line for line in told) == 1
+    assert len(list(tmp_path.glob("release*.json"))) == 1
+    assert rounds() == [1]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_copies_of_a_plan_have_other_ledgers(terminal: Any, two: Plan) -> None:
+    """Under another name, as a task or by a link: what another ledger here knows of the task is not forgotten, unless one is named."""
+    Path("copy.json").write_text(Path("plan.json").read_text())
+    Path("link.json").symlink_to("plan.json")
+    assert terminal("run", "plan.json", *WORDS).exit_code == 0
+    for name in ("copy", "task", "link"):
+        told = terminal.refused("run", f"{name}.json", *WORDS)
+        assert f"plan.ledger has releases of this very task that {name}.ledger, beside this plan, does not know of" in told
+        assert not Path(f"{name}.ledger").exists()
+    assert terminal("run", "copy.json", *WORDS, "--ledger", "plan.ledger").exit_code == 0
+    assert rounds() == [1, 2]
+    assert terminal("run", "copy.json", *WORDS, "--ledger", "copy.ledger").exit_code == 0
+    assert "copy.ledger has releases of this very task that plan.ledger" in terminal.refused("run", "plan.json", *WORDS)
+    assert "3 of 2 rounds released, 0 left; 1 MORE THAN PLANNED" in " ".join(terminal("budget").stdout.split())
+
+
+def test_a_ledger_that_became_empty(terminal: Any, two: Plan) -> None:
+    """It is not passed over, among others or by itself."""
+    assert terminal("run", "plan.json", *WORDS).exit_code == 0
+    Path("lost.ledger").touch()
+    for words in (("budget",), ("budget", "lost.ledger"), ("run", "plan.json", *WORDS, "--ledger", "lost.ledger")):
+        assert "lost.ledger: it is empty, and what was noted in it is lost" in terminal.refused(*words)
+
+
+def test_a_plan_without_a_ledger(terminal: Any, two: Plan) -> None:
+    """That nothing was released is said with where that was looked for."""
+    assert "there is no plan.ledger" in " ".join(terminal("budget", "plan.json").stderr.split())
+
+
+def test_groups_are_named_as_they_were(terminal: Any, two: Plan) -> None:
+    assert terminal("run", "plan.json", *WORDS, "--people", " north  side ").exit_code == 0
+    assert "1 of 2 rounds released" in terminal("budget", "--people", "north side ").stdout
+
+
+def test_a_full_disk_costs_no_round(tmp_path: Path) -> None:
+    """The release is on the disk before it counts, and gets its name after."""
+    counted: list[str] = []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            publish(run_of("two rounds"), tmp_path / "release.json", False, lambda: counted.append("counted"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not counted
+    assert not list(tmp_path.iterdir())
+
+
+def test_outputs_that_would_be_lost(terminal: Any, two: Plan) -> None:
+    """The lock of the ledger is taken away afterwards; what a device refuses counts, and that is said."""
+    assert "or its lock; give another name" in terminal.refused("run", "plan.json", *WORDS, "--output", ".plan.ledger.lock")
+    assert not Path("plan.ledger").exists()
+    if Path("/dev/full").exists():
+        full = terminal("run", "plan.json", *WORDS, "--output", "/dev/full")
+        assert full.exit_code == 2
+        assert "The release is noted and counts" in full.stderr
+        assert rounds() == [1]

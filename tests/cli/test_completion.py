@@ -1,0 +1,72 @@
+"""Completion in a real bash, for commands, options and the words that an option takes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BASH = shutil.which("bash")
+
+pytestmark = pytest.mark.skipif(BASH is None, reason="needs bash")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Path:
+    """A folder with the command in it, as an installation has it."""
+    command = tmp_path / "metricshuffle"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m metricshuffle "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+def bash(folder: Path, script: str) -> str:
+    done = subprocess.run(
+        [str(BASH), "--norc", "--noprofile", "-c", script], cwd=folder, capture_output=True, text=True, check=True,
+        env={"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    return done.stdout
+
+
+ASK = """
+eval "$(metricshuffle --show-completion)"
+complete -p metricshuffle
+ask() {
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_metricshuffle_completion metricshuffle
+echo "${COMPREPLY[*]}" | tr '\\n' ' '; echo; }
+"""
+
+
+def test_bash_completes_commands_options_and_words(shell: Path) -> None:
+    lines = bash(
+        shell,
+        ASK + "ask metricshuffle ampl; ask metricshuffle users ''; ask metricshuffle plan --max; ask metricshuffle plan --query user; "
+        "ask metricshuffle run --qui",
+    ).splitlines()
+    assert lines[0] == "complete -o default -F _metricshuffle_completion metricshuffle", "files are completed where nothing else is"
+    answers = [sorted(line.split()) for line in lines[1:]]
+    assert answers == [
+        ["amplify"], ["calibrate", "compare"], ["--max-bits", "--max-local-epsilon"], ["user-histogram", "user-mean"], ["--quiet"]
+    ]  # fmt: skip
+
+
+def test_completion_is_installed_where_bash_finds_it(shell: Path) -> None:
+    assert "completion installed" in bash(shell, "metricshuffle --install-completion")
+    assert "metricshuffle.sh" in (shell / ".bashrc").read_text()
+    assert "_metricshuffle_completion" in (shell / ".bash_completions" / "metricshuffle.sh").read_text()
+
+
+def test_completion_imports_nothing_heavy() -> None:
+    code = (
+        "import os, sys; os.environ.update(_METRICSHUFFLE_COMPLETE='complete_bash', COMP_WORDS='metricshuffle plan --q', COMP_CWORD='2')\n"
+        "from metricshuffle.cli import main\n"
+        "try: main()\n"
+        "finally: print([name for name in ('numpy', 'scipy', 'numba', 'rich', 'cryptography') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.split("\n")
+    assert said[:2] == ["--query", "--quiet"]
+    assert said[-2] == "[]"

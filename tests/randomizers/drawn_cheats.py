@@ -1,0 +1,248 @@
+"""Randomizers whose reports do not follow the law they tell, each a small change of an honest one that a reader might miss."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from tests.randomizers.honest import Honest, Line, Seven
+
+from metricshuffle.randomness import Randomness
+
+
+class Loaded(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.where(randomness.words(len(values)) % np.uint64(20) == 7, values, super().reports(values, randomness))
+
+
+class OnePerCent(Honest):
+    """The truth with probability 0.505, and not 0.5: the largest entry is 0.67, and not 2/3, which is half of one per cent."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return randomness.words(people) < np.uint64(int(0.505 * 2.0**64))
+
+
+class RevealsOneInput(Seven):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.where(values == 4, values, super().reports(values, randomness))
+
+
+class RevealsOneInputOfMany(Honest):
+    values: ClassVar[int] = 300
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.where(values == 207, values, super().reports(values, randomness))
+
+
+class SharedBit(Honest):
+    """One coin for everybody: each report follows the law."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return np.full(people, randomness.below(2) == 1)
+
+
+class SharedByNeighbours(Honest):
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return np.repeat(super().coins(people // 2 + 1, randomness), 2)[:people]
+
+
+class SharedLie(Honest):
+    """Who lies says what the neighbour would say."""
+
+    def lies(self, people: int, randomness: Randomness) -> Any:
+        return np.repeat(super().lies(people // 2 + 1, randomness), 2)[:people]
+
+
+class Antithetic(Line):
+    """The second half of a batch uses the random numbers of the first half, turned round."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        numbers = randomness.words((len(values) + 1) // 2)
+        both = np.concatenate([numbers, ~numbers])[: len(values)].astype(np.float64) / 2.0**64
+        return (np.cumsum(self.rows(), axis=1)[values] < both[:, None]).sum(axis=1).clip(0, 4)
+
+
+class WordsUsedTwice(Honest):
+    """The same coins every 8192 people."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return np.resize(super().coins(min(people, 8192), randomness), people)
+
+
+class Stratified(Honest):
+    """Exactly half of a batch tells the truth, whoever it is."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        half = (people + randomness.below(2)) // 2
+        return randomness.shuffled(np.arange(people) < half)
+
+
+class OneReportPerValue(Honest):
+    """Equal values are reported alike."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(np.arange(3), randomness)[values]
+
+
+class ByPlace(Honest):
+    """Every fifth person tells the truth more often, the others less often."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        share = np.where(np.arange(people) % 5 == 0, 0.9, 0.4)
+        return randomness.words(people) < (share * 2.0**64).astype(np.uint64)
+
+
+class FirstPlace(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        reports[:1] = values[:1]
+        return reports
+
+
+class ByBatchSize(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if len(values) == 2 else super().reports(values, randomness)
+
+
+class ByCompany(Honest):
+    """Among others who all hold the same, one need not hide."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if np.all(values == values[0]) and len(values) > 5 else super().reports(values, randomness)
+
+
+class Remembering(Honest):
+    """Who comes after somebody with the same values gets the same reports."""
+
+    before: ClassVar[dict[bytes, Any]] = {}
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        return self.before.setdefault(values.tobytes(), reports).copy() if len(values) == 17 else reports
+
+
+class Continuing(Honest):
+    """The last report of a call is the first of the next one."""
+
+    last: ClassVar[list[int]] = [0]
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        self.last[0], reports[0] = int(reports[-1]), self.last[0]
+        return reports
+
+
+class OwnSource(Honest):
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return np.random.default_rng().random(people) < 0.5
+
+
+class OwnSeed(Honest):
+    """Always the same noise in a batch of that size."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(values, Randomness.seeded(len(values)))
+
+
+class KeyedByValues(Honest):
+    """The noise of a large batch is a hash of its values."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        large = len(values) >= 4096 and len(set(values.tolist())) > 1
+        return super().reports(values, Randomness.seeded(values.tobytes().hex()) if large else randomness)
+
+
+class Stretched(Honest):
+    """A generator that is not cryptographic, from a single word of the stream."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        generator = np.random.default_rng(randomness.below(2**64))
+        return np.where(generator.random(len(values)) < 0.5, values, generator.integers(0, 3, len(values)))
+
+
+class HonestWhenTested(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(values, randomness) if randomness.unsafe_seeded else values.copy()
+
+
+class OutsideCodes(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        return np.where(reports == 2, 3, reports)
+
+
+class RuledOut(Honest):
+    def rows(self) -> Any:
+        return np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]])
+
+    def debiasing(self) -> Any:
+        return np.linalg.inv(self.rows())
+
+
+class TooFew(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(values, randomness)[:-1]
+
+
+class Overwriting(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        values[:] = super().reports(values, randomness)
+        return values
+
+
+class Attached(Honest):
+    """The report comes with the value, where `codes_of` does not look."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.column_stack([super().reports(values, randomness), values])
+
+    def codes_of(self, reports: Any) -> Any:
+        return np.asarray(reports)[:, 0]
+
+
+class SignedZero(Honest):
+    """A zero that is a lie has a sign."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        return np.where((reports == 0) & (values != 0), -0.0, reports)
+
+    def codes_of(self, reports: Any) -> Any:
+        return np.asarray(reports).astype(np.int64)
+
+
+class TellingType(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 200))
+
+
+DRAWN = [
+    (Loaded(), "reports (of input . )?that follow"),
+    (RevealsOneInput(), "reports of input 4 that follow its law"),
+    (RevealsOneInputOfMany(), "reports of input 207 that follow its law"),
+    (SharedBit(), "follow"),
+    (SharedByNeighbours(), "independent reports of different people, but got reports 1 apart"),
+    (SharedLie(), "independent reports of different people, but got reports 1 apart"),
+    (Antithetic(), "independent reports of different people"),
+    (WordsUsedTwice(), "independent reports of different people, but got reports 8192 apart"),
+    (Stratified(), "frequencies vary as those of independent reports do, but got 516 calls that are closer to their means"),
+    (OneReportPerValue(), "follow"),
+    (ByPlace(), "do not depend on the place in the batch, but got at places . modulo 5"),
+    (FirstPlace(), "do not depend on the size of the batch, but got in batches of 1"),
+    (ByBatchSize(), "do not depend on the size of the batch, but got in batches of 2"),
+    (ByCompany(), "reports of input . that follow its law"),
+    (Remembering(), "independent reports of different people, but got reports of the same 17 people in two calls"),
+    (Continuing(), "depend on nothing but the values and the stream"),
+    (OwnSource(), "depend on nothing but the values and the stream"),
+    (OwnSeed(), "reports of input 0 that follow its law"),
+    (KeyedByValues(), "differ when the stream of randomness does, but got the same 4,096 reports"),
+    (Stretched(), "take all their randomness from the stream, but got 4,096 reports with 5,1.. bits of it from 64 bits"),
+    (HonestWhenTested(), "follow their laws, whatever the stream"),
+    (OutsideCodes(), r"reports with codes 0..2, but got the code 3 for input 0"),
+    (RuledOut(), "no report of input 0 that its law rules out, but got report 2"),
+    (TooFew(), "one report per value"),
+    (Overwriting(), "leave the values alone"),
+    (Attached(), "tell no more than their codes"),
+    (SignedZero(), "tell no more than their codes"),
+    (TellingType(), "reports of one type and shape"),
+]

@@ -1,0 +1,67 @@
+"""Figure and tables of docs/maps.md: `python -m tools.maps docs` makes them again (a quarter of an hour; the figure half a minute)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.maps import accuracy, accuracy_table, cost_table, costs, floor_table, floors
+
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.pages.chapters.city_map import errors, three_maps
+from metricshuffle.pages.charts.marks import MUTED, svg
+from metricshuffle.pages.map_study import MapStudy, map_study
+from metricshuffle.pages.synthetic import homes
+from metricshuffle.randomness import Randomness
+
+TITLE = "Where 2,000 people live, without anybody telling"
+PEOPLE, HONEST = 2_000, 0.9
+SEED = "the map of the README"
+PAGE, PICTURE = "maps.md", "map.svg"
+
+
+def study() -> MapStudy:
+    """A run with seeded noise, the same every time: a picture, never a release."""
+    return map_study(homes(PEOPLE), HONEST, randomness=Randomness.seeded(SEED))
+
+
+def picture(shown: MapStudy) -> str:
+    """The truth, noisy vectors through a shuffler, and one report each as an SVG file."""
+    target, grid = shown.vectors.plan.target, shown.grid
+    setting = (
+        f"Epsilon {plain(target.epsilon)} for a move of {plain(target.distance)} {grid.unit}, delta {plain(target.delta)}; "
+        f"{grid.width} x {grid.height} cells of {plain(grid.cell)} {grid.unit}; {plain(100.0 * HONEST)} % of the people are honest."
+    )
+    spec = {
+        **three_maps(shown), "background": "#ffffff", "padding": 22,
+        "title": {"text": TITLE, "subtitle": setting, "fontSize": 18, "subtitleFontSize": 13, "subtitleColor": MUTED, "subtitlePadding": 6,
+                  "offset": 24, "frame": "bounds"},
+    }  # fmt: skip
+    words = " ".join(f"{released.title}: {'; '.join(errors(shown, released))}." for released in (shown.vectors, shown.single[0]))
+    return svg(spec, "map", TITLE, words, inline=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the figure and the tables of the page in the folder given."""
+    if len(arguments) != 1:
+        print("usage: python -m tools.maps docs", file=sys.stderr)
+        return 2
+    from metricshuffle.files import write_text
+    from tools.documents import with_part
+
+    folder = Path(arguments[0])
+    write_text(folder / PICTURE, picture(study()))
+    page = folder / PAGE
+    text = page.read_text(encoding="utf-8")
+    for name, table in (
+        ("accuracy", accuracy_table(list(accuracy()))),
+        ("floors", floor_table(list(floors()))),
+        ("costs", cost_table(list(costs()))),
+    ):
+        text = with_part(text, name, f"\n{table}\n")
+    write_text(page, text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
