@@ -9,7 +9,20 @@ from importlib import import_module
 from pathlib import Path
 
 # release first: it reports the peak memory of the process so far
-SUBJECTS = ("release", "sampling", "accounting", "amplification", "peers", "transport", "users", "vectors", "service", "shuffle", "scale")
+SUBJECTS = (
+    "release",
+    "sampling",
+    "accounting",
+    "amplification",
+    "peers",
+    "transport",
+    "users",
+    "vectors",
+    "service",
+    "shuffle",
+    "clients",
+    "scale",
+)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -214,7 +214,8 @@ def request_of(url: str, body: bytes) -> bytes:
     return f"POST {parts.path}/reports HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def posted_async(url: str, reports: Iterable[bytes], connections: int) -> Posted:
+async def posted_async(url: str, reports: Iterable[bytes], connections: int, before: Callable[[int], None] = lambda _: None) -> Posted:
+    """What became of reports that are sent so many at once; `before` is told which one is sent next."""
     parts, loop = urlsplit(url), asyncio.get_running_loop()
     waiting, posted = list(enumerate(reports))[::-1], Posted([], [])
     posted.statuses, posted.seconds = [0] * len(waiting), [0.0] * len(waiting)
@@ -223,6 +224,7 @@ async def posted_async(url: str, reports: Iterable[bytes], connections: int) -> 
         connection: _Connection | None = None
         while waiting:
             number, report = waiting.pop()
+            before(number)
             try:
                 if connection is None or not connection.open:
                     _, connection = await loop.create_connection(_Connection, parts.hostname or "", parts.port or 80)

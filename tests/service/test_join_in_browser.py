@@ -227,6 +227,8 @@ def test_by_keyboard_alone(chromium: Any, shuffler: Any) -> None:
 
 
 def test_a_place_by_clicks_by_arrows_and_in_degrees(chromium: Any, shuffler: Any) -> None:
+    from playwright.sync_api import expect
+
     task = tasks()["places"]
     grid: Any = task.query.values_in
     collection = shuffler.opened(task)
@@ -252,7 +254,7 @@ def test_a_place_by_clicks_by_arrows_and_in_degrees(chromium: Any, shuffler: Any
         page.fill("#longitude", "9")
         assert "longitude from 7.35 to 7.52" in page.inner_text("#wrong")
         page.click("#here")
-        page.wait_for_function("document.getElementById('longitude').value === '7.44'")
+        expect(page.locator("#longitude")).to_have_value("7.44")
         assert chosen() == tuple(grid.cells_at([46.95], [7.44])[0])
         assert page.is_visible("#chosen")
         page.click("#make")

@@ -48,17 +48,14 @@ class Stored:
         return cls(frozenset(map(bytes, tags)), frozenset(map(bytes, spent)), int(counted))
 
 
-async def load_with_a_kill(shuffler: Running, url: str, reports: Sequence[bytes], after: float) -> list[int]:
-    """Send reports, and kill the shuffler meanwhile."""
+async def load_with_a_kill(shuffler: Running, url: str, reports: Sequence[bytes], last: int) -> list[int]:
+    """Send reports, and kill the shuffler when it is the turn of a certain one, so that others are on their way or being written."""
 
-    async def kill() -> None:
-        await asyncio.sleep(after)
-        shuffler.process.send_signal(signal.SIGKILL)
+    def kill(number: int) -> None:
+        if number == last:
+            shuffler.process.send_signal(signal.SIGKILL)
 
-    killing = asyncio.ensure_future(kill())
-    sent = await posted_async(url, reports, CONNECTIONS)
-    await killing
-    return sent.statuses
+    return (await posted_async(url, reports, CONNECTIONS, kill)).statuses
 
 
 def killed_under_load(tmp_path: Path, store_url: str, kills: int, reports_each: int) -> None:
@@ -75,10 +72,10 @@ def killed_under_load(tmp_path: Path, store_url: str, kills: int, reports_each: 
         interrupted = 0
         for number in range(kills):
             batch = [*unclear, *reports[number * reports_each : (number + 1) * reports_each]]
-            statuses = asyncio.run(load_with_a_kill(shuffler, collection.url, batch, chance.uniform(0.05, 0.5)))
+            statuses = asyncio.run(load_with_a_kill(shuffler, collection.url, batch, chance.randrange(len(batch))))
             assert shuffler.ended() == -signal.SIGKILL
             assert set(statuses) <= {0, 204}
-            interrupted += 0 in statuses
+            interrupted += 0 in statuses and 204 in statuses
             acknowledged |= {keys.tag(report) for report, status in zip(batch, statuses, strict=True) if status == 204}
             unclear = [report for report, status in zip(batch, statuses, strict=True) if status == 0]
             stored = Stored.of(store_url)
@@ -86,7 +83,7 @@ def killed_under_load(tmp_path: Path, store_url: str, kills: int, reports_each: 
             assert stored.spent == {ticket_of[tag] for tag in stored.tags}, "a ticket is spent without its report, or the reverse"
             assert stored.counted == len(stored.tags)
             shuffler.start()
-        assert interrupted > kills // 2, "the kills came too late to interrupt anything"
+        assert interrupted > kills // 2, "the kills came too early or too late to interrupt anything"
         assert set(posted(collection.url, [*unclear, *reports]).statuses) == {204}
         assert shuffler.operator.status(collection.digest)["reports"] == len(reports)
         assert Stored.of(store_url).tags == set(ticket_of)

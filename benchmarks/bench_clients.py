@@ -1,0 +1,113 @@
+"""What taking part and opening cost: reports in Python, Node and a browser, boxes that the analyst opens: `python -m benchmarks clients`.
+
+The plan is a mean of a hundred thousand people as the planner makes it, with as many messages as that needs. Node and Chromium are
+measured where they are installed (npm fetches the client's packages from its lock file).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.service.javascript import BROWSERS, browser, built_client, run
+
+import metricshuffle as ms
+from benchmarks.measuring import measurement
+from metricshuffle.service.boxes import Sealing
+from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.service.opening import AT_ONCE, opened_boxes
+from metricshuffle.service.recipes import recipe_of
+from metricshuffle.wire.task import Task
+
+PEOPLE = 200
+BOXES = 100_000
+TIMED = """
+import { numbersOf, payloadsOf } from '../dist/report.js';
+import { bytesOf, Sealer } from '../dist/sealing.js';
+import { Words } from '../dist/words.js';
+globalThis.timed = async ({ recipe, digest, keys, value, people }) => {
+  const sealer = await Sealer.of(bytesOf(digest), keys.map(bytesOf));
+  const payloads = () => payloadsOf(recipe.payload, numbersOf(recipe, value, new Words()));
+  const one = async () => sealer.report(await sealer.boxes(payloads()), new Uint8Array());
+  for (let warm = 0; warm < 20; warm++) await one();
+  const start = performance.now();
+  for (let person = 0; person < people; person++) await one();
+  return (performance.now() - start) / people;
+};
+"""
+
+
+def collection_of(task: Task, analyst: AnalystKey) -> Collection:
+    """One that is open; nobody serves it."""
+    hop, now = CollectionKeys(os.urandom(64)).party, time.time()
+    return Collection.new(
+        task, round=1, hops=[Hop(**hop.model_dump() | {"url": "http://127.0.0.1:1"})], analyst=analyst_of(analyst.public), colluders=0,
+        opens=instant(now - 1), closes=instant(now + 3600), extends=instant(now + 3600), retention=86400,
+    )  # fmt: skip
+
+
+def in_python(collection: Collection) -> float:
+    """Milliseconds a report, drawn one by one as a single person would."""
+    client = ms.Client(collection)
+    client.verify()
+    client.report(437)
+    start = time.perf_counter()
+    for _ in range(PEOPLE):
+        client.report(437)
+    return 1000 * (time.perf_counter() - start) / PEOPLE
+
+
+def in_javascript(collection: Collection, folder: Path) -> dict[str, float]:
+    """Milliseconds a report in Node and in Chromium, as far as they are here."""
+    told: dict[str, float] = {}
+    asked = {
+        "recipe": recipe_of(collection.task), "digest": collection.digest, "keys": [key.data.hex() for key in collection.keys],
+        "value": 437, "people": PEOPLE,
+    }  # fmt: skip
+    if not all(map(shutil.which, ("node", "npm"))):
+        return told
+    client = built_client(folder)
+    (client / "test" / "timed.mjs").write_text(TIMED)
+    (client / "test" / "asked.mjs").write_text(f"import './timed.mjs';\nconsole.log(await timed({json.dumps(asked)}));\n")
+    told["Node"] = float(run("node", "--no-warnings", "test/asked.mjs", cwd=client))
+    if find_spec("playwright") is None or not any(map(shutil.which, BROWSERS)):
+        return told
+    bundle = folder / "timed.js"
+    run("npx", "esbuild", "test/timed.mjs", "--bundle", "--format=iife", f"--outfile={bundle}", "--log-level=error", cwd=client)
+    with browser() as running:
+        page = running.new_page()
+        page.add_script_tag(content=bundle.read_text())
+        told["Chromium"] = float(page.evaluate("asked => timed(asked)", asked))
+    return told
+
+
+def opened_a_second(sealing: Sealing, analyst: AnalystKey, processes: int) -> float:
+    """Boxes that the analyst opens in a second; the same few thousand again and again, which takes as long as others."""
+    info, public = sealing.info(0), analyst.private.public
+    part = b"".join(public.sealed(os.urandom(sealing.payload), info) for _ in range(AT_ONCE))
+    parts = BOXES // AT_ONCE
+    start = time.perf_counter()
+    for _, flags in opened_boxes(sealing, analyst.private, (part for _ in range(parts)), parts * AT_ONCE, processes):
+        assert all(flags)
+    return parts * AT_ONCE / (time.perf_counter() - start)
+
+
+def measurements() -> list[dict[str, Any]]:
+    query, target = ms.Mean(ms.Integers(0, 1000, unit="kcal")), ms.Target(epsilon=1.0, delta=1e-6, distance=100)
+    plan, analyst = ms.plan(query, target, users=100_000, honest=0.9, encoding="modular"), AnalystKey.new()
+    collection = collection_of(plan.task, analyst)
+    name = f"a report of {collection.terms.messages} messages drawn and sealed"
+    rows = [measurement(f"{name}, Python", in_python(collection), "ms", None)]
+    with tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
+        rows += [measurement(f"{name}, {where}", value, "ms", None) for where, value in in_javascript(collection, Path(folder)).items()]
+    for processes in (1, 2):
+        rate = opened_a_second(collection.sealing, analyst, processes)
+        rows.append(measurement(f"boxes opened by the analyst, processes: {processes}", rate, "/s", None))
+    return rows
