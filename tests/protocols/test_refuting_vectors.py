@@ -100,6 +100,17 @@ def test_far_moves_are_told_where_they_are_hidden_better() -> None:
     assert any("tell less" in line for line in single.model_copy(update={"factor": 0.01}).remarks(query, target, 22, 1))
 
 
+def test_what_mixing_is_good_for_leaves_room_for_the_noise() -> None:
+    """Where a flat promise needs a delta for the noise, too: up to 1.87417 was said, where both together take 1.0025 times the delta."""
+    query, target = ms.Histogram(ms.Integers(0, 60)), ms.Target(1.0, 0.03, 60.0, "flat")
+    vectors = protocol_of(query, Ramps(1), trusted="shuffler", factor=0.07, sharers=60, modulus=2**10, together=4, shares=12)
+    account = vectors.account(query, target, 60, 1)
+    assert account.kept
+    said = float(vectors.remarks(query, target, 60, 1)[-1].split("epsilon of ")[1].split(",")[0])
+    assert said > 1.2
+    assert account.profile.delta(said, 60.0) <= target.delta
+
+
 class HalfSteps(Absolute):
     kind: str = "half-steps"  # type: ignore[assignment]
 
