@@ -413,7 +413,7 @@ def floor_slope(floor: Randomizer, features: Features, space: Space) -> float | 
     any two. See docs/proofs/noisy-vectors.md.
     """
     lattice = Lattice.of(space)
-    if isinstance(floor, BoundedGeometric) and lattice is not None and lattice.sides == (floor.inputs,):
+    if isinstance(floor, BoundedGeometric) and lattice is not None and floor.inputs == max(lattice.sides) == space.domain.size:
         return lattice.per_unit(floor_loss(float(floor.exact_rate), 1.0))
     if isinstance(floor, PlanarGeometric) and lattice is not None and lattice.sides == (floor.width, floor.height):
         same = (floor.cell, floor.metric) == (lattice.step, "euclidean" if lattice.straight else "manhattan")
