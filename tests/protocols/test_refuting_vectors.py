@@ -100,6 +100,33 @@ def test_far_moves_are_told_where_they_are_hidden_better() -> None:
     assert any("tell less" in line for line in single.model_copy(update={"factor": 0.01}).remarks(query, target, 22, 1))
 
 
+def test_what_mixing_is_good_for_leaves_room_for_the_noise() -> None:
+    """Where a flat promise needs a delta for the noise, too: up to 1.87417 was said, where both together take 1.0025 times the delta."""
+    query, target = ms.Histogram(ms.Integers(0, 60)), ms.Target(1.0, 0.03, 60.0, "flat")
+    vectors = protocol_of(query, Ramps(1), trusted="shuffler", factor=0.07, sharers=60, modulus=2**10, together=4, shares=12)
+    account = vectors.account(query, target, 60, 1)
+    assert account.kept
+    said = float(vectors.remarks(query, target, 60, 1)[-1].split("epsilon of ")[1].split(",")[0])
+    assert said > 1.2
+    assert account.profile.delta(said, 60.0) <= target.delta
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sides", [(1, 4), (4, 1)])
+def test_a_grid_of_one_row_is_planned_as_a_line(sides: tuple[int, int]) -> None:
+    """Its floor was that of a plane, which needs two rows, so that there was no plan at all."""
+    query = ms.UserHistogram(Users(Space(ms.Grid(*sides, 2.0)), 2))
+    made = ms.plan(query, ms.Target(1.0, 1e-3, 4.0), 60, protocols=["noisy-vectors"], max_local_epsilon=3.0)
+    assert isinstance(made.protocol, NoisyVectors)
+    floor = made.protocol.floor
+    assert isinstance(floor, BoundedGeometric)
+    laws = np.log([floor.law(point) for point in range(4)])
+    # both items move from one end to the other, by 6; what is left is told at 4
+    assert 2.0 * np.max(laws[0] - laws[3]) <= 6.0 / 4.0 * made.task.if_shuffler_colludes.epsilon <= 6.0 / 4.0 * 3.0
+    made.task.verify()
+    assert abs(sum(made.run([[0, 3]] * 60).value["share"]) - 1.0) < 1e-9
+
+
 class HalfSteps(Absolute):
     kind: str = "half-steps"  # type: ignore[assignment]
 

@@ -10,7 +10,7 @@ from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, clustered_shares, zipf_shares
 from metricshuffle.planning.drawing import randomized_counts
 from metricshuffle.protocols.features import Lattice, space_of
-from metricshuffle.protocols.vectors import NoisyVectors, feature_table, laplace_width
+from metricshuffle.protocols.vectors import NoisyVectors, feature_table, half_widths
 from metricshuffle.queries.base import Query
 from metricshuffle.spaces import Grid, Space
 
@@ -54,14 +54,17 @@ def covered_share(protocol: NoisyVectors, query: Query, crowd: Crowd, runs: int,
     """Which part of the released numbers lies inside its 95 % interval, over so many releases about the same people."""
     space, errors = space_of(query), protocol.errors(query, crowd.users)
     means = simulated_means(protocol, space, crowd, runs, generator)
-    measured = None if protocol.floor is not None else protocol.features.unbiased(space, means[0], errors)
+    told_apart = protocol.features.unbiased(space, means[0], errors)
+    grain = 0.0 if told_apart is None else 1.0 / (crowd.users * protocol.units)
+    measured = told_apart if protocol.floor is None else None
     if measured is None:
         released = protocol.features.shares(space, means, errors, protocol.blur)
-        deviations = protocol.deviations(query, crowd.truth, errors, crowd.users)
+        # (as a release tells them: about what was estimated, which does not know how much was smoothed away)
+        deviations = protocol.deviations(query, released[0], errors, crowd.users)
     else:
         released = np.stack([found[0] for row in means if (found := protocol.features.unbiased(space, row, errors)) is not None])
         deviations = measured[1]
-    return float(np.mean(np.abs(released - crowd.truth) <= laplace_width(0.05) * deviations))
+    return float(np.mean(np.abs(released - crowd.truth) <= half_widths(deviations, 0.05, grain)))
 
 
 def moved_mass(space: Space, one: Floats, other: Floats) -> Floats:

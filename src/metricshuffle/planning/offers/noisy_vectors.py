@@ -173,7 +173,7 @@ def _floors(setting: Setting) -> tuple[Randomizer, ...]:
     items = query.items if isinstance(query.items, int) else 1
     epsilon, size = _cap(setting) / (items * setting.rounds) * (1.0 - 1e-9), space.domain.size or 0
     lattice, rate = Lattice.of(space), epsilon / setting.target.distance
-    if lattice is not None and len(lattice.sides) == 1:
+    if lattice is not None and size == max(lattice.sides):  # (a grid of one row or one column is a line, too)
         return (BoundedGeometric(size - 1, rate * lattice.step),)
     if lattice is not None:
         return (PlanarGeometric(lattice.sides[0], lattice.sides[1], rate, lattice.step, "euclidean" if lattice.straight else "manhattan"),)
