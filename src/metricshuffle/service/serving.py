@@ -124,7 +124,7 @@ class Serving:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store)
             try:
-                shuffler = Shuffler(store, keys, after=self.after, tell=tell)
+                shuffler = Shuffler(store, keys, after=self.after, tell=tell, abandon=self.abandon)
                 if not self.abandon:
                     shuffler.check_keys()
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)
