@@ -28,7 +28,7 @@ def test_what_has_its_keys_in_another_folder_is_left_alone(store: Store, tmp_pat
     def at(point: str) -> None:
         if point in ("sealing", "sealed", "mixing", "shuffled", "forgotten"):
             before = store.row(made.digest)
-            with pytest.raises(StoreError, match="are not in .*other: another shuffler"):
+            with pytest.raises(StoreError, match=r"are not in .*other: another shuffler"):
                 other.advance(made.digest)
             assert store.row(made.digest) == before
             tried.append(before.state if before is not None else "")

@@ -96,11 +96,12 @@ class Mixing:
             return [(None, None)]
         count = math.ceil(1.1 * needed / self.memory)
         wanted = max(min(SAMPLE, self.memory // (SAMPLED * self.size)), 64 * count)
-        sample, stride, seen = [], -(-self.reports * self.messages // wanted), 0
+        # (drawn, because whoever sends boxes also chooses where in a report they lie; which are drawn changes no byte of what is written)
+        sample, draws, drawn = [], np.random.default_rng(), wanted / (self.reports * self.messages)
         for _, boxes in self._batches():
-            sample.append(_as_text(boxes[-seen % stride :: stride].copy()))  # (a view would keep all that was read)
-            seen += len(boxes)
-        found = np.sort(np.concatenate(sample)) if sample else np.empty(0, f"S{self.size}")
+            sample.append(_as_text(boxes[draws.random(len(boxes)) < drawn]))
+        found = np.concatenate(sample) if sample else np.empty(0, f"S{self.size}")
+        found.sort()
         # (A text of numpy ends at its last byte that is not zero; what is cut off is put back.)
         limits = (
             sorted({bytes(found[len(found) * part // count]).ljust(self.size, b"\0") for part in range(1, count)}) if len(found) else []
