@@ -72,6 +72,27 @@ def test_a_hop_that_sends_drop_by_drop_is_not_listened_to(
     assert time.monotonic() - begun < 2  # (all drops take four seconds)
 
 
+@pytest.mark.parametrize("more", [0, 7])
+def test_a_message_that_is_twice_where_two_pieces_meet_is_seen(
+    second: Shuffler, hop: HopBefore, tmp_path: Path, clock: Clock, more: int
+) -> None:
+    """The first piece ends with a box, or some bytes behind one; the next box is the same again."""
+    chain = chained(second, hop, tmp_path / "first", START)
+    clock.ahead = 60
+    boxes = [*chain.boxes[:10], chain.boxes[9], *chain.boxes[11:]]
+    whole = handed_over(boxes)
+    cut = 10 * len(boxes[0]) + more
+
+    def pieces() -> Iterator[bytes]:
+        yield whole.body[:cut]
+        time.sleep(0.2)
+        yield whole.body[cut:]
+
+    hop.get = lambda: Answer(200, headers=whole.headers, pieces=pieces)
+    assert second.advance(chain.made.digest) == "aborted"
+    assert "twice, or out of order" in second.status(chain.made.digest).reason  # type: ignore[union-attr]
+
+
 def test_a_reason_without_end_is_no_reason(second: Shuffler, hop: HopBefore, tmp_path: Path, clock: Clock) -> None:
     chain, sent = chained(second, hop, tmp_path / "first", START), list[int]()
     clock.ahead = 60

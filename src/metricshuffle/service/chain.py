@@ -23,6 +23,7 @@ from metricshuffle.service.boxes import NotOpened, PrivateKey
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.mixing import Mixed, Mixing, is_in_order
 from metricshuffle.service.outputs import written
+from metricshuffle.service.sending import in_words
 
 CONNECTING, READING = 10.0, 60.0
 """Seconds until a hop that says nothing is asked again."""
@@ -98,7 +99,7 @@ class Link:
                 self._check_answer(response)
                 return written(path, lambda stream: self._received(response, stream, token))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
-            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None
 
     def _check_answer(self, response: Any) -> None:
         if response.status_code == 200:
@@ -198,7 +199,7 @@ class Link:
             with _client(httpx, owed.token) as client, client.stream("DELETE", self.url, headers=headers) as response:
                 pass  # (its status says all; a body could be without end)
         except (httpx.HTTPError, httpx.InvalidURL) as wrong:
-            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None
         if response.status_code in (408, 429) or response.status_code >= 500:
             raise Unreachable(f"the shuffler before this one, {self.url}, answers {response.status_code}.")
         return bool(response.status_code == 204)
