@@ -153,7 +153,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running,
         yield started, own, other
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_command_works_over_tls_and_refuses_a_certificate_that_it_does_not_know(
     secured: tuple[Running, Path, Path], tmp_path: Path
 ) -> None:
