@@ -147,7 +147,7 @@ def test_when_a_report_came_is_not_written_down(store: Store, store_url: str, cl
     clock.stop(at)
     verdicts = store.put(digest, fresh_entries(2))
     columns = "latest FROM clock" if store_url.startswith("sqlite") else "seen FROM collection"
-    [(noted,)] = asked(store_url, f"SELECT {columns}")  # noqa: S608 - ours
+    [(noted,)] = asked(store_url, f"SELECT {columns}")
     assert noted in ({START, CLOSES, EXTENDS} | {at // 3600 * 3600})
     assert noted <= at
     clock.stop(START - 1000)
