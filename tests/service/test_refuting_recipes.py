@@ -21,6 +21,7 @@ from metricshuffle.protocols.features import space_of
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.service import recipes
@@ -51,13 +52,14 @@ def jump_law(noise: Any) -> np.ndarray[Any, Any]:
             assert rate * (least - 1) <= 1.0  # (what decides there is right for such exponents only)
             k = np.arange(least, min(2 * least, FAR))
             kept[k] += chance / least * least / k * np.exp(-rate * (k - least))
-    return kept / kept.sum()
+    law: np.ndarray[Any, Any] = kept / kept.sum()
+    return law
 
 
 def no_jump(noise: Any) -> float:
     """The chance that a place has no jump, as the longest stretch says it; every binary digit of a place says the same."""
     jumps = noise["jumps"]
-    none = real(jumps["run"]) ** (0.5 ** len(jumps["bits"]))
+    none: float = real(jumps["run"]) ** (0.5 ** len(jumps["bits"]))
     for level, bit in enumerate(jumps["bits"]):
         assert real(bit) == pytest.approx(none ** (2**level) / (1.0 + none ** (2**level)), rel=1e-12)
     return none
@@ -144,6 +146,7 @@ def test_the_recipe_of_every_form_draws_what_is_accounted_for(name: str) -> None
     if isinstance(protocol, Sums):
         shares = Fraction(1, HONEST) if protocol.trusted == "shuffler" else Fraction(1)
         for randomizer in protocol.randomizers:
+            assert isinstance(randomizer, AdditiveRandomizer)
             assert (randomizer.shape, randomizer.span) == (shares, recipe["spans"][protocol.randomizers.index(randomizer)])
             check_noise(recipe["noise"], randomizer.shape, Fraction(randomizer.rate))
     elif isinstance(protocol, Frequencies):

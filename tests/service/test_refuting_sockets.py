@@ -69,12 +69,15 @@ def request(collection: Collection, report: bytes, *more: str, length: str | Non
     return "\r\n".join([*lines, "", ""]).encode() + report
 
 
+def chunked(report: bytes) -> bytes:
+    return f"{len(report):x}\r\n".encode() + report + b"\r\n0\r\n\r\n"
+
+
 @pytest.mark.thorough
 def test_requests_that_say_two_things_are_none(shuffler: Running) -> None:
     """What stands behind a request is a request of its own or nothing; what says its length twice, or in no way, stores nothing."""
     collection = shuffler.opened(task_of(3))
     fresh = [report_of(collection) for _ in range(40)]
-    chunked = lambda report: f"{len(report):x}\r\n".encode() + report + b"\r\n0\r\n\r\n"  # noqa: E731
     refused = {
         "two lengths": request(collection, fresh[0], f"Content-Length: {len(fresh[0]) + 5}"),
         "chunks": request(collection, b"", "Transfer-Encoding: chunked", length="") + chunked(fresh[1]),
@@ -101,7 +104,8 @@ def test_requests_that_say_two_things_are_none(shuffler: Running) -> None:
     answers = [said(shuffler.url, data).count(b" 204 ") for data in taken]
     assert answers == [20, 1, 4]
     assert shuffler.operator.status(collection.digest)["reports"] == 22
-    with socket.create_connection(urlsplit(shuffler.url).netloc.split(":")) as gone:
+    parts = urlsplit(shuffler.url)
+    with socket.create_connection((parts.hostname, parts.port)) as gone:
         gone.sendall(request(collection, fresh[32]))
     assert posted(collection.url, [fresh[32]], 1).statuses == [204]
     assert shuffler.operator.status(collection.digest)["reports"] == 23
@@ -162,7 +166,7 @@ def test_every_command_works_over_tls_and_refuses_a_certificate_that_it_does_not
     assert told("-m", "metricshuffle", *plan.split(), trusting=own, folder=tmp_path).returncode == 0
     assert told("-m", "metricshuffle", "analyst", "key", "--output", "analyst.key", trusting=own, folder=tmp_path).returncode == 0
     (tmp_path / "values.csv").write_text("value\n" + "\n".join("012345"))
-    words = {
+    words: dict[str, list[object]] = {
         "open": [
             "collection", "open", "plan.json", "--server", shuffler.url, "--keys", shuffler.keys, "--analyst",
             AnalystKey.load(tmp_path / "analyst.key").public, "--closes", "14s", "--colluders", 0, "--output", "collection.json",

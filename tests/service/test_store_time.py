@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.service.conftest import Clock, NewCollection
-from tests.service.store_looks import added, asked, entry, fresh_entries, held
+from tests.service.store_looks import Refused, added, asked, changed, entry, fresh_entries, held
 
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.standing import Standing
@@ -200,3 +200,17 @@ def test_the_rule_by_itself() -> None:
             assert standing.due(now) == ("open" if now < ends else "sealed" if reports >= 4 else "aborted")
             assert standing.at(now).at(now) == standing.at(now)
             assert standing.at(now).until == (ends if now >= closes else closes)
+
+
+def test_the_database_itself_seals_nothing_too_early_or_with_too_few(store: Store, store_url: str, collection: Collection) -> None:
+    """Whatever a program asks for: both conditions, each by itself."""
+    digest = added(store, collection)
+    sealed = "state = 'sealed', sealed_at = until"
+    store.put(digest, fresh_entries(ENOUGH - 1))
+    with pytest.raises(Refused, match="with its minimum only"):
+        changed(store_url, sealed)
+    store.put(digest, fresh_entries(1))
+    with pytest.raises(Refused, match="at its closing time"):
+        changed(store_url, f"{sealed} - 0.001")
+    changed(store_url, sealed)
+    assert state_of(store, digest)[0] == "sealed"
