@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,6 +25,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     sent: int | None = None
     """Bytes of the body after which the connection is cut; all of them if None."""
+    pieces: Callable[[], Iterable[bytes]] | None = None
+    """Sent instead of a body, one by one, without saying how many; until whoever asked has gone."""
 
 
 def handed_over(
@@ -54,9 +56,15 @@ def hop_before() -> Iterator[HopBefore]:
             answer = hop.get() if self.command == "GET" else hop.delete()
             self.send_response(answer.status)
             for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
-                if answer.status != 204 or name != "Content-Length":
+                if (answer.status != 204 and answer.pieces is None) or name != "Content-Length":
                     self.send_header(name, value)
             self.end_headers()
+            if answer.pieces is not None:
+                self.close_connection = True
+                with suppress(OSError):
+                    for piece in answer.pieces():
+                        self.wfile.write(piece)
+                return
             self.wfile.write(answer.body[: answer.sent])
             if answer.sent is not None:
                 self.close_connection = True

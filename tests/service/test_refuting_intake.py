@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.service.conftest import Clock, NewCollection
 from tests.service.running import report_of, running
 
 from metricshuffle.errors import InputError
+from metricshuffle.service import ingest
 from metricshuffle.service.collection import seconds_of
 from metricshuffle.service.ingest import Intake
 from metricshuffle.service.keys import KeyFolder
@@ -90,6 +92,34 @@ def test_where_nothing_can_be_said_reports_are_stored_all_the_same(service: Serv
         assert run(stored) is Verdict.STORED
     finally:
         intake.close()
+
+
+def test_large_reports_do_not_wait_without_end_nor_all_in_one_transaction(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten reports of ten kilobytes where thirty may wait, and twenty go into a transaction."""
+    monkeypatch.setattr(ingest, "WAITING_BYTES", 29_000)
+    monkeypatch.setattr(ingest, "AT_ONCE_BYTES", 19_000)
+    collection, put, held, together = service.opened(175), service.store.put, threading.Event(), list[int]()
+    assert 10_000 < collection.sealing.report_size < 10_200
+
+    def slow(digest: str, entries: Any) -> list[Verdict]:
+        held.wait(20)
+        together.append(len(entries))
+        return put(digest, entries)
+
+    monkeypatch.setattr(service.store, "put", slow)
+
+    async def answers() -> tuple[list[int], int]:
+        posts = [asyncio.ensure_future(service.post(collection, report_of(collection))) for _ in range(10)]
+        while sum(post.done() for post in posts) < 7:
+            await asyncio.sleep(0.01)
+        held.set()
+        first = [(await post).status for post in posts]
+        return first, (await service.post(collection, report_of(collection))).status
+
+    told, afterwards = run(answers)
+    assert sorted(told) == [204] * 3 + [429] * 7
+    assert afterwards == 204
+    assert max(together) <= 2
 
 
 @pytest.mark.parametrize("token", ["", "\n", "0" * 12, "x y" * 20])

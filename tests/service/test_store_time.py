@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.service.conftest import Clock, NewCollection
-from tests.service.store_looks import added, entry, fresh_entries, held
+from tests.service.store_looks import Refused, added, asked, changed, entry, fresh_entries, held
 
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.standing import Standing
@@ -134,9 +134,25 @@ def test_a_clock_that_is_set_back_reopens_nothing(
     clock.stop(START + 1)
     again = store_of(store_url, clock)
     for one in (store, again):
-        assert one.now() >= CLOSES + 5
+        assert one.now() >= (CLOSES if who == "put" else CLOSES + 5)  # (when a report came is not written down)
         assert one.put(digest, [entry()]) == one.put(other, [entry()]) == [CLOSED]
     assert again.seal(other) == "sealed"
+    again.close()
+
+
+@pytest.mark.parametrize("at", [START + 0.7, START + 99.9, CLOSES, CLOSES + 3.21, EXTENDS - 0.01, EXTENDS + 1.5, START + 5 * 3600.0 + 0.5])
+def test_when_a_report_came_is_not_written_down(store: Store, store_url: str, clock: Clock, collection: Collection, at: float) -> None:
+    """What is there is the hour, or the last of its times that had passed: at it everything is decided as it was."""
+    digest = added(store, collection)
+    clock.stop(at)
+    verdicts = store.put(digest, fresh_entries(2))
+    columns = "latest FROM clock" if store_url.startswith("sqlite") else "seen FROM collection"
+    [(noted,)] = asked(store_url, f"SELECT {columns}")
+    assert noted in ({START, CLOSES, EXTENDS} | {at // 3600 * 3600})
+    assert noted <= at
+    clock.stop(START - 1000)
+    again = store_of(store_url, clock)
+    assert [verdict is CLOSED for verdict in again.put(digest, fresh_entries(2))] == [verdict is CLOSED for verdict in verdicts]
     again.close()
 
 
@@ -184,3 +200,17 @@ def test_the_rule_by_itself() -> None:
             assert standing.due(now) == ("open" if now < ends else "sealed" if reports >= 4 else "aborted")
             assert standing.at(now).at(now) == standing.at(now)
             assert standing.at(now).until == (ends if now >= closes else closes)
+
+
+def test_the_database_itself_seals_nothing_too_early_or_with_too_few(store: Store, store_url: str, collection: Collection) -> None:
+    """Whatever a program asks for: both conditions, each by itself."""
+    digest = added(store, collection)
+    sealed = "state = 'sealed', sealed_at = until"
+    store.put(digest, fresh_entries(ENOUGH - 1))
+    with pytest.raises(Refused, match="with its minimum only"):
+        changed(store_url, sealed)
+    store.put(digest, fresh_entries(1))
+    with pytest.raises(Refused, match="at its closing time"):
+        changed(store_url, f"{sealed} - 0.001")
+    changed(store_url, sealed)
+    assert state_of(store, digest)[0] == "sealed"

@@ -23,14 +23,14 @@ from metricshuffle.service.boxes import NotOpened, PrivateKey
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.mixing import Mixed, Mixing, is_in_order
 from metricshuffle.service.outputs import written
-from metricshuffle.service.store import CHUNK
+from metricshuffle.service.sending import in_words
 
 CONNECTING, READING = 10.0, 60.0
 """Seconds until a hop that says nothing is asked again."""
 SLOWEST, PATIENCE = 10_000, 60.0
 """Bytes a second, on the whole, below which a hop is not listened to any longer, and seconds that it has in any case."""
 STAND_IN = b"metricshuffle stand-in\0"
-LONGEST_REASON = 300
+LONGEST_REASON, LARGEST_ANSWER = 300, 2**16
 
 
 class NotYet(MetricShuffleError):
@@ -99,7 +99,7 @@ class Link:
                 self._check_answer(response)
                 return written(path, lambda stream: self._received(response, stream, token))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
-            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None
 
     def _check_answer(self, response: Any) -> None:
         if response.status_code == 200:
@@ -125,7 +125,7 @@ class Link:
             )
         digest, length, expected, last = hashlib.sha256(), 0, people * terms.messages * self.size, b""
         deadline = time.monotonic() + PATIENCE + expected / SLOWEST
-        for chunk in response.iter_bytes(CHUNK):
+        for chunk in response.iter_raw():  # (as it arrives: to wait for a full chunk would be to listen to a trickle for ever)
             length += len(chunk)
             if length > expected:
                 break
@@ -195,10 +195,11 @@ class Link:
         """Tell the hop before that it may forget. False if it does not want to hear it; `Unreachable` if it is asked again later."""
         httpx = require("httpx", "service")
         try:
-            with _client(httpx, owed.token) as client:
-                response = client.delete(self.url, headers={"If-Match": f'"{owed.output}"'})
+            headers = {"If-Match": f'"{owed.output}"'}
+            with _client(httpx, owed.token) as client, client.stream("DELETE", self.url, headers=headers) as response:
+                pass  # (its status says all; a body could be without end)
         except (httpx.HTTPError, httpx.InvalidURL) as wrong:
-            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {type(wrong).__name__}.") from None
+            raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None
         if response.status_code in (408, 429) or response.status_code >= 500:
             raise Unreachable(f"the shuffler before this one, {self.url}, answers {response.status_code}.")
         return bool(response.status_code == 204)
@@ -218,9 +219,15 @@ def _certificates() -> Any:
 
 
 def _reason(response: Any) -> str:
+    """What it says, as far as it says it soon and in a few words."""
+    data, deadline = b"", time.monotonic() + PATIENCE
+    for part in response.iter_raw():
+        data += part
+        if len(data) > LARGEST_ANSWER or time.monotonic() > deadline:
+            break
     try:
-        said = json.loads(response.read()).get("error", "")
-    except (ValueError, AttributeError):
+        said = json.loads(data).get("error", "")
+    except (ValueError, AttributeError, RecursionError):
         said = ""
     plain = "".join(letter for letter in str(said) if letter.isprintable())
     return plain[:LONGEST_REASON] or "it does not say why."

@@ -12,6 +12,7 @@ from typing import Any
 from metricshuffle.errors import InputError, MetricShuffleError, PlanError, require
 from metricshuffle.service.boxes import TICKET_BYTES
 from metricshuffle.service.collection import Admission, Collection, Hop, Party, instant, seconds_of
+from metricshuffle.service.sending import in_words
 from metricshuffle.wire.payloads import PayloadForm
 from metricshuffle.wire.task import Task
 
@@ -90,9 +91,9 @@ class Operator:
             with httpx.Client(headers=headers, timeout=SECONDS, follow_redirects=False) as client:
                 response = client.request(method, f"{self.url}/v1/control/{call}", json=content)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as wrong:
-            raise InputError(f"cannot reach {self.url} ({type(wrong).__name__}); see whether metricshuffle serve runs there.") from None
+            raise InputError(f"cannot reach {self.url} ({in_words(wrong)}); see whether metricshuffle serve runs there.") from None
         except (httpx.HTTPError, UnicodeEncodeError) as wrong:
-            raise Unanswered(f"{self.url} did not answer ({type(wrong).__name__}); try again.") from None
+            raise Unanswered(f"{self.url} did not answer ({in_words(wrong)}); try again.") from None
         try:
             told = response.json()
         except ValueError:

@@ -25,6 +25,8 @@ WAITING = 20_000
 """Reports that may wait to be stored; further ones are to be sent again later."""
 AT_ONCE = 1_000
 """Reports of one transaction, at most."""
+WAITING_BYTES, AT_ONCE_BYTES = 512 * 2**20, 32 * 2**20
+"""Bytes that wait, and of one transaction, about: a report of thousands of messages has nearly a megabyte."""
 LEAST_FREE = 128 * 2**20
 """Bytes that stay free on the disks of the shuffler: sealing and shuffling need some."""
 LOOKED_AT = 1.0
@@ -96,6 +98,7 @@ class Intake:
         self._asked: dict[str, asyncio.Future[Gate | None]] = {}
         self._looked, self._full, self._troubled = float("-inf"), False, False
         self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
+        self._bytes = 0  # that wait; counted where reports arrive and are answered, which is one thread
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
         self._writer.start()
 
@@ -135,7 +138,7 @@ class Intake:
 
     async def put(self, gate: Gate, report: bytes) -> Verdict:
         """Open a report and store it; what is returned is durable. `NotOpened`; `Busy`, `Early` or `StoreError` if not now."""
-        if self._queue.full():
+        if self._queue.full() or self._bytes >= WAITING_BYTES:
             raise Busy("too many reports at once.")
         if self._is_full():
             raise StoreError("the disk is nearly full.")
@@ -144,6 +147,7 @@ class Intake:
             self._queue.put_nowait(waiting)
         except queue.Full:
             raise Busy("too many reports at once.") from None
+        self._bytes += len(waiting.entry.hidden)
         answer = await waiting.answer
         if isinstance(answer, StoreError):
             raise answer
@@ -200,14 +204,21 @@ class Intake:
     def _write(self) -> None:
         going_on = True
         while going_on:
-            batch = [self._queue.get()]
-            while len(batch) < AT_ONCE:
+            batch: list[Waiting] = []
+            size, waiting = 0, self._queue.get()
+            while True:
+                if waiting is None:
+                    going_on = False
+                else:
+                    batch.append(waiting)
+                    size += len(waiting.entry.hidden)
+                if len(batch) >= AT_ONCE or size >= AT_ONCE_BYTES:
+                    break
                 try:
-                    batch.append(self._queue.get_nowait())
+                    waiting = self._queue.get_nowait()
                 except queue.Empty:
                     break
-            going_on = None not in batch
-            self._stored([waiting for waiting in batch if waiting is not None])
+            self._stored(batch)
 
     def _stored(self, batch: Sequence[Waiting]) -> None:
         """Each collection's reports in one transaction, and everybody answered."""
@@ -225,7 +236,7 @@ class Intake:
                 self._note_trouble(f"{type(wrong).__name__} where reports are stored.")
             loop = group[0].answer.get_loop()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_answer, list(zip(group, answers, strict=True)))
+                loop.call_soon_threadsafe(self._answer, list(zip(group, answers, strict=True)))
 
     def _note_trouble(self, what: str) -> None:
         """Said once when it begins, and once when it is over."""
@@ -235,8 +246,8 @@ class Intake:
             self._tell("Reports are stored again.")
         self._troubled = bool(what)
 
-
-def _answer(answered: Sequence[tuple[Waiting, Answer]]) -> None:
-    for waiting, answer in answered:
-        if not waiting.answer.done():  # whoever sent it may have gone
-            waiting.answer.set_result(answer)
+    def _answer(self, answered: Sequence[tuple[Waiting, Answer]]) -> None:
+        for waiting, answer in answered:
+            self._bytes -= len(waiting.entry.hidden)
+            if not waiting.answer.done():  # whoever sent it may have gone
+                waiting.answer.set_result(answer)

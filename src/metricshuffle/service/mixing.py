@@ -27,7 +27,8 @@ MEMORY = 1_500_000_000
 BESIDE = 32
 """Bytes that each box needs beside its own: whose it is, its place in the order, and the first bytes twice."""
 BATCH = 4 * 2**20
-SAMPLE = 2**15
+SAMPLE, SAMPLED = 2**15, 16
+"""Boxes that are looked at to find where ranges end; and fewer, if they would take more than such a part of the memory."""
 FIRST = 8
 """So many bytes decide about the order, unless they are equal."""
 
@@ -94,12 +95,13 @@ class Mixing:
         if needed <= self.memory:
             return [(None, None)]
         count = math.ceil(1.1 * needed / self.memory)
-        sample, stride = [], max(1, self.reports * self.messages // max(SAMPLE, 64 * count))
-        seen = 0
+        wanted = max(min(SAMPLE, self.memory // (SAMPLED * self.size)), 64 * count)
+        # (drawn, because whoever sends boxes also chooses where in a report they lie; which are drawn changes no byte of what is written)
+        sample, draws, drawn = [], np.random.default_rng(), wanted / (self.reports * self.messages)
         for _, boxes in self._batches():
-            sample.append(_as_text(boxes[-seen % stride :: stride]))
-            seen += len(boxes)
-        found = np.sort(np.concatenate(sample)) if sample else np.empty(0, f"S{self.size}")
+            sample.append(_as_text(boxes[draws.random(len(boxes)) < drawn]))
+        found = np.concatenate(sample) if sample else np.empty(0, f"S{self.size}")
+        found.sort()
         # (A text of numpy ends at its last byte that is not zero; what is cut off is put back.)
         limits = (
             sorted({bytes(found[len(found) * part // count]).ljust(self.size, b"\0") for part in range(1, count)}) if len(found) else []
@@ -140,27 +142,42 @@ class Mixing:
 
 def in_order(boxes: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The order of the boxes by their bytes, and which of them (unordered) are there more than once."""
-    first = np.zeros((len(boxes), FIRST), np.uint8)
-    first[:, : boxes.shape[1]] = boxes[:, :FIRST]
-    keys = first.view(">u8").ravel().astype(np.uint64)
-    del first
-    order = np.argsort(keys)
-    keys = keys[order]
-    same = keys[1:] == keys[:-1]
-    if not same.any():
-        return order, order[:0]
-    tied = np.zeros(len(boxes), bool)
-    tied[1:] |= same
-    tied[:-1] |= same
-    places = np.flatnonzero(tied)
-    text = _as_text(boxes[order[places]])
+    order = np.argsort(_word(boxes, 0))
+    tied = _tied(_word(boxes, 0)[order])
+    if not len(tied):
+        return order, tied
+    if len(tied) * boxes.shape[1] > BATCH:  # (somebody chose the first bytes of many: a copy of all these boxes would take too much)
+        order = np.arange(len(boxes))
+        for start in reversed(range(0, boxes.shape[1], FIRST)):
+            order = order[np.argsort(_word(boxes, start)[order], kind="stable")]
+        return order, order[_repeated(boxes, order)]
+    text = _as_text(boxes[order[tied]])
     within = np.argsort(text, kind="stable")  # those with equal first bytes stand together and in their place already
-    order[places] = order[places][within]
-    text = text[within]
-    equal, twice = np.zeros(len(text), bool), text[1:] == text[:-1]
-    equal[1:] |= twice
-    equal[:-1] |= twice
-    return order, order[places[equal]]
+    order[tied] = order[tied][within]
+    return order, order[tied[_tied(text[within])]]
+
+
+def _word(boxes: NDArray[np.uint8], start: int) -> NDArray[np.uint64]:
+    """Some bytes of every box as a number that is ordered as they are."""
+    word = np.zeros((len(boxes), FIRST), np.uint8)
+    part = boxes[:, start : start + FIRST]
+    word[:, : part.shape[1]] = part
+    return word.view(">u8").ravel().astype(np.uint64)
+
+
+def _tied(ordered: NDArray[Any]) -> NDArray[np.int64]:
+    """The places of those that are equal to a neighbour."""
+    same = ordered[1:] == ordered[:-1]
+    if not same.any():
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.append(same, False) | np.append(False, same))
+
+
+def _repeated(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places in an order of those boxes that are equal to a neighbour, some at a time."""
+    step = max(1, BATCH // boxes.shape[1])
+    found = [start + _tied(_as_text(boxes[order[start : start + step + 1]])) for start in range(0, len(order), step)]
+    return np.unique(np.concatenate(found))
 
 
 def is_in_order(boxes: NDArray[np.uint8]) -> bool:

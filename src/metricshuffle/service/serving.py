@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 HEADER_SECONDS = 5.0
 """In which the head of a request has arrived; an idle connection is closed after as long."""
+UNREAD_SECONDS = 30.0
+"""After which whoever takes nothing of an answer is cut off, where the system can; else four thousand who read nothing would be enough."""
 CONNECTIONS = 4096
 """Open at once, if the system allows so many; further ones wait."""
 STARTING_SECONDS, STOPPING_SECONDS = 30.0, 20.0
@@ -75,6 +77,8 @@ class Listener:
         with socket.socket(family, socket.SOCK_STREAM) as listening:
             if os.name == "posix":  # an address may be used again at once; one on which somebody listens may not
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # (what is accepted has it too)
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNREAD_SECONDS))
             try:
                 listening.bind(address)
                 listening.listen(CONNECTIONS)
@@ -124,7 +128,7 @@ class Serving:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store)
             try:
-                shuffler = Shuffler(store, keys, after=self.after, tell=tell)
+                shuffler = Shuffler(store, keys, after=self.after, tell=tell, abandon=self.abandon)
                 if not self.abandon:
                     shuffler.check_keys()
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)

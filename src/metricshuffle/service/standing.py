@@ -57,6 +57,13 @@ class Standing:
         """Whether its closing time decides over what comes now: such a time is written down, or a clock set back would undo it."""
         return self.first and self.state == "open" and now >= self.closes
 
+    def noted(self, now: float) -> float:
+        """What is written down when reports come: a time at which all is decided as it is now, and which does not say when they came.
+
+        Whatever is decided depends on which of its times have passed; so to the hour is enough, or the last of those.
+        """
+        return max([now // HOUR * HOUR, *(end for end in (self.opens, self.closes, self.extends) if end <= now)])
+
     def due(self, now: float) -> State:
         """The state it is in at some time, if nobody does anything but look."""
         if not self.first or self.state != "open" or now < self.at(now).until:

@@ -22,7 +22,7 @@ from metricshuffle.service.driving import Driver
 from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, write_secret
 from metricshuffle.service.mixing import MEMORY
 from metricshuffle.service.outputs import OutputFolder, chunks_of, nothing
-from metricshuffle.service.steps import Steps
+from metricshuffle.service.steps import SECRET, Steps
 from metricshuffle.service.store import Row, State, Store, StoreError
 
 LONGEST_REASON = 300
@@ -68,15 +68,17 @@ class Shuffler:
         at: Callable[[str], None] = nothing,
         tell: Callable[[str], None] = nothing,
         memory: int = MEMORY,
+        abandon: bool = True,
     ) -> None:
         """`after` is the address of the shuffler before this one, if people do not report here. `at` is called at every named point, where
-        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes.
+        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. Without `abandon` a
+        collection whose secrets are not in the folder is left alone: another shuffler of this database may have them.
         """
         self.store, self.keys, self.after, self.at, self.tell = store, keys, after, at, tell
         self.outputs = OutputFolder.of(keys)
         self.trouble: dict[str, str] = {}
         """What keeps a collection from going on, by its digest."""
-        self._steps = Steps(store, keys, self.outputs, at, memory)
+        self._steps = Steps(store, keys, self.outputs, at, memory, abandon)
 
     # For the operator
 
@@ -199,7 +201,7 @@ class Shuffler:
 
         Driving them with this one would end them, and destroy what people sent.
         """
-        lost = [row.digest[:16] for row in self.store.rows() if row.state in ("open", "sealed") and not self.keys.has(row.key)]
+        lost = [row.digest[:16] for row in self.store.rows() if not self._steps.is_ours(row)]
         if lost:
             raise InputError(
                 f"{self.keys.path} does not have the keys of {len(lost):,} collection{'s' * (len(lost) != 1)} that this database holds "
@@ -228,7 +230,7 @@ class Shuffler:
             if row is None:
                 if not self._steps.claim(key).exists() and _age(self.keys.path / f"{key}.key") > DAY:
                     self.keys.destroy(key)
-            elif row.state not in ("open", "sealed", "shuffled"):
+            elif row.state not in SECRET:
                 self.keys.destroy(key)
         for path in self.keys.path.glob(".*.part"):  # what an interruption left of a secret that was being written
             if _age(path) > DAY:

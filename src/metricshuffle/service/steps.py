@@ -26,6 +26,8 @@ OLDER = "what was let go is not what its reports give: its database is older, or
 DAMAGED_OUTPUT = "its output is damaged, in the file and in the database"
 NOT_FETCHED = "the shuffler before this one did not let it go in time"
 NOT_COLLECTED = "not collected"
+SECRET: tuple[State, ...] = ("open", "sealed", "shuffled")
+"""While a collection is in one of these, its keys are there or have only just been destroyed."""
 
 
 class Lost(MetricShuffleError):
@@ -41,6 +43,8 @@ class Steps:
     outputs: OutputFolder
     at: Callable[[str], None] = nothing
     memory: int = MEMORY
+    abandon: bool = True
+    """Whether what has its secrets nowhere here is given up, and not left to another shuffler of the same database that has them."""
     _mixing: threading.Lock = field(default_factory=threading.Lock)
     """One collection at a time is in memory."""
     _looked_at: set[tuple[str, State]] = field(default_factory=set)
@@ -48,6 +52,11 @@ class Steps:
 
     def taken(self, row: Row) -> bool:
         """Do what is due in the state of a collection; whether it is worth looking what is due next."""
+        if not (self.abandon or self.is_ours(row)):
+            raise StoreError(
+                f"the keys of collection {row.digest[:16]} are not in {self.keys.path}: another shuffler of this database has them, and "
+                "drives it; if they are lost, abort it with serve --abandon."
+            )
         collection = Collection(row.served)
         due = {"open": self._open, "sealed": self._sealed, "shuffled": self._shuffled, "erased": self._erased, "released": self._released}
         try:
@@ -67,6 +76,12 @@ class Steps:
             over = row.collected or now >= row.released_at + Collection(row.served).terms.retention
             return over or not is_looked_at or self.outputs.owed(row.digest).exists()
         return not is_looked_at
+
+    def is_ours(self, row: Row) -> bool:
+        """Whether its secrets are here, or were until they were destroyed for what lies in the output folder. Whoever has neither would
+        take a report's secrets for lost, or for destroyed, while they lie in somebody else's folder.
+        """
+        return row.state not in SECRET or self.keys.has(row.key) or self.outputs.boxes(row.digest).exists()
 
     def claim(self, key: str) -> Path:
         """A file that says for which collection these keys are, as long as they are."""

@@ -86,7 +86,10 @@ class Store(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The database's clock; never before a time at which something was decided, nor before one that was told here."""
+        """The database's clock; never before a time at which something was decided, nor before one that was told here.
+
+        Of the time at which a report came only so much is remembered as decides over it: see `Standing.noted`.
+        """
 
     @abstractmethod
     def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:

@@ -113,7 +113,7 @@ class PostgresStore(Store):
             verdicts = self._verdicts(db, standing, entries) if takes else [Verdict.CLOSED] * len(entries)
             chosen = accepted(entries, verdicts)
             if chosen or standing.decides(now):
-                self._store(db, standing, now, chosen)
+                self._store(db, standing, standing.noted(now), chosen)
         return verdicts
 
     @staticmethod

@@ -96,13 +96,13 @@ class SqliteStore(Store):
             now = self._time(db)
             standing = self._standing(db, digest).at(now)
             if standing.decides(now):
-                self._decided(db, now)
+                self._decided(db, standing.noted(now))
                 db.execute("UPDATE collection SET until = ? WHERE id = ?", (standing.until, standing.id))
             if not standing.takes_reports(now):
                 return [Verdict.CLOSED] * len(entries)
             verdicts = self._verdicts(db, standing, entries)
             if chosen := accepted(entries, verdicts):
-                self._decided(db, now)
+                self._decided(db, standing.noted(now))
                 self._store(db, standing, chosen)
         return verdicts
 

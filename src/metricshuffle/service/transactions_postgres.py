@@ -79,7 +79,7 @@ class PostgresServer:
         except self._psycopg.Error as wrong:
             causes = (cause for words, cause in NOT_CONNECTED.items() if re.search(words, str(wrong)))
             cause = next(causes, "see that it runs, and that address, user, password and database are right")
-            raise StoreError(f"cannot reach the PostgreSQL server: {cause}.") from None
+            raise StoreError(f"cannot reach the PostgreSQL server: {cause}{'' if cause.endswith('?') else '.'}") from None
         with contextlib.ExitStack() as failed:
             failed.callback(db.close)
             db.execute("; ".join(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
