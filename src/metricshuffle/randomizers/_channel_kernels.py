@@ -113,16 +113,18 @@ def _largest_product(first, first_inverse, second, second_inverse):  # type: ign
 
 
 @njit(cache=True, nogil=True)
-def ratios_within(weights, limits):  # type: ignore[no-untyped-def]
-    """Whether largest_ratio of every pair of rows is at most its limit; ends at the first that is not, and weights must be positive.
+def first_beyond(weights, limits):  # type: ignore[no-untyped-def]
+    """A pair of rows whose largest_ratio exceeds its limit, or (-1, -1) if there is none; weights must be positive.
 
+    Neighbouring rows are looked at first: they are the nearest points of most spaces, where there is the least room for rounding.
     An inverse and a product are rounded once each, for which a ratio is enlarged; where that decides, the ratios themselves do.
     """
     floats = weights.astype(np.float64)
     inverses = 1.0 / floats
-    for a in range(weights.shape[0]):
-        for b in range(a):
-            worst = _largest_product(floats[a], inverses[a], floats[b], inverses[b])
-            if worst * (1.0 + 4.0 * ULP) > limits[a, b] and largest_ratio(weights[a], weights[b]) > limits[a, b]:
-                return False
-    return True
+    for apart in range(2):
+        for a in range(weights.shape[0]):
+            for b in range(max(a - 1, 0) if apart == 0 else 0, a if apart == 0 else a - 1):
+                worst = _largest_product(floats[a], inverses[a], floats[b], inverses[b])
+                if worst * (1.0 + 4.0 * ULP) > limits[a, b] and largest_ratio(weights[a], weights[b]) > limits[a, b]:
+                    return a, b
+    return -1, -1
