@@ -84,7 +84,8 @@ class ReportLaws:
     def _one_by_one(self, held: Integers64, generator: np.random.Generator) -> Floats:
         """By a draw for each person: where people are few beside the entries of the table."""
         reports, values = self.laws[0].shape[1], np.repeat(np.arange(len(held)), held)
-        ended = np.searchsorted(self._ends, values + generator.random(len(values)), side="right")
+        # (in order, so that the table is read from its first entry to its last; values are in order already)
+        ended = np.searchsorted(self._ends, np.sort(values + generator.random(len(values))), side="right")
         # (a number just below 1 may be rounded up to the next row)
         return np.bincount(np.minimum(ended - values * reports, reports - 1), minlength=reports).astype(np.float64)
 
