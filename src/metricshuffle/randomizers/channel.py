@@ -252,7 +252,8 @@ class Channel(Randomizer):
 def _inverted(rows: Floats) -> tuple[Floats, float]:
     """The pseudo-inverse and an upper bound on the condition number, many times faster than by singular values; inf if it has none.
 
-    Statement: with rows^T = QR, the pseudo-inverse of rows is Q R^-T, and the condition number, that of R, is at most |R|_F |R^-1|_F.
+    Statement: with rows^T = QR, the pseudo-inverse of rows is Q R^-T, and the condition number, that of R, is at most |R|_F |R^-1|_F, the
+    latter being |Q R^-T|_F, as the columns of Q are orthonormal.
     """
     if rows.shape[1] < rows.shape[0]:
         return rows.T, math.inf
@@ -261,9 +262,9 @@ def _inverted(rows: Floats) -> tuple[Floats, float]:
     q, r = np.linalg.qr(rows.T)
     if not np.all(np.diag(r) != 0.0):
         return rows.T, math.inf
-    inverse = solve_triangular(r, np.eye(len(r)), check_finite=False)
+    inverse = np.asarray(solve_triangular(r, q.T, check_finite=False)).T
     bound = float(np.linalg.norm(r) * np.linalg.norm(inverse))
-    return np.asarray(q @ inverse.T), bound if bound >= 1.0 else math.inf
+    return inverse, bound if bound >= 1.0 else math.inf
 
 
 def _beyond(weights: Weights, allowed: Floats) -> tuple[int, int] | None:
