@@ -67,7 +67,7 @@ def nearest_shares(
     # Relative to the smallest error, so that nothing overflows; the gap is scaled back.
     smallest = float(deviations.min())
     weights = smallest / deviations
-    rows = _compact(design, axes)
+    rows: Any = _compact(design, axes)
     offset: Any = 0.0
     if on_line:
         offset = (rows[points - 1] if isinstance(rows, np.ndarray) else rows[[points - 1], :].toarray()[0]) * weights
@@ -117,7 +117,7 @@ def _curvature(rows: csr_array | Floats, up: Floats, across: Floats) -> float:
     Statement: for a matrix M of numbers >= 0 and any x > 0, no eigenvalue exceeds max (M x)_i / x_i (Collatz, Wielandt), and taking
     absolute values of the rows makes none smaller. Rows of zeros have no eigenvalue but 0.
     """
-    sizes = abs(rows)
+    sizes: Any = abs(rows)
     if not len(up):
         sizes = sizes[np.flatnonzero(sizes.sum(axis=1) > 0.0)]
     if not sizes.shape[0] or not sizes.sum() > 0.0:
