@@ -1,19 +1,27 @@
-"""How long a certified item rate takes, how it compares, and how long a release takes: `python -m benchmarks users`."""
+"""How long a certified item rate, a release and a plan take, and how rates compare: `python -m benchmarks users`."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import measurement, seconds
+from benchmarks.measuring import measurement, processor_seconds, seconds
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers import ClusteredResponse
 from metricshuffle.spaces import Clustered, nested_squares, users_of
+
+# About a thousand points each, on a line and on a map of 31 x 31 cells.
+WHERE = {
+    "1,000 numbers": ("--low", "0", "--high", "999", "--distance", "100"),
+    "31 x 31 cells": ("--box", "52.35", "13.15", "52.625", "13.60", "--cell", "1000", "--distance", "5000"),
+}
+TARGET = ("--epsilon", "4", "--delta", "1e-6", "--users", "2000", "--honest", "90%")
 
 
 def _certificate(shuffle: ItemShuffle, item_rate: float, rate: float, delta: float) -> object:
@@ -66,5 +74,15 @@ def _roles(planned: Plan, held: Any) -> object:
     return planned.estimate(planned.shuffle(planned.randomize(held)))
 
 
+def _plans() -> list[dict[str, Any]]:
+    """What somebody waits for who types the command: the whole process, on one processor."""
+    rows = []
+    for where, place in WHERE.items():
+        for held in ("--items", "--most-items"):
+            words = (sys.executable, "-m", "metricshuffle", "plan", "--query", "user-histogram", *place, held, "20", *TARGET)
+            rows.append(measurement(f"plan over {where}, {held} 20, processor", processor_seconds(words), "s", 5.0, at_most=True))
+    return rows
+
+
 def measurements() -> list[dict[str, Any]]:
-    return _any_randomizer() + _one_randomizer() + _releases()
+    return _any_randomizer() + _one_randomizer() + _releases() + _plans()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.items.lipschitz import checked_lipschitz, lipschitz_constant
+from metricshuffle.accounting.items.lipschitz import checked_lipschitz, lipschitz_constant, shares_constant
 from metricshuffle.errors import InputError
 
 GRID = np.linspace(0.0, 1.0, 101)
@@ -22,6 +22,18 @@ def test_averages_and_indicators() -> None:
     assert indicator.pair == (50, 51)
     assert lipschitz_constant(np.ones(101), APART) == lipschitz_constant(np.zeros((101, 3)), APART)
     assert lipschitz_constant(np.ones(101), APART).pair is None
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_the_shares_of_all_points_have_the_constant_of_their_table(norm: Any) -> None:
+    points = np.random.default_rng(2).random((40, 2))
+    apart = np.hypot(*(points[:, None, :] - points[None, :, :]).transpose(2, 0, 1))
+    for distances in (apart, 1e-3 * apart, APART):
+        assert shares_constant(distances, norm) == lipschitz_constant(np.eye(len(distances)), distances, norm).constant
+    with pytest.raises(InputError, match="points 0 and 1 are at distance 0"):
+        shares_constant(np.where(np.eye(3), 0.0, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]), norm)
+    with pytest.raises(InputError, match="between points 0 and 2 must be a finite number"):
+        shares_constant(np.array([[0.0, 1.0, np.nan], [1.0, 0.0, 1.0], [np.nan, 1.0, 0.0]]), norm)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

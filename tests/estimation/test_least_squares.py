@@ -82,9 +82,14 @@ def test_the_gap_bounds_how_far_the_best_is(seed: int, points: int, features: in
 
 def test_several_runs_are_what_each_is_alone_and_sparse_is_dense() -> None:
     design, means, errors = some_problem(3, 20, 12)
-    together = nearest_shares(csr_array(design), means, errors)
-    for run, row in enumerate(means):
-        np.testing.assert_array_equal(nearest_shares(design, row, errors).shares[0], together.shares[run])
+    full = nearest_shares(design, means, errors)
+    for form in (design, csr_array(design)):
+        together = nearest_shares(form, means, errors)
+        for run, row in enumerate(means):
+            np.testing.assert_array_equal(nearest_shares(form, row, errors).shares[0], together.shares[run])
+        # (a full table is added up in another order)
+        np.testing.assert_allclose(together.shares, full.shares, rtol=0.0, atol=1e-12)
+        np.testing.assert_array_equal(together.steps, full.steps)
 
 
 def test_what_is_no_problem_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.errors import DomainError, InputError, NotCertified
-from metricshuffle.randomizers import Channel, KaryRandomizedResponse, Randomizer
+from metricshuffle.randomizers import Channel, KaryRandomizedResponse, Randomizer, _channel_kernels
 from metricshuffle.randomizers.dyadic import TOTAL
 from metricshuffle.randomness import Randomness
 
@@ -78,6 +78,17 @@ def test_within_rounds_towards_more_noise() -> None:
         rows = np.exp(-0.5 * rate * LINE)
         channel = Channel.within(rows / rows.sum(axis=1, keepdims=True), rate * LINE)
         assert np.all(channel.pairwise_epsilon() <= rate * LINE)
+
+
+def test_a_pair_beyond_its_limit_is_found_wherever_it_is() -> None:
+    """Every pair: neighbours, within the rows that are looked at together and across them, and whichever of the two laws is larger."""
+    weights = np.random.default_rng(7).integers(2**50, 2**58, size=(70, 9)).astype(np.uint64)
+    limits = _channel_kernels.largest_ratios(weights)
+    assert _channel_kernels.first_beyond(weights, limits) == (-1, -1)
+    for pair in zip(*np.tril_indices(70, -1), strict=True):
+        kept, limits[pair] = limits[pair], np.nextafter(limits[pair], 0.0)
+        assert _channel_kernels.first_beyond(weights, limits) == pair
+        limits[pair] = kept
 
 
 def test_the_profile_follows_the_distance() -> None:

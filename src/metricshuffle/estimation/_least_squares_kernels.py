@@ -52,16 +52,34 @@ def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
             place += 1
 
 
+@njit(cache=True, fastmath={"reassoc"})  # so that the compiler adds several at a time
+def _product(one: Floats, other: Floats) -> float:
+    total = 0.0
+    for i in range(len(one)):
+        total += one[i] * other[i]
+    return total
+
+
 @njit(cache=True)
 def gradient_at(
     starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, target: Floats, at: Floats, residual: Floats,
     gradient: Floats,
 ) -> None:  # fmt: skip
-    """Of half the sum of squares of at @ design - target, the design given by rows; points are first blurred along the axes of a grid, if
-    `up` and `across` are not empty."""
+    """Of half the sum of squares of at @ design - target, the design given by rows, or full if there are no `starts`; points are first
+    blurred along the axes of a grid, if `up` and `across` are not empty."""
     blurred = len(up) > 0
     seen = np.dot(up.T, np.dot(at.reshape(len(up), len(across)), across)).ravel() if blurred else at
     residual[:] = -target
+    if len(starts) == 0:
+        design = entries.reshape(len(at), len(target))
+        for i in range(len(at)):
+            share, row = seen[i], design[i]
+            if share != 0.0:
+                for place in range(len(row)):
+                    residual[place] += share * row[place]
+        for i in range(len(at)):
+            gradient[i] = _product(design[i], residual)
+        return
     for i in range(len(at)):
         if seen[i] != 0.0:
             for place in range(starts[i], starts[i + 1]):

@@ -11,9 +11,10 @@ import numpy as np
 from metricshuffle.errors import NotCertified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
-from metricshuffle.randomizers.channel import LARGEST_CONDITION
+from metricshuffle.randomizers.channel import LARGEST_CONDITION, Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.tabulated import Tabulated
 
 IntervalMethod = Literal["normal", "bernstein"]
 
@@ -34,8 +35,7 @@ class Inversion:
         rows = np.asarray(randomizer.rows(), dtype=np.float64)
         if isinstance(randomizer, BoundedGeometric):
             return cls((rows,), (randomizer.debiasing()[:, 1:],))
-        targets = randomizer.targets()
-        if targets.shape == (randomizer.inputs,) * 2 and np.array_equal(targets, np.eye(randomizer.inputs)):
+        if _tells_inputs(randomizer):
             return cls((rows,), (randomizer.debiasing(),))
         return cls((rows,), (_least_squares(rows),))
 
@@ -82,6 +82,14 @@ class Inversion:
         log_miss = math.log(2.0 / miss)
         linear = self.largest_terms * log_miss / 3.0
         return linear + np.sqrt(linear**2 + 2.0 * reports * self.largest_variances * log_miss)
+
+
+def _tells_inputs(randomizer: Randomizer) -> bool:
+    """Whether what it estimates is how many people hold each of its inputs."""
+    if type(randomizer).targets in (Channel.targets, Tabulated.targets):  # (a table of a million numbers need not be looked at)
+        return True
+    targets = randomizer.targets()
+    return targets.shape == (randomizer.inputs,) * 2 and np.array_equal(targets, np.eye(randomizer.inputs))
 
 
 def _product(axes: list[Floats]) -> Floats:

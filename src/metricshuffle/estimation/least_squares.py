@@ -22,6 +22,7 @@ to the truth (spikes) and up to 7 % farther away (even spreads), in earth mover'
 far where values are randomized first (32 x 32)."""
 MOST_STEPS = 2_000
 EVERY = 10  # steps between two looks at the gap
+FULL = 0.25  # of a design that is not 0: then it is faster as a table
 MOST_POWERS = 40  # products to find the largest curvature by
 
 
@@ -66,23 +67,26 @@ def nearest_shares(
     # Relative to the smallest error, so that nothing overflows; the gap is scaled back.
     smallest = float(deviations.min())
     weights = smallest / deviations
-    rows = csr_array(design).astype(np.float64)
+    rows: Any = _compact(design, axes)
     offset: Any = 0.0
     if on_line:
-        offset = rows[[points - 1], :].toarray()[0] * weights
-        rows = csr_array(rows[:-1] - rows[1:])
+        offset = (rows[points - 1] if isinstance(rows, np.ndarray) else rows[[points - 1], :].toarray()[0]) * weights
+        rows = rows[:-1] - rows[1:] if isinstance(rows, np.ndarray) else csr_array(rows[:-1] - rows[1:])
         start = np.arange(1, points) / points
     else:
         start = np.full(points, 1.0 / points)
-    rows = _scaled_columns(rows, weights)
+    rows = rows * weights if isinstance(rows, np.ndarray) else _scaled_columns(rows, weights)
     tolerance = nearness * 0.5 * features * smallest**2
     up, across = (np.zeros((0, 0)), np.zeros((0, 0))) if axes is None else (np.ascontiguousarray(axis) for axis in axes)
     if axes is not None and (on_line or len(up) * len(across) != points):
         raise InputError(f"the axes must be blurred in tables of {points:,} cells in all, got {len(up):,} x {len(across):,}.")
     curvature = _curvature(rows, up, across)
+    if isinstance(rows, np.ndarray):
+        places = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.ascontiguousarray(rows).ravel()
+    else:
+        places = rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data
     found, gaps, made = kernels.nearest(
-        rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data, up, across, given * weights - offset, start, curvature,
-        tolerance, steps, EVERY, on_line,
+        *places, up, across, given * weights - offset, start, curvature, tolerance, steps, EVERY, on_line
     )  # fmt: skip
     if on_line:
         ends = np.zeros(len(found)), np.ones(len(found))
@@ -92,24 +96,33 @@ def nearest_shares(
     return SharesFit(found, gaps / smallest**2, made)
 
 
+def _compact(design: csr_array | Floats, axes: tuple[Floats, Floats] | None) -> csr_array | Floats:
+    """The design as a table if most of it is not 0, else row by row; blurred axes make room for rows only."""
+    from scipy.sparse import csr_array
+
+    if isinstance(design, np.ndarray) and axes is None and np.count_nonzero(design) > FULL * design.size:
+        return np.asarray(design, dtype=np.float64)
+    return csr_array(design).astype(np.float64)
+
+
 def _scaled_columns(rows: csr_array, weights: Floats) -> csr_array:
     from scipy.sparse import csr_array
 
     return csr_array((rows.data * weights[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _curvature(rows: csr_array, up: Floats, across: Floats) -> float:
+def _curvature(rows: csr_array | Floats, up: Floats, across: Floats) -> float:
     """At least the largest eigenvalue of rows @ rows.T, blurred from both sides.
 
     Statement: for a matrix M of numbers >= 0 and any x > 0, no eigenvalue exceeds max (M x)_i / x_i (Collatz, Wielandt), and taking
     absolute values of the rows makes none smaller. Rows of zeros have no eigenvalue but 0.
     """
-    sizes = abs(rows)
+    sizes: Any = abs(rows)
     if not len(up):
         sizes = sizes[np.flatnonzero(sizes.sum(axis=1) > 0.0)]
     if not sizes.shape[0] or not sizes.sum() > 0.0:
         return 1.0
-    back = sizes.T.tocsr()
+    back = sizes.T if isinstance(sizes, np.ndarray) else sizes.T.tocsr()
     at, bound = np.ones(sizes.shape[0]), math.inf
     for _ in range(MOST_POWERS):
         seen = (up.T @ at.reshape(len(up), len(across)) @ across).ravel() if len(up) else at

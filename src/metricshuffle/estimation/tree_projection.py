@@ -48,11 +48,12 @@ def possible_shares(tree: TreeEmbedding | None, shares: Floats) -> Floats:
 
 def _falling(embedding: TreeEmbedding, below: Floats, variances: Floats) -> Floats:
     """The mass of every node of a path, the root first."""
-    from scipy.optimize import isotonic_regression
+    from metricshuffle.estimation import _isotonic_kernels as kernels
 
     order = embedding.order
     links = embedding.edge_of[order[1:]]
-    fitted = isotonic_regression(below[links], weights=variances.min() / variances[links], increasing=False).x
+    # falling from the root on is rising towards it
+    fitted = kernels.rising(below[links][::-1].copy(), (variances.min() / variances[links])[::-1].copy())[::-1]
     tails = np.concatenate([[1.0], np.clip(fitted, 0.0, 1.0), [0.0]])
     masses = np.zeros(order.size)
     masses[order] = np.maximum(tails[:-1] - tails[1:], 0.0)

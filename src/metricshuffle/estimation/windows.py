@@ -18,7 +18,7 @@ def shares_from_windows(starts: Integers64, ends: Integers64, levels: Floats, er
     to 0..1, which is reached in the middle of each window and joined by straight lines, from 0 before the first point to 1 at the last.
     Windows of one point: without noise the shares come back. Wider ones: nothing is known about where in a window people are.
     """
-    from scipy.optimize import isotonic_regression
+    from metricshuffle.estimation import _isotonic_kernels as kernels
 
     given, deviations = np.atleast_2d(np.asarray(levels, dtype=np.float64)), np.asarray(errors, dtype=np.float64)
     if given.ndim != 2 or given.shape[1] != len(starts) or not np.all(np.isfinite(given)):
@@ -31,7 +31,7 @@ def shares_from_windows(starts: Integers64, ends: Integers64, levels: Floats, er
     corners = np.concatenate([[-1.0], 0.5 * (starts + ends - 1), [float(last)]])
     found = np.empty((len(given), last + 1))
     for run, row in enumerate(given):
-        rising = np.clip(isotonic_regression(row, weights=weights).x, 0.0, 1.0)
+        rising = np.clip(kernels.rising(row, weights), 0.0, 1.0)
         reached = np.interp(np.arange(last + 1), corners, np.concatenate([[0.0], rising, [1.0]]))
         found[run] = np.maximum(np.diff(reached, prepend=0.0), 0.0)
     return found if np.ndim(levels) > 1 else found[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from metricshuffle.spaces import Users, earth_mover
 from metricshuffle.spaces.earth_mover import told_by_formula
 
 MANY_ENTRIES = 2**17  # of the table of laws: beyond, counts are drawn from their normal approximation
+ENTRIES_A_DRAW = 16  # normal numbers take as long as one draw from such a table
 
 
 def uniforms(count: int, randomness: Randomness) -> Floats:
@@ -44,18 +47,52 @@ def total_errors(randomizer: AdditiveRandomizer | CountResponse, draws: int, peo
     return np.asarray(noise)
 
 
+@dataclass(frozen=True, eq=False)
+class ReportLaws:
+    """The laws of reports, one table, or one for rows and one for columns of a grid, made ready for many draws."""
+
+    laws: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, rows: tuple[Floats, ...]) -> ReportLaws:
+        return cls(tuple(law / law.sum(axis=1, keepdims=True) for law in rows))
+
+    @cached_property
+    def _ends(self) -> Floats:
+        """Where the reports of each row end in x .. x+1, one row x after the other: a rising sequence."""
+        ends = np.cumsum(self.laws[0], axis=1)
+        ends[:, -1] = 1.0
+        ends += np.arange(len(ends))[:, None]
+        return ends.ravel()
+
+    def counts(self, held: Integers64, generator: np.random.Generator) -> Floats:
+        """How often each report occurs if so many people hold each value; on a grid, one axis after the other."""
+        if len(self.laws) == 1:
+            law = self.laws[0]
+            if law.size <= MANY_ENTRIES:
+                return np.asarray(generator.multinomial(held, law).sum(axis=0), dtype=np.float64)
+            held_at = np.flatnonzero(held)
+            if int(held.sum()) * ENTRIES_A_DRAW <= len(held_at) * law.shape[1]:
+                return self._one_by_one(held, generator)
+            return _nearly_normal(law[held_at], held[held_at], generator)
+        up, across = self.laws
+        table = held.reshape(len(up), len(across))
+        # (rows, columns, reported rows) -> (reported rows, columns) -> (reported rows, columns, reported columns)
+        vertical = np.stack([generator.multinomial(column, up).sum(axis=0) for column in table.T], axis=1)
+        return np.stack([generator.multinomial(row, across).sum(axis=0) for row in vertical]).astype(np.float64).ravel()
+
+    def _one_by_one(self, held: Integers64, generator: np.random.Generator) -> Floats:
+        """By a draw for each person: where people are few beside the entries of the table."""
+        reports, values = self.laws[0].shape[1], np.repeat(np.arange(len(held)), held)
+        # (in order, so that the table is read from its first entry to its last; values are in order already)
+        ended = np.searchsorted(self._ends, np.sort(values + generator.random(len(values))), side="right")
+        # (a number just below 1 may be rounded up to the next row)
+        return np.bincount(np.minimum(ended - values * reports, reports - 1), minlength=reports).astype(np.float64)
+
+
 def randomized_counts(rows: tuple[Floats, ...], held: Integers64, generator: np.random.Generator) -> Floats:
-    """How often each report occurs if so many people hold each value; on a grid, one axis after the other."""
-    laws = [law / law.sum(axis=1, keepdims=True) for law in rows]
-    if len(laws) == 1 and laws[0].size > MANY_ENTRIES:
-        return _nearly_normal(laws[0], held, generator)
-    if len(laws) == 1:
-        return np.asarray(generator.multinomial(held, laws[0]).sum(axis=0), dtype=np.float64)
-    up, across = laws
-    table = held.reshape(len(up), len(across))
-    # (rows, columns, reported rows) -> (reported rows, columns) -> (reported rows, columns, reported columns)
-    vertical = np.stack([generator.multinomial(column, up).sum(axis=0) for column in table.T], axis=1)
-    return np.stack([generator.multinomial(row, across).sum(axis=0) for row in vertical]).astype(np.float64).ravel()
+    """How often each report occurs if so many people hold each value; see `ReportLaws`."""
+    return ReportLaws.of(rows).counts(held, generator)
 
 
 def _nearly_normal(law: Floats, held: Integers64, generator: np.random.Generator) -> Floats:
@@ -67,9 +104,15 @@ def _nearly_normal(law: Floats, held: Integers64, generator: np.random.Generator
     return np.asarray((held - spread * noise.sum(axis=1)) @ law + spread @ noise)
 
 
+@lru_cache(maxsize=1)
+def _laws_of(inversion: Inversion) -> ReportLaws:
+    """By identity: one inversion is drawn from many times, then the next."""
+    return ReportLaws.of(inversion.rows)
+
+
 def simulated_shares(inversion: Inversion, held: Integers64, generator: np.random.Generator) -> Floats:
     """Unbiased shares from one simulated report for each item."""
-    return inversion.totals(randomized_counts(inversion.rows, held, generator)) / float(held.sum())
+    return inversion.totals(_laws_of(inversion).counts(held, generator)) / float(held.sum())
 
 
 def simulated_noise(noise: AnswerNoise, draws: int, generator: np.random.Generator) -> Floats:

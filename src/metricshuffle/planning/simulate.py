@@ -20,7 +20,7 @@ from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.tree_projection import possible_shares
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, checked_shares, zipf_shares
-from metricshuffle.planning.drawing import distance_of, randomized_counts, simulated_noise, simulated_shares, total_errors
+from metricshuffle.planning.drawing import ReportLaws, distance_of, simulated_noise, simulated_shares, total_errors
 from metricshuffle.planning.vector_runs import MANY_POINTS, covered_share, crowd_of, released_shares, share_errors
 from metricshuffle.privacy.target import checked_users
 from metricshuffle.protocols.answers import NoisyAnswers
@@ -251,10 +251,11 @@ def _user_run(query: UserQuery, protocol: Protocol, covered: bool) -> Callable[[
 
 def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:
     inversion = Inversion.of(protocol.randomizer)
+    laws = ReportLaws.of(inversion.rows)
     while True:
         held = generator.multinomial(users, shares / shares.sum())
         truth = held / users
-        unbiased = inversion.totals(randomized_counts(inversion.rows, held, generator)) / users
+        unbiased = inversion.totals(laws.counts(held, generator)) / users
         halves = _width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
         errors = np.abs(unbiased - truth)
         yield float(errors.mean()), float((errors <= halves).mean())

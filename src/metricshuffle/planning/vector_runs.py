@@ -8,7 +8,7 @@ import numpy as np
 
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, clustered_shares, zipf_shares
-from metricshuffle.planning.drawing import randomized_counts
+from metricshuffle.planning.drawing import ReportLaws
 from metricshuffle.protocols.features import Lattice, space_of
 from metricshuffle.protocols.vectors import NoisyVectors, feature_table, half_widths
 from metricshuffle.queries.base import Query
@@ -35,7 +35,8 @@ def simulated_means(protocol: NoisyVectors, space: Space, crowd: Crowd, runs: in
     if protocol.blur is None:
         counted = np.tile(crowd.truth, (runs, 1))
     else:
-        counted = np.stack([randomized_counts(protocol.blur, crowd.sampled, generator) for _ in range(runs)]) / crowd.sampled.sum()
+        laws = ReportLaws.of(protocol.blur)
+        counted = np.stack([laws.counts(crowd.sampled, generator) for _ in range(runs)]) / crowd.sampled.sum()
     shape = 1.0 if protocol.trusted == "curator" else people / protocol.sharers
     failing = -np.expm1(-protocol.rates(space))
     size = (runs, protocol.coordinates)
@@ -103,8 +104,13 @@ def moved_errors(protocol: NoisyVectors, query: Query, people: int, runs: int) -
 def _errors(
     protocol: NoisyVectors, query: Query, people: int, runs: int, measure: Callable[[Space, Floats, Floats], Floats]
 ) -> dict[str, Floats]:  # fmt: skip
-    space, generator, found = space_of(query), np.random.default_rng(0), {}
-    for words, shares in SPREADS.items():
-        crowd = crowd_of(query, shares(space, generator), people, generator)
-        found[words] = measure(space, released_shares(protocol, query, crowd, runs, generator), crowd.truth)
-    return found
+    space, generator, crowds, means = space_of(query), np.random.default_rng(0), [], []
+    for shares in SPREADS.values():
+        crowds.append(crowd_of(query, shares(space, generator), people, generator))
+        means.append(simulated_means(protocol, space, crowds[-1], runs, generator))
+    # fitted together: what the fit needs of features and noise takes as long as a few fits
+    fitted = protocol.features.shares(space, np.concatenate(means), protocol.errors(query, people), protocol.blur)
+    return {
+        words: measure(space, fitted[place * runs : (place + 1) * runs], crowd.truth)
+        for place, (words, crowd) in enumerate(zip(SPREADS, crowds, strict=True))
+    }

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.accounting.items.lipschitz import NormName, lipschitz_constant
+from metricshuffle.accounting.items.lipschitz import NormName, shares_constant
 from metricshuffle.declared import Kinded
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.estimation.simplex import simplex_projection
@@ -103,7 +103,7 @@ class PointShares(AnswerFeatures):
 
     def constant(self, query: Query, norm: NormName) -> float:
         """In sum, 2/(distance of the nearest points): one share falls by w/distance if items move by w, another rises."""
-        return lipschitz_constant(self.coordinates(query).table, _histogram(query).people.distances, norm).constant
+        return shares_constant(_histogram(query).people.distances, norm)
 
     def totals(self, query: Query, means: Floats, error: float) -> tuple[Floats, Floats]:
         return means, np.full(means.shape, error)

@@ -14,6 +14,7 @@ from metricshuffle.numerics.rounding import ULP
 ONE = np.uint64(1)
 LOW_BITS, LOW_SHIFT = 31, np.uint64(33)
 JUST_ABOVE_ONE = 1.0 + ULP
+ROWS_TOGETHER = 32
 
 
 @njit(cache=True, nogil=True)
@@ -103,26 +104,39 @@ def largest_ratios(weights):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan"})
-def _largest_product(first, first_inverse, second, second_inverse):  # type: ignore[no-untyped-def]
-    """max over outputs of first/second and second/first: no branch and no division, so that the compiler does several at a time."""
-    worst = 1.0
-    for index in range(first.size):
-        worst = max(worst, max(first[index] * second_inverse[index], second[index] * first_inverse[index]))
-    return worst
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def _extreme_ratios(columns, inverse, least, most):  # type: ignore[no-untyped-def]
+    """min and max over outputs of several rows (columns[output, row]) over another one: the compiler does several rows at a time."""
+    least[:], most[:] = np.inf, 0.0
+    for output in range(inverse.size):
+        for row in range(columns.shape[1]):
+            ratio = columns[output, row] * inverse[output]
+            least[row] = min(least[row], ratio)
+            most[row] = max(most[row], ratio)
 
 
 @njit(cache=True, nogil=True)
-def ratios_within(weights, limits):  # type: ignore[no-untyped-def]
-    """Whether largest_ratio of every pair of rows is at most its limit; ends at the first that is not, and weights must be positive.
+def first_beyond(weights, limits):  # type: ignore[no-untyped-def]
+    """A pair of rows whose largest_ratio exceeds its limit, or (-1, -1) if there is none; weights must be positive.
 
-    An inverse and a product are rounded once each, for which a ratio is enlarged; where that decides, the ratios themselves do.
+    Neighbouring rows are looked at first: they are the nearest points of most spaces, where there is the least room for rounding.
+    An inverse and a product are rounded once each, for which there is room; where that decides, the ratios themselves do.
     """
+    count = weights.shape[0]
+    for a in range(1, count):
+        if largest_ratio(weights[a], weights[a - 1]) > limits[a, a - 1]:
+            return a, a - 1
     floats = weights.astype(np.float64)
     inverses = 1.0 / floats
-    for a in range(weights.shape[0]):
-        for b in range(a):
-            worst = _largest_product(floats[a], inverses[a], floats[b], inverses[b])
-            if worst * (1.0 + 4.0 * ULP) > limits[a, b] and largest_ratio(weights[a], weights[b]) > limits[a, b]:
-                return False
-    return True
+    for start in range(0, count, ROWS_TOGETHER):
+        stop = min(start + ROWS_TOGETHER, count)
+        columns = floats[start:stop].T.copy()
+        least, most = np.empty(stop - start), np.empty(stop - start)
+        for b in range(stop):
+            _extreme_ratios(columns, inverses[b], least, most)
+            for a in range(max(start, b + 2), stop):
+                limit = limits[a, b]
+                within = most[a - start] * (1.0 + 4.0 * ULP) <= limit and least[a - start] * limit >= 1.0 + 8.0 * ULP
+                if not within and largest_ratio(weights[a], weights[b]) > limit:
+                    return a, b
+    return -1, -1

@@ -34,7 +34,9 @@ def _stochastic(values: Any) -> Floats:
     if wrong.any():
         x, y = (int(index) for index in np.argwhere(wrong)[0])
         raise ValueError(f"must hold probabilities, but row {x} (counting from 0), column {y} is {matrix[x, y]}")
-    sums = np.array([math.fsum(row) for row in matrix])
+    sums = matrix.sum(axis=1)
+    if np.abs(sums - 1.0).max() > 0.5 * ROW_TOLERANCE:  # what is that near is not in doubt by rounding
+        sums = np.array([math.fsum(row) for row in matrix])
     off = np.abs(sums - 1.0)
     if off.max() > ROW_TOLERANCE:
         row = int(np.argmax(off > ROW_TOLERANCE))
@@ -231,11 +233,16 @@ class Channel(Randomizer):
         Statement: mixing every row with one common law (their mean) raises no ratio, so a little of it makes room for rounding.
         Conditions: the unrounded matrix keeps `allowed`. Numerics: what is returned was checked pair by pair after rounding.
         """
-        common = matrix.mean(axis=0)
+        common, beyond = matrix.mean(axis=0), list[tuple[int, int]]()
         for share in (0.0, *(2.0**-power for power in range(48, 20, -3))):
+            # A pair for which there was no room is the likeliest to have none now, and two rows are quickly made.
+            if any(_beyond(dyadic((1.0 - share) * matrix[[*pair]] + share * common), allowed[np.ix_(pair, pair)]) for pair in beyond):
+                continue
             mixed = (1.0 - share) * matrix + share * common
-            if _keeps(dyadic(mixed), allowed):
+            found = _beyond(dyadic(mixed), allowed)
+            if found is None:
                 return cls(mixed, **fields)
+            beyond.append(found)
         raise NotCertified(
             "no rounding of this matrix to multiples of 2^-63 keeps the guarantee it was made for; merge points that are nearly at "
             "distance 0."
@@ -245,7 +252,8 @@ class Channel(Randomizer):
 def _inverted(rows: Floats) -> tuple[Floats, float]:
     """The pseudo-inverse and an upper bound on the condition number, many times faster than by singular values; inf if it has none.
 
-    Statement: with rows^T = QR, the pseudo-inverse of rows is Q R^-T, and the condition number, that of R, is at most |R|_F |R^-1|_F.
+    Statement: with rows^T = QR, the pseudo-inverse of rows is Q R^-T, and the condition number, that of R, is at most |R|_F |R^-1|_F, the
+    latter being |Q R^-T|_F, as the columns of Q are orthonormal.
     """
     if rows.shape[1] < rows.shape[0]:
         return rows.T, math.inf
@@ -254,18 +262,20 @@ def _inverted(rows: Floats) -> tuple[Floats, float]:
     q, r = np.linalg.qr(rows.T)
     if not np.all(np.diag(r) != 0.0):
         return rows.T, math.inf
-    inverse = solve_triangular(r, np.eye(len(r)), check_finite=False)
+    inverse = np.asarray(solve_triangular(r, q.T, check_finite=False)).T
     bound = float(np.linalg.norm(r) * np.linalg.norm(inverse))
-    return np.asarray(q @ inverse.T), bound if bound >= 1.0 else math.inf
+    return inverse, bound if bound >= 1.0 else math.inf
 
 
-def _keeps(weights: Weights, allowed: Floats) -> bool:
-    """Whether every pair of rows has at most the epsilon allowed."""
+def _beyond(weights: Weights, allowed: Floats) -> tuple[int, int] | None:
+    """A pair of rows with more than the epsilon allowed; None if every pair keeps it."""
     from metricshuffle.randomizers import _channel_kernels as kernels
 
     held = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
     if not held.min() > 0:
-        return bool(np.all(rounded_logs(kernels.largest_ratios(held)) <= allowed))
+        excess = ~(rounded_logs(kernels.largest_ratios(held)) <= allowed)  # (what is no number is too much)
+        return divmod(int(np.argmax(excess)), len(held)) if excess.any() else None
     # the largest ratios whose `rounded_log` is allowed, rounded down
     limits = np.exp(np.clip((allowed - 7e-16) / (1.0 + 4e-16), 0.0, 700.0)) * (1.0 - 2.0**-51)
-    return bool(kernels.ratios_within(held, np.where(allowed > 1e-15, limits, 1.0)))
+    a, b = kernels.first_beyond(held, np.where(allowed > 1e-15, limits, 1.0))
+    return None if a < 0 else (int(a), int(b))

@@ -80,6 +80,24 @@ def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: No
     return Lipschitz(largest * _enlarged(values.shape[1]), pair)
 
 
+@theorem("metricshuffle", "Lipschitz constant of the shares of all points")
+def shares_constant(distances: Floats, norm: NormName = "l1") -> float:
+    """`lipschitz_constant` of the table whose row x is 1 at x and 0 elsewhere, without comparing its rows.
+
+    Statement: any two different rows differ by 2 in sum, by sqrt(2) in length and by 1 at most, whichever they are; so the constant is that
+    over the smallest distance of two points. Conditions and Numerics: those of `lipschitz_constant`, whose number it is.
+    """
+    held = np.asarray(distances, dtype=np.float64)
+    points = len(held)
+    above = held[np.triu_indices(points, 1)]
+    if held.shape != (points, points) or points < 2 or not np.all(np.isfinite(held) & (held >= 0.0)) or not above.min() > 0.0:
+        return lipschitz_constant(np.eye(points), held, norm).constant  # which says what is wrong
+    moved = {"l1": 2.0, "l2": float(np.sqrt(2.0)), "linf": 1.0}[norm]
+    with np.errstate(over="ignore"):
+        largest = float(np.maximum(moved / above.min(), LEAST))
+    return largest * _enlarged(points) if np.isfinite(largest) else lipschitz_constant(np.eye(points), held, norm).constant
+
+
 def checked_lipschitz(table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm, constant: float) -> Lipschitz:
     """The constant somebody gave, if every pair respects it; else a sentence with the pair that does not.
 

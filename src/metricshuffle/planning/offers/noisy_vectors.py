@@ -72,9 +72,10 @@ def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -
             continue
         try:
             made = _protocol(setting, trusted, features)
-            enough = made.alone(setting.query, setting.target, setting.rounds).epsilon <= _cap(setting)
             # (a floor changes neither the noise that is needed nor how it is sent)
-            protocols.append(made if floor is None or enough else made.model_copy(update={"floor": floor}))
+            if floor is not None and made.alone(setting.query, setting.target, setting.rounds).epsilon > _cap(setting):
+                made = made.model_copy(update={"floor": floor})
+            protocols.append(made)
         except (ConditionError, NotCertified, InputError) as reason:
             reasons.append(f"{features}: {reason}")
     if not protocols:
