@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 # release first: it reports the peak memory of the process so far
-SUBJECTS = ("release", "sampling", "accounting", "amplification", "peers", "transport", "users", "vectors", "service", "shuffle", "scale")
+SUBJECTS = ("release", "sampling", "accounting", "amplification", "peers", "transport", "users", "vectors", "service", "shuffle", "scale",
+            "web")  # fmt: skip
 
 
 def main() -> None:

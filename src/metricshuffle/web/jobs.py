@@ -53,7 +53,8 @@ def trial(card: str, typed: dict[str, str], given: dict[str, Any], known: bytes 
     """A dry run on a file or on invented people."""
     from metricshuffle.web.trials import trial_html
 
-    return {"html": trial_html(answers.answered(card, typed, known), given)}
+    html, wrong = trial_html(answers.answered(card, typed, known), given)
+    return {"html": html, "wrong": wrong}
 
 
 def engineered(card: str, typed: dict[str, str], known: bytes | None = None) -> dict[str, Any]:
