@@ -39,7 +39,7 @@ def drawn(card: str, seed: int) -> dict[str, str]:
     real = draw.random() < 0.3
     own: dict[str, dict[str, Any]] = {
         "number": {"question": draw.choice(["mean", "sum", "histogram"]), "low": "0.0" if real else str(draw.choice([0, -20])),
-                   "high": str(draw.choice([60, 200])), "granularity": "0.5" if real else draw.choice(["", "", "2"]),
+                   "high": str(draw.choice([60, 200])), "granularity": "5" if real else draw.choice(["", "", "2"]),
                    "step": "20", "distance": str(draw.choice([20, 40])), "unit": draw.choice(["", "min"]),
                    "encoding": draw.choice(["modular", "modular", "unary", "auto"])},
         "place": {"question": draw.choice(["map", "centroid"]), "where": draw.choice(["grid", "grid", "box"]),
@@ -56,6 +56,7 @@ def drawn(card: str, seed: int) -> dict[str, str]:
         setting["question"] = "histogram"  # words have no mean
     if setting.get("first") == "accuracy":
         wide = {"sum": "2000", "mean": "4", "centroid": "300"}
+        setting["rounds"] = "1"  # a search over several rounds takes minutes
         setting["error"] = wide.get(setting.get("question", ""), "0.05") if card != "items" else "0.5"
     return setting
 

@@ -39,6 +39,8 @@ class Watched:
 
     url: str
     digest: str
+    asked: str
+    """What people are asked for, in words; "" if that is not known."""
     state: str
     words: str
     reports: int | None
@@ -66,6 +68,7 @@ class Console:
     """Digest of a collection -> its release, as JSON."""
     rounds: dict[str, int] = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
 
     async def page(self, request: Request) -> Response:
         return self._html(await self._page({}, {}))
@@ -135,10 +138,12 @@ class Console:
         self._look(url, digest)
         left = seconds_of(str(status["until"])) - time.time()
         rounds = self.rounds.get(digest)
-        told = "" if rounds is None else f"round {status['round']} of {rounds}; {max(0, rounds - int(status['round']))} left after it"
+        left_after = 0 if rounds is None else max(0, rounds - int(status["round"]))
+        told = "the only round" if rounds == 1 else f"round {status['round']} of {rounds}; {left_after} left after it"
         return Watched(
-            url, digest, state, WORDS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
-            min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", told,
+            url, digest, self.asked.get(digest, ""), state,
+            WORDS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
+            min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", told if rounds else "",
             not self.apart.get(digest, True), state not in (*OVER, *DONE), state == "released", digest in self.releases,
             str(status.get("trouble", "")),
         )  # fmt: skip
@@ -149,6 +154,8 @@ class Console:
             return
         collection = self._collection(url, digest)
         self.rounds[digest], self.apart[digest] = collection.task.rounds, collection.terms.apart
+        asked = str(collection.task.query)
+        self.asked[digest] = f"{asked[:1].upper()}{asked[1:]}"
 
     def _collection(self, url: str, digest: str) -> Any:
         import httpx
@@ -269,7 +276,8 @@ class Console:
         made = await self.desk.of_window("release", "", release=self.releases[digest])
         page = rendered(
             "web/alone.html.jinja",
-            title="Release",
+            title=made["title"],
+            back="/console",
             inner=rendered("web/released.html.jinja", inner=made["html"], digest=digest),
             version=metricshuffle.__version__,
         )
@@ -287,7 +295,9 @@ class Console:
         link, drawn = f"{url}/join/{checked_digest(digest)}", io.BytesIO()
         segno.make(link, error="m").save(drawn, kind="svg", xmldecl=False, svgns=True, scale=4, border=2)
         inner = rendered("web/join_link.html.jinja", link=link, qr=drawn.getvalue().decode(), digest=digest)
-        return self._html(rendered("web/alone.html.jinja", title="Take part", inner=inner, version=metricshuffle.__version__))
+        return self._html(
+            rendered("web/alone.html.jinja", title="Take part", back="/console", inner=inner, version=metricshuffle.__version__)
+        )
 
     async def _done(self, work: Callable[[], Any], where: str, typed: dict[str, str]) -> Response:
         """Do it, and show the console again; a sentence where it was asked if it cannot be."""

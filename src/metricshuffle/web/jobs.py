@@ -75,12 +75,15 @@ def collect(served: bytes, key: str, output: str) -> dict[str, Any]:
 def release(release: str) -> dict[str, Any]:
     """What a release says: its chart, its numbers and its promises."""
     from metricshuffle.pages.chapters.answer import answer as answer_chapter
+    from metricshuffle.pages.chapters.answer import answer_text
     from metricshuffle.pages.chapters.headline import headline
     from metricshuffle.pages.collection import Collection
     from metricshuffle.wire.release import Release
 
-    collection = Collection.of(Release.from_json(release))
-    return {"html": rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))}
+    read = Release.from_json(release)
+    collection = Collection.of(read)
+    html = rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))
+    return {"html": html, "title": answer_text(read)}
 
 
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -84,4 +84,4 @@ class Trying:
 
         if "hx-request" in request.headers:
             return HTMLResponse(html)
-        return HTMLResponse(rendered("web/alone.html.jinja", title="Try", inner=html, version=metricshuffle.__version__))
+        return HTMLResponse(rendered("web/alone.html.jinja", title="Try", back="", inner=html, version=metricshuffle.__version__))
