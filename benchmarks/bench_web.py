@@ -19,7 +19,7 @@ from tests.web.conftest import SLIDE, Served, launched, started
 from benchmarks.measuring import measurement
 
 WARMING, PEOPLE, STARTS = 4, 20, 3
-MOVED = {"number": (20, 0.3), "place": (20, 2.0), "items": (20, 2.0)}
+MOVED = {"number": (20, 0.3), "place": (8, 2.0), "items": (8, 2.0)}
 """Movements of a slider that are counted, and the seconds within which the numbers have to follow."""
 NAMES = {"number": "a number", "place": "a map", "items": "users' items"}
 
