@@ -113,7 +113,7 @@ BAD = [
     ("category", "labels", "tea", "at least two"),
     ("category", "labels", "tea,,water", "empty one"),
     ("items", "high", "-5", "must be above"),
-    ("amplify", "options", "1", "at least 2"),
+    ("amplify", "options", "1", "must lie in 2..2^24"),
     ("amplify", "delta", "nan", "must be a number"),
     ("solve", "high", "-1", "must be above"),
     ("solve", "users", "", "is empty"),
