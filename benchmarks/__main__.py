@@ -10,19 +10,9 @@ from pathlib import Path
 
 # release first: it reports the peak memory of the process so far
 SUBJECTS = (
-    "release",
-    "sampling",
-    "accounting",
-    "amplification",
-    "peers",
-    "transport",
-    "users",
-    "vectors",
-    "service",
-    "shuffle",
-    "clients",
-    "scale",
-)
+    "release", "sampling", "accounting", "amplification", "peers", "transport", "users", "vectors", "service", "shuffle",
+    "clients", "web", "scale",
+)  # fmt: skip
 
 
 def main() -> None:

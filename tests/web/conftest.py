@@ -10,13 +10,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-READY = 60.0
+SLIDE = """([field, value]) => new Promise((done, failed) => {
+  const start = performance.now(), before = document.querySelector('.result').dataset.digest;
+  setTimeout(() => failed(new Error('no new numbers')), 15000);
+  const look = setInterval(() => {
+    const result = document.querySelector('.result');
+    if (result && result.dataset.digest !== before) { clearInterval(look); done(performance.now() - start); }
+  }, 2);
+  const slider = document.querySelector(`.slider[data-for=field-${field}]`);
+  slider.value = value;
+  slider.dispatchEvent(new Event('input', { bubbles: true }));
+})"""
+"""Moves a slider, and tells after how many milliseconds the numbers of another plan stood on the page."""
 
 
 def missing(what: str) -> None:
@@ -73,8 +85,9 @@ def served() -> Iterator[Served]:
         server.end()
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+@contextmanager
+def launched() -> Iterator[Any]:
+    """The machine's own browser, or a reason why there is none."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -88,24 +101,36 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with launched() as opened:
+        yield opened
+
+
+VIOLATED = """addEventListener('securitypolicyviolation', (event) => policyViolated(
+  `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample} at ${location}`))"""
+
+
+def watched(context: Any, wrong: list[str]) -> None:
+    """Note every request that leaves this machine, every error of a script, and everything that the policy of a page forbids."""
+    context.on("request", lambda request: wrong.append(request.url) if not _own(request.url) else None)
+    context.on("weberror", lambda error: wrong.append(f"script: {error.error}"))
+    context.expose_binding("policyViolated", lambda _, told: wrong.append(f"policy: {told}"))
+    context.add_init_script(VIOLATED)
+
+
 @pytest.fixture
 def window(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
-    """Opens pages that may talk to this machine only; any error of a script, and any request elsewhere, fails the test."""
-    contexts, wrong = [], []
+    """Opens pages that may talk to this machine only; what `watched` notes fails the test."""
+    contexts: list[Any] = []
+    wrong: list[str] = []
 
     def opened(**settings: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         contexts.append(context)
-        context.on("request", lambda request: wrong.append(request.url) if not _own(request.url) else None)
+        watched(context, wrong)
         page = context.new_page()
         page.set_default_timeout(60_000)
-        page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
-        page.on(
-            "console",
-            lambda message: (
-                wrong.append(f"{message.text} {message.location} {page.url}") if "Content Security Policy" in message.text else None
-            ),
-        )
         page.goto(served.url)
         return page
 

@@ -7,10 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from tests.web.conftest import Served
+from tests.web.conftest import Served, watched
 
 import metricshuffle
 from metricshuffle.errors import InputError
@@ -80,8 +81,33 @@ def test_what_changes_anything_must_come_from_the_page(served: Served) -> None:
             headers={**own, "hx-request": "true", "content-type": "multipart/form-data; boundary=x"},
         )
         assert "too large to try here" in large.text  # also to one who does not check before, as the page does
+        for path in ("/try", "/forget", "/console/add", "/console/collect"):  # forms without files are short
+            assert client.post(path, content=bytes(2**20 + 1), headers=own).status_code == 413, path
+            assert client.post(path, content=iter([b"x"]), headers=own).status_code == 413, path  # says not how long it is
+        plan = client.post("/console/open", files={"plan": ("plan.json", bytes(10 * 2**20))}, headers=own)
+        assert "too large to be a plan" in plan.text
         told = client.post("/file?card=number", files={"file": ("x.csv", b"")}, headers={**own, "hx-request": "true"})
         assert "this file is empty" in told.text
+
+
+@pytest.mark.thorough
+def test_the_browser_tells_what_the_policy_forbids(browser: Any, served: Served) -> None:
+    """Every test of the page fails on a violation; here that it would, and that pages which only say no have none."""
+    wrong: list[str] = []
+    context = browser.new_context()
+    watched(context, wrong)
+    page = context.new_page()
+    for path in ("/", "/console/release/none", "/take/nothing", "/static/nothing"):
+        page.goto(served.at(path))
+        page.goto(served.url)
+        page.goto(served.at(path))
+    assert wrong == []
+    page.goto(served.at("/"))
+    page.evaluate("document.body.setAttribute('style', 'color: red')")
+    page.wait_for_timeout(200)
+    context.close()
+    assert len(wrong) == 1
+    assert "style-src" in wrong[0]
 
 
 @pytest.mark.thorough

@@ -13,23 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.conftest import Served, started
+from tests.web.conftest import SLIDE, Served, started
 
 import metricshuffle as ms
 
 pytestmark = pytest.mark.thorough
 CARDS = ("number", "place", "category", "items")
-SLIDE = """([field, value]) => new Promise((done, failed) => {
-  const start = performance.now(), before = document.querySelector('.result').dataset.digest;
-  setTimeout(() => failed(new Error('no new numbers')), 15000);
-  const look = setInterval(() => {
-    const result = document.querySelector('.result');
-    if (result && result.dataset.digest !== before) { clearInterval(look); done(performance.now() - start); }
-  }, 2);
-  const slider = document.querySelector(`.slider[data-for=field-${field}]`);
-  slider.value = value;
-  slider.dispatchEvent(new Event('input', { bubbles: true }));
-})"""
 
 
 def test_every_card_goes_from_its_example_to_files(window: Callable[..., Any], served: Served, tmp_path: Path) -> None:
@@ -108,11 +97,13 @@ BAD = [
     ("number", "low", "ten", "must be a number"),
     ("number", "low", "nan", "must be a number"),
     ("number", "low", "5000", "must be below"),
-    ("number", "high", "1e300", "High must lie within"),
+    ("number", "high", "1e300", "Largest is too large"),
+    ("number", "high", "-7", "must be above"),
     ("number", "epsilon", "-1", "must be greater than 0"),
     ("number", "epsilon", "1e9", "must lie in (0, 1000]"),
     ("number", "distance", "0.1", "less than one step"),
-    ("number", "users", "1e30", "at most 1e13"),
+    ("number", "users", "1e30", "is too large"),
+    ("number", "users", "1e14", "at most 1e13"),
     ("number", "users", "2.5", "whole number"),
     ("number", "honest", "150", "between 0 and 100"),
     ("number", "rounds", "0", "at least 1"),
@@ -121,7 +112,11 @@ BAD = [
     ("place", "width", "", "is empty"),
     ("category", "labels", "tea", "at least two"),
     ("category", "labels", "tea,,water", "empty one"),
-    ("items", "high", "-5", "below high"),
+    ("items", "high", "-5", "must be above"),
+    ("amplify", "options", "1", "must lie in 2..2^24"),
+    ("amplify", "delta", "nan", "must be a number"),
+    ("solve", "high", "-1", "must be above"),
+    ("solve", "users", "", "is empty"),
     ("items", "items", "-1", "at least 1"),
 ]
 
@@ -131,16 +126,15 @@ def test_bad_input_is_told_beside_its_field_and_keeps_the_others(window: Callabl
     at = ""
     for card, field, typed, sentence in BAD:
         if card != at:
-            page.goto(served.at(f"/?card={card}&rounds=2&width=3&height=3"))
+            page.goto(served.at(f"/{'engineers' if card in ('amplify', 'solve') else ''}?card={card}&honest=80&width=3&height=3"))
             page.wait_for_selector(".result")
             at = card
         box = f"#field-{field}"
         before = page.input_value(box)
         page.fill(box, typed)
-        told = page.locator(f"#{'low' if (field, sentence) == ('high', 'below high') else field}-wrong")
-        told.filter(has_text=sentence).wait_for()
-        assert page.get_attribute(box, "aria-invalid") == "true" or field == "high"
-        assert page.input_value("#field-rounds") == ("0" if field == "rounds" else "2")
+        page.locator(f"#{field}-wrong").filter(has_text=sentence).wait_for()
+        page.wait_for_selector(f"{box}[aria-invalid=true]")
+        assert page.input_value("#field-honest") == (typed if field == "honest" else "80")
         page.fill(box, before)
         if card == "number":
             page.wait_for_selector(".result")
@@ -188,6 +182,10 @@ def test_a_file_is_tried_and_forgotten(window: Callable[..., Any], served: Serve
     page.select_option("#pick-column", "word")
     page.click("text=Try it")
     page.locator("#trial .notice").filter(has_text="'word' of your file").wait_for()
+    page.locator("#pick-column-wrong").filter(has_text="'word' of your file").wait_for()
+    page.evaluate("document.querySelector('#pick-column option:checked').value = 'no such column'")
+    page.click("text=Try it")
+    page.locator("#pick-column-wrong").filter(has_text="no such column").wait_for()
     page.click("text=Delete the file")
     page.locator("#columns").filter(has_text="was deleted").wait_for()
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))

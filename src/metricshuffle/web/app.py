@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -63,9 +64,11 @@ def application(token: str, port: int, *, local: bool = True, limit: float | Non
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         desk.start()
+        looking = asyncio.ensure_future(uploads.look_after())
         try:
             yield
         finally:
+            looking.cancel()
             desk.close()
             uploads.close()
             console.close()
@@ -90,6 +93,7 @@ def application(token: str, port: int, *, local: bool = True, limit: float | Non
         Route("/console/collect", console.collect, methods=["POST"]),
         Route("/console/release/{digest}", console.release),
         Route("/console/join/{digest}", console.join),
+        Route("/console/{form}", console.again),
         Route("/static/{name}", static),
         Route("/healthz", healthy),
     ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import cos, radians
+from re import sub
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.web.cards import PLANNED, Card
-from metricshuffle.web.fields import Words, WrongFields, blamed
+from metricshuffle.web.fields import LONGEST, Words, WrongFields, blamed
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
@@ -17,8 +19,11 @@ if TYPE_CHECKING:
 
 CARDS = {card.name: card for card in PLANNED}
 SUMS = ("mean", "sum", "centroid")
-# What Python calls the field that a sentence is about.
-ALSO = {"domain": "low", "bins": "step", "corner": "south", "label": "labels"}
+# What Python calls the field that a sentence is about; the first that the card has.
+ALSO = {
+    "domain": ("low",), "bins": ("step",), "corner": ("south",), "box": ("south",), "label": ("labels",),
+    "values": ("step", "cell", "high"), "cells": ("cell",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,27 @@ def asked(card_name: str, typed: Mapping[str, str]) -> Asked:
 
 def in_fields(card: Card, wrong: Exception) -> WrongFields:
     """A sentence from below, beside the field that it is about."""
-    from re import sub
-
-    message = sub(r"^(?:[A-Z][A-Za-z0-9]*: )+", "", str(wrong))
-    name = blamed(message, card.fields.values(), ALSO)
+    message = _plainly(wrong)
+    also = {word: next((name for name in names if name in card.fields), "") for word, names in ALSO.items()}
+    name = blamed(message, card.fields.values(), also)
     for field in card.fields.values():
         if "_" in field.name:
             message = message.replace(field.name, field.label.lower())
-    return WrongFields({name: f"{message[:1].upper()}{message[1:]}"})
+        elif field.kind not in ("check", "hidden", "choice"):  # a sentence about a field begins with its name, here its label
+            message = sub(rf"^{field.name}(?= (?:must|is|and|has) )", field.label, message)
+    told = {name: _sentence(message)}
+    if name == "distance" and "cell" in card.fields and "step" in message:  # two that do not fit; nobody knows which was meant otherwise
+        told["cell"] = "Side of a square does not fit “Distance”; it is said there."
+    return WrongFields(told)
+
+
+def _plainly(wrong: Exception) -> str:
+    """Without the name of the class that refused it."""
+    return sub(r"^(?:[A-Z][A-Za-z0-9]*: )+", "", str(wrong))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _with_wishes(card: Card, words: Words, query: Query, options: list[tuple[str, str]], python: str) -> Asked:
@@ -133,7 +151,9 @@ def _with_wishes(card: Card, words: Words, query: Query, options: list[tuple[str
         choices |= {"encoding": words.choice("encoding"), "granularity": words.number("granularity")}
         options.append(("--encoding", choices["encoding"]))
     if card.name == "items":
-        choices["most_items"] = words.whole("most_items")
+        choices["most_items"] = most = words.whole("most_items")
+        if most is not None and most < 1:
+            words.refuse("most_items", f"must be a whole number of at least 1, got {words.text('most_items')}.")
     words.checked()
     promise = [("--epsilon", words.text("epsilon"))] if first == "privacy" else [("--error", words.text("error"))]
     far = [("--distance", words.text("distance"))] if "distance" in card.fields else []
@@ -166,14 +186,13 @@ def _number(words: Words) -> Read:
     from metricshuffle.spaces import Integers, Interval
 
     question = words.choice("question")
-    low, high, unit = words.bound("low"), words.bound("high"), words.text("unit")
+    low, high, unit = words.bound("low"), words.bound("high"), words.unit()
     granularity = words.number("granularity") if question != "histogram" else None
     step = words.number("step") if question == "histogram" else None
-    if low is not None and high is not None and not low < high:
-        words.refuse("low", f"must be below the largest, got {words.text('low')} and {words.text('high')}.")
+    words.ordered("low", "high", low, high)
     finer = granularity is not None and 0.0 < granularity < 1.0  # no whole number needs that: real ones were meant
     whole = isinstance(low, int) and isinstance(high, int) and not finer
-    if not whole and question != "histogram" and granularity is None:
+    if low is not None and high is not None and not whole and question != "histogram" and granularity is None:
         words.refuse("granularity", "is empty; real numbers need it: the step they are rounded to.")
     words.checked()
     assert low is not None and high is not None  # noqa: S101, PT018 - else it was refused
@@ -192,7 +211,7 @@ def _place(words: Words) -> Read:
     from metricshuffle.queries import Centroid, Histogram
     from metricshuffle.spaces import Grid
 
-    question, where, cell, unit = words.choice("question"), words.choice("where"), words.number("cell"), words.text("unit")
+    question, where, cell, unit = words.choice("question"), words.choice("where"), words.number("cell"), words.unit()
     if where == "grid":
         width, height = words.whole("width"), words.whole("height")
         words.checked()
@@ -202,9 +221,20 @@ def _place(words: Words) -> Read:
     else:
         names = ("south", "west", "north", "east")
         corners = [words.number(name) for name in names]
+        for name, corner, most in zip(names, corners, (85, 180, 85, 180), strict=True):
+            if corner is not None and not abs(corner) <= most:
+                words.refuse(name, f"must lie within +-{most} degrees, got {words.text(name)}.")
+        words.ordered("south", "north", corners[0], corners[2])
+        words.ordered("west", "east", corners[1], corners[3])
         words.checked()
         south, west, north, east = (corner or 0.0 for corner in corners)
-        grid = Grid.from_box(south, west, north, east, cell or 0.0, unit or "m")
+        try:
+            grid = Grid.from_box(south, west, north, east, cell or 0.0, unit or "m")
+        except MetricShuffleError as wrong:
+            if "the box (" not in str(wrong):
+                raise
+            tall = north - south > (east - west) * cos(radians(south))  # which of the sides are too far apart
+            raise WrongFields(dict.fromkeys(("south", "north") if tall else ("west", "east"), _sentence(_plainly(wrong)))) from None
         sides = [("--box", " ".join(words.text(name) for name in names))]
         python = f"ms.Grid.from_box({south!r}, {west!r}, {north!r}, {east!r}, {cell!r}, {unit or 'm'!r})"
     options = [("--query", question), *sides, ("--cell", words.text("cell")), *([("--unit", unit)] if unit else [])]
@@ -214,8 +244,13 @@ def _place(words: Words) -> Read:
 
 
 def _labels(words: Words) -> list[str]:
-    labels = [label.strip() for label in words.text("labels").replace("\n", ",").split(",")]
-    if "" in labels:
+    text = words.text("labels")
+    labels = [label.strip() for label in text.replace("\n", ",").split(",")]
+    if not text:
+        words.refuse("labels", "is empty; give at least two, with a comma between them, like tea, coffee.")
+    elif len(text) > LONGEST:
+        words.refuse("labels", f"is longer than {LONGEST:,} characters.")
+    elif "" in labels:
         words.refuse("labels", "has an empty one; write them with one comma between, like tea, coffee.")
     elif len(labels) < 2:
         words.refuse("labels", f"names {len(labels)}; at least two are needed.")
@@ -241,12 +276,13 @@ def _items(words: Words) -> Read:
     from metricshuffle.queries import UserHistogram, UserLinearQuery
     from metricshuffle.spaces import Categories, Integers, Space, nested_squares, users_of
 
-    question, item, unit, items = words.choice("question"), words.choice("item"), words.text("unit"), words.whole("items")
+    question, item, unit, items = words.choice("question"), words.choice("item"), words.unit(), words.whole("items")
     if items is not None and items < 1:
-        words.refuse("items", f"must be a whole number of at least 1, got {items}.")
+        words.refuse("items", f"must be a whole number of at least 1, got {words.text('items')}.")
     options = [("--query", f"user-{question}")]
     if item == "number":
         low, high = words.whole("low"), words.whole("high")
+        words.ordered("low", "high", low, high)
         words.checked()
         space, python = Space(Integers(low or 0, high or 0, unit)), f"ms.Space(ms.Integers({low}, {high}, unit={unit!r}))"
         options += [("--low", words.text("low")), ("--high", words.text("high"))]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,10 @@ import metricshuffle
 from metricshuffle.errors import InputError, MetricShuffleError
 from metricshuffle.pages.rendering import rendered
 from metricshuffle.web.desk import Desk
+from metricshuffle.web.fields import WrongFields
+from metricshuffle.web.folders import delete, own_folder
+from metricshuffle.web.guard import at_most
+from metricshuffle.web.uploads import PIECE
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from metricshuffle.service.control import Operator
 
 LARGEST_PLAN = 8 * 2**20
+PATIENCE = 8.0
+"""Seconds for which the page waits for a shuffler before it shows the others without it."""
+LARGEST_COUNT = 10**13
 OVER = ("aborted", "purged")
 DONE = ("released", "purged")
 
@@ -32,6 +39,8 @@ class Watched:
 
     url: str
     digest: str
+    asked: str
+    """What people are asked for, in words; "" if that is not known."""
     state: str
     words: str
     reports: int | None
@@ -53,38 +62,60 @@ class Console:
 
     desk: Desk
     local: bool
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="metricshuffle-releases-")))
+    folder: Path = field(default_factory=own_folder)
     services: dict[str, str] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
     """Digest of a collection -> its release, as JSON."""
     rounds: dict[str, int] = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
 
     async def page(self, request: Request) -> Response:
-        return self._html(await self._page("", {}))
+        return self._html(await self._page({}, {}))
 
-    async def _page(self, wrong: str, where: dict[str, str]) -> str:
+    async def again(self, request: Request) -> Response:
+        """Somebody typed the address of a form, or came back to it: there is nothing to see, but the console."""
+        from starlette.responses import RedirectResponse
+
+        return RedirectResponse("/console", 303)
+
+    async def _page(self, wrong: Mapping[str, str], where: Mapping[str, str]) -> str:
+        """`wrong`: what is wrong beside which field; "" is the form itself, which `where` names with what was typed into it."""
+        if wrong and where.get("where") == "open" and not self.services:  # that form is shown only if there is a shuffler to open it at
+            wrong, where = {"": " ".join(wrong.values())}, {"where": "add"}
         return rendered(
             "web/console.html.jinja", version=metricshuffle.__version__, services=sorted(self.services), wrong=wrong, place=where,
-            collections=await self._listed(), local=self.local,
+            collections=await self._listed(wrong if where.get("where") == "collections" else {}, where.get("digest", "")), local=self.local,
         )  # fmt: skip
 
     async def listed(self, request: Request) -> Response:
         """Only the collections: the page asks for them again and again."""
         return self._html(await self._listed())
 
-    async def _listed(self) -> str:
+    async def _listed(self, wrong: Mapping[str, str] | None = None, about: str = "") -> str:
+        """`about` is the collection whose form has something wrong in it."""
         watched: list[Watched] = []
         silent: list[str] = []
-        answers = await asyncio.gather(*(asyncio.to_thread(self._statuses, url) for url in self.services), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, MetricShuffleError):
+        urls = list(self.services)
+        answers = await asyncio.gather(
+            *(asyncio.wait_for(asyncio.to_thread(self._statuses, url), PATIENCE) for url in urls), return_exceptions=True
+        )
+        for url, answer in zip(urls, answers, strict=True):
+            if isinstance(answer, TimeoutError):
+                silent.append(f"{url} has not answered for {PATIENCE:g} seconds; it is asked again.")
+            elif isinstance(answer, MetricShuffleError):
                 silent.append(str(answer))
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 watched += answer
-        return rendered("web/collections.html.jinja", watched=watched, silent=silent, services=bool(self.services), local=self.local)
+        told = wrong or {}
+        if "key" in told and not (self.local and any(it.digest == about and it.can_collect and not it.released for it in watched)):
+            silent.append(told["key"])  # the field that it is about is not there any more
+        return rendered(
+            "web/collections.html.jinja", watched=watched, silent=silent, services=bool(self.services), local=self.local,
+            wrong=told, about=about,
+        )  # fmt: skip
 
     def _operator(self, url: str) -> Operator:
         from metricshuffle.service.control import Operator
@@ -107,10 +138,12 @@ class Console:
         self._look(url, digest)
         left = seconds_of(str(status["until"])) - time.time()
         rounds = self.rounds.get(digest)
-        told = "" if rounds is None else f"round {status['round']} of {rounds}; {max(0, rounds - int(status['round']))} left after it"
+        left_after = 0 if rounds is None else max(0, rounds - int(status["round"]))
+        told = "the only round" if rounds == 1 else f"round {status['round']} of {rounds}; {left_after} left after it"
         return Watched(
-            url, digest, state, WORDS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
-            min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", told,
+            url, digest, self.asked.get(digest, ""), state,
+            WORDS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
+            min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", told if rounds else "",
             not self.apart.get(digest, True), state not in (*OVER, *DONE), state == "released", digest in self.releases,
             str(status.get("trouble", "")),
         )  # fmt: skip
@@ -121,16 +154,18 @@ class Console:
             return
         collection = self._collection(url, digest)
         self.rounds[digest], self.apart[digest] = collection.task.rounds, collection.terms.apart
+        asked = str(collection.task.query)
+        self.asked[digest] = f"{asked[:1].upper()}{asked[1:]}"
 
     def _collection(self, url: str, digest: str) -> Any:
         import httpx
 
         from metricshuffle.service.collection import Collection
 
-        if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-            raise InputError("a collection is named by 64 hexadecimal digits.")
+        if url not in self.services:
+            raise InputError("this shuffler is not known here; add it first.")
         try:
-            answer = httpx.get(f"{url}/v1/collections/{digest}", timeout=20)
+            answer = httpx.get(f"{url}/v1/collections/{checked_digest(digest)}", timeout=20)
         except httpx.HTTPError as wrong:
             raise InputError(f"cannot reach {url} ({type(wrong).__name__}).") from None
         if answer.status_code != 200:
@@ -145,11 +180,16 @@ class Console:
             from metricshuffle.service.control import Operator
             from metricshuffle.service.serving import checked_address
 
-            url = checked_address(_text(form, "url").rstrip("/"), "the address")
+            with beside("url"):
+                url = checked_address(_text(form, "url").rstrip("/"), "the address")
             token = _text(form, "token")
             if not token:
-                raise InputError("the operator's token is missing; it is in the file operator.token of the shuffler's keys.")
-            Operator(url, token).statuses()
+                raise WrongFields({"token": "The operator's token is missing; it is in the file operator.token of the shuffler's keys."})
+            try:
+                Operator(url, token).statuses()
+            except MetricShuffleError as wrong:
+                told = str(wrong).partition(" Give its keys folder")[0]
+                raise WrongFields({"token" if told != str(wrong) else "url": told}) from None
             self.services[url] = token
 
         return await self._done(added, "add", {"url": _text(form, "url")})
@@ -160,11 +200,14 @@ class Console:
 
     async def open(self, request: Request) -> Response:
         """Open a collection of a plan or task at a shuffler."""
+        if not at_most(request, LARGEST_PLAN + PIECE):
+            async for _ in request.stream():  # a browser listens only when it has said everything
+                pass
+            told = {"plan": f"This file is too large to be a plan or a task, which have at most {LARGEST_PLAN // 2**20} MB."}
+            return self._html(await self._page(told, {"where": "open"}))
         async with request.form(max_files=1, max_fields=20) as form:
             upload: Any = form.get("plan")
-            text = (
-                (await upload.read(LARGEST_PLAN)).decode("utf-8", "replace") if upload is not None and not isinstance(upload, str) else ""
-            )
+            text = "" if upload is None or isinstance(upload, str) else (await upload.read()).decode("utf-8", "replace")
             words = {name: _text(form, name) for name in ("url", "analyst", "closes", "colluders", "round", "same")}
         return await self._done(lambda: self._open(text, words), "open", words)
 
@@ -176,16 +219,22 @@ class Console:
         from metricshuffle.service.keys import analyst_of
 
         if not text:
-            raise InputError("choose the plan or the task, as the planner page or `metricshuffle plan --save` wrote it.")
-        for name in ("colluders", "round"):
-            if not words[name].isdigit():
-                raise InputError(f"{name} must be a whole number, got {words[name]!r}.")
+            raise WrongFields({"plan": "Choose the plan or the task, as the planner page or `metricshuffle plan --save` wrote it."})
+        with beside("plan"):
+            task = _task(text)
+        with beside("analyst"):
+            analyst = analyst_of(words["analyst"])
         now = time.time()
-        closes = moment(words["closes"] or "1h", now, "closes")
-        opening = Opening(
-            task=_task(text), analyst=analyst_of(words["analyst"]), colluders=int(words["colluders"]), opens=int(now), closes=closes,
-            extends=closes, retention=30 * 86400, round=int(words["round"]), apart=not words["same"],
-        )  # fmt: skip
+        with beside("closes"):
+            closes = moment(words["closes"] or "1h", now, "“Closes in”")
+            if closes <= now:
+                raise InputError("“Closes in” must lie in the future.")
+        colluders, number = _count("colluders", words["colluders"], 0), _count("round", words["round"], 1)
+        with beside("round" if number > task.rounds else "colluders"):
+            opening = Opening(
+                task=task, analyst=analyst, colluders=colluders, opens=int(now), closes=closes, extends=closes, retention=30 * 86400,
+                round=number, apart=not words["same"],
+            )  # fmt: skip
         operator = self._operator(words["url"])
         check_free([operator], opening)
         hop = Hop(**operator.new_party().model_dump() | {"url": operator.url})
@@ -194,7 +243,8 @@ class Console:
     async def abort(self, request: Request) -> Response:
         form = await request.form()
         reason = _text(form, "reason") or "the operator aborted it"
-        return await self._done(lambda: self._operator(_text(form, "url")).abort(_text(form, "digest"), reason), "collections", {})
+        url, digest = _text(form, "url"), _text(form, "digest")
+        return await self._done(lambda: self._operator(url).abort(checked_digest(digest), reason), "collections", {"digest": digest})
 
     async def collect(self, request: Request) -> Response:
         """Fetch, open and estimate, with the analyst's key in a file of this machine."""
@@ -204,14 +254,14 @@ class Console:
             if not self.local:
                 raise InputError("the analyst's key stays on her machine; run metricshuffle web there to collect.")
             if not key:
-                raise InputError("where is the analyst's key? Give the path of the file that `metricshuffle analyst key` wrote.")
+                raise InputError("Where is the analyst's key? Give the path of the file that `metricshuffle analyst key` wrote.")
             served = (await asyncio.to_thread(self._collection, url, digest)).served
             output = str(self.folder / f"release-{digest[:16]}.json")
             told = await self.desk.of_window("collect", "", served=served, key=key, output=output)
             self.releases[digest] = told["release"]
         except MetricShuffleError as wrong:
-            return self._html(await self._page(str(wrong), {"where": "collections"}))
-        return self._html(await self._page("", {}))
+            return self._html(await self._page({"key": str(wrong)}, {"where": "collections", "digest": digest, "key": key}))
+        return await self.again(request)
 
     async def release(self, request: Request) -> Response:
         """The release of a collection: its chart and promises, or the file."""
@@ -226,7 +276,8 @@ class Console:
         made = await self.desk.of_window("release", "", release=self.releases[digest])
         page = rendered(
             "web/alone.html.jinja",
-            title="Release",
+            title=made["title"],
+            back="/console",
             inner=rendered("web/released.html.jinja", inner=made["html"], digest=digest),
             version=metricshuffle.__version__,
         )
@@ -240,11 +291,13 @@ class Console:
 
         url, digest = request.query_params.get("url", ""), request.path_params["digest"]
         if url not in self.services:
-            return self._html(await self._page("this shuffler is not known here; add it first.", {"where": "add"}))
-        link, drawn = f"{url}/join/{digest}", io.BytesIO()
+            return self._html(await self._page({"": "This shuffler is not known here; add it first."}, {"where": "add"}))
+        link, drawn = f"{url}/join/{checked_digest(digest)}", io.BytesIO()
         segno.make(link, error="m").save(drawn, kind="svg", xmldecl=False, svgns=True, scale=4, border=2)
         inner = rendered("web/join_link.html.jinja", link=link, qr=drawn.getvalue().decode(), digest=digest)
-        return self._html(rendered("web/alone.html.jinja", title="Take part", inner=inner, version=metricshuffle.__version__))
+        return self._html(
+            rendered("web/alone.html.jinja", title="Take part", back="/console", inner=inner, version=metricshuffle.__version__)
+        )
 
     async def _done(self, work: Callable[[], Any], where: str, typed: dict[str, str]) -> Response:
         """Do it, and show the console again; a sentence where it was asked if it cannot be."""
@@ -253,7 +306,8 @@ class Console:
         try:
             await asyncio.to_thread(work)
         except MetricShuffleError as wrong:
-            return self._html(await self._page(_without_options(str(wrong)), {"where": where, **typed}))
+            told = wrong.sentences if isinstance(wrong, WrongFields) else {"": _without_options(str(wrong))}
+            return self._html(await self._page(told, {"where": where, **typed}))
         return RedirectResponse("/console", 303)
 
     def _html(self, text: str) -> Response:
@@ -263,9 +317,7 @@ class Console:
 
     def close(self) -> None:
         """Releases that were not downloaded go with the server, like everything else here."""
-        import shutil
-
-        shutil.rmtree(self.folder, ignore_errors=True)
+        delete(self.folder)
 
 
 WORDS = {
@@ -277,6 +329,30 @@ WORDS = {
     "aborted": "aborted",
     "purged": "purged: collected and gone",
 }
+
+
+@contextmanager
+def beside(name: str) -> Iterator[None]:
+    """What is wrong here stands beside that field."""
+    try:
+        yield
+    except WrongFields:
+        raise
+    except MetricShuffleError as wrong:
+        text = _without_options(str(wrong))
+        raise WrongFields({name: f"{text[:1].upper()}{text[1:]}"}) from None
+
+
+def _count(name: str, text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_COUNT)) and least <= int(text) <= LARGEST_COUNT):
+        raise WrongFields({name: f"{name.capitalize()} must be a whole number of at least {least}, got {text[:40]!r}."})
+    return int(text)
+
+
+def checked_digest(text: str) -> str:
+    if len(text) != 64 or set(text) - set("0123456789abcdef"):
+        raise InputError("a collection is named by 64 hexadecimal digits.")
+    return text
 
 
 def _task(text: str) -> Any:

@@ -69,6 +69,7 @@ def amplified(words: Words) -> str:
         )
     elif name == "laplace":
         low, high, (rate,) = words.number("low"), words.number("high"), _positive(words, "rate")
+        words.ordered("low", "high", low, high)
         words.checked()
         options += [(f"--{field}", words.text(field)) for field in ("low", "high", "rate")]
         farthest = (high or 0.0) - (low or 0.0)
@@ -107,10 +108,10 @@ def solved(words: Words) -> str:
         words.checked()
         space, options = Space(Grid(width, height, 1.0)), [("--width", str(width)), ("--height", str(height))]
     else:
-        low, high = words.number("low") or 0.0, words.number("high") or 0.0
-        if not low < high:
-            words.refuse("low", f"must be below the largest, got {words.text('low')} and {words.text('high')}.")
+        ends = words.number("low"), words.number("high")
+        words.ordered("low", "high", *ends)
         words.checked()
+        low, high = (end or 0.0 for end in ends)
         whole = low == int(low) and high == int(high)
         if not whole:
             words.refuse("low", "and the largest must be whole numbers here; the command line has --step for others.")

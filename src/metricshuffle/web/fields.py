@@ -10,8 +10,10 @@ from typing import Literal
 from metricshuffle.errors import InputError
 
 Kind = Literal["number", "whole", "words", "choice", "check", "hidden"]
-LONGEST = 20_000
-"""Characters of a field; a list of labels may be long."""
+LONGEST, LONGEST_UNIT = 20_000, 40
+"""Characters of a field, because a list of labels may be long; and of the name of a unit."""
+LARGEST_WHOLE = 9e15
+"""Up to there every whole number is a floating-point number."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ class Words:
     def text(self, name: str) -> str:
         return self.typed.get(name, self.fields[name].example).strip()
 
+    def unit(self, name: str = "unit") -> str:
+        """A short name, or none."""
+        text = self.text(name)
+        if len(text) > LONGEST_UNIT or not text.isprintable():
+            self.refuse(name, f"is a short name like km, with at most {LONGEST_UNIT} letters.")
+            return ""
+        return text
+
     def number(self, name: str) -> float | None:
         """A finite number; None if it is empty and may be, or if it is wrong."""
         text = self._filled(name)
@@ -89,6 +99,9 @@ class Words:
         text = self.text(name)
         if value != int(value):
             self.refuse(name, f"must be a whole number, got {_short(text)}.")
+            return None
+        if abs(value) > LARGEST_WHOLE:
+            self.refuse(name, f"is too large: at most {LARGEST_WHOLE:.0e}, got {_short(text)}.")
             return None
         return int(text) if text.lstrip("+-").isdigit() else int(value)
 
@@ -120,6 +133,13 @@ class Words:
             return None
         return text.replace("\u2009", "").replace("_", "x")  # 1_000 is Python's way of writing, and not a person's
 
+    def ordered(self, low: str, high: str, below: float | None, above: float | None) -> None:
+        """Refuse two ends in the wrong order, beside both: nobody knows which of them was meant otherwise."""
+        if not {low, high} & set(self.wrong) and below is not None and above is not None and not below < above:
+            got = f"got {_short(self.text(low), '')} and {_short(self.text(high), '')}."
+            self.refuse(low, f"must be below “{self.fields[high].label}”, {got}")
+            self.refuse(high, f"must be above “{self.fields[low].label}”, {got}")
+
     def refuse(self, name: str, sentence: str) -> None:
         """Note what is wrong with a field; the first thing counts."""
         self.wrong.setdefault(name, f"{self.fields[name].label} {sentence}")
@@ -134,7 +154,7 @@ def blamed(message: str, fields: Iterable[Field], also: Mapping[str, str] | None
 
     `also` are other names for fields, as Python calls them.
     """
-    names = {field.name: field.name for field in fields}
+    names = {field.name: field.name for field in fields if field.kind not in ("check", "hidden")}
     names |= {name: field for name, field in (also or {}).items() if field in names}
     places = [(_place(message, name), field) for name, field in names.items()]
     return min(((place, field) for place, field in places if place >= 0), default=(0, ""))[1]
@@ -147,5 +167,5 @@ def _place(message: str, name: str) -> int:
     return -1 if named is None else named.start()
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+def _short(text: str, quote: str = "'") -> str:
+    return f"{quote}{text if len(text) <= 40 else f'{text[:40]}...'}{quote}"

@@ -22,6 +22,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 OPEN = ("/healthz", "/favicon.ico")
+WITH_FILES, LONGEST_FORM = ("/file", "/console/open"), 2**20
+"""Forms that carry files, and bound them themselves; and the most bytes of every other one."""
 YEAR = 365 * 24 * 3600
 TOKEN = "token"  # noqa: S105 - the name of it in the link
 
@@ -55,6 +57,9 @@ class Guard:
             )
         elif request.method not in ("GET", "HEAD") and not same_origin(request):
             refused = PlainTextResponse("This was not asked by the page itself, so nothing was done.\n", 403)
+        elif request.method not in ("GET", "HEAD") and scope["path"] not in WITH_FILES and not at_most(request, LONGEST_FORM):
+            await _listened(receive)
+            refused = PlainTextResponse("This is longer than any form of this page can be, so nothing was done.\n", 413)
         await (refused or self.app)(scope, receive, _with_headers(send))
 
     def _is_token(self, text: str) -> bool:
@@ -70,6 +75,21 @@ def same_origin(request: object) -> bool:
     if origin is not None:
         return urlsplit(origin).netloc == host
     return request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def at_most(request: object, size: int) -> bool:
+    """Whether what is sent says how long it is, and is no longer than that."""
+    from starlette.requests import Request
+
+    assert isinstance(request, Request)  # noqa: S101 - as above
+    length = request.headers.get("content-length", "")
+    return length.isdecimal() and len(length) < 16 and int(length) <= size
+
+
+async def _listened(receive: Receive) -> None:
+    """Hear somebody out and keep nothing: most clients read an answer only when they have said everything."""
+    while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+        pass
 
 
 def _with_headers(send: Send) -> Send:

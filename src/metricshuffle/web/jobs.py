@@ -53,7 +53,8 @@ def trial(card: str, typed: dict[str, str], given: dict[str, Any], known: bytes 
     """A dry run on a file or on invented people."""
     from metricshuffle.web.trials import trial_html
 
-    return {"html": trial_html(answers.answered(card, typed, known), given)}
+    html, wrong = trial_html(answers.answered(card, typed, known), given)
+    return {"html": html, "wrong": wrong}
 
 
 def engineered(card: str, typed: dict[str, str], known: bytes | None = None) -> dict[str, Any]:
@@ -74,12 +75,15 @@ def collect(served: bytes, key: str, output: str) -> dict[str, Any]:
 def release(release: str) -> dict[str, Any]:
     """What a release says: its chart, its numbers and its promises."""
     from metricshuffle.pages.chapters.answer import answer as answer_chapter
+    from metricshuffle.pages.chapters.answer import answer_text
     from metricshuffle.pages.chapters.headline import headline
     from metricshuffle.pages.collection import Collection
     from metricshuffle.wire.release import Release
 
-    collection = Collection.of(Release.from_json(release))
-    return {"html": rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))}
+    read = Release.from_json(release)
+    collection = Collection.of(read)
+    html = rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))
+    return {"html": html, "title": answer_text(read)}
 
 
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {

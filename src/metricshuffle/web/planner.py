@@ -61,8 +61,9 @@ class Planner:
 
     def _page(self, card: Any, typed: dict[str, str], wrong: dict[str, str], answer: str, more: str) -> str:
         return rendered(
-            "web/planner.html.jinja", cards=PLANNED, card=card, typed=typed, wrong=wrong, answer=answer, more=more, files=FILES,
-            state="" if card is None else state_of(card.name, typed), version=metricshuffle.__version__,
+            "web/planner.html.jinja", cards=PLANNED, engineers=list(ENGINEERS.values()), card=card, typed=typed, wrong=wrong,
+            answer=answer, more=more,
+            files=FILES, state="" if card is None else state_of(card.name, typed), version=metricshuffle.__version__,
         )  # fmt: skip
 
     async def part(self, request: Request, job: str) -> Response:

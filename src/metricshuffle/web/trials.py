@@ -205,17 +205,19 @@ def invented(query: Query, people: int) -> Any:
     return [list(drawn[start : start + items]) for start in range(0, count, items)]
 
 
-def trial_html(result: Answered, given: Mapping[str, Any]) -> str:
-    """The part of the page about a dry run; what is wrong stands there in a sentence."""
+def trial_html(result: Answered, given: Mapping[str, Any]) -> tuple[str, str]:
+    """The part of the page about a dry run, and what is wrong with the column that was picked; anything else that is wrong stands in it."""
     path = Path(given["path"]) if given["path"] else None
     try:
         shown = trial(result, path, given["columns"], given["user_column"], given["per_user"])
     except BatchTooSmall as wrong:
         remedy = "Set “People” or “Honest people” to what the file has, and try again."
-        return rendered("web/trial.html.jinja", trial=None, wrong=f"{str(wrong).partition(';')[0]}. {remedy}")
+        return rendered("web/trial.html.jinja", trial=None, wrong=f"{str(wrong).partition(';')[0]}. {remedy}"), ""
     except MetricShuffleError as wrong:
-        return rendered("web/trial.html.jinja", trial=None, wrong=in_fields_of_trial(str(wrong), path))
-    return rendered("web/trial.html.jinja", trial=shown, wrong="")
+        sentence = in_fields_of_trial(str(wrong), path)
+        about = sentence if path is not None and "column" in sentence.lower() else ""
+        return rendered("web/trial.html.jinja", trial=None, wrong=sentence), about
+    return rendered("web/trial.html.jinja", trial=shown, wrong=""), ""
 
 
 def in_fields_of_trial(text: str, path: Path | None) -> str:

@@ -59,11 +59,12 @@ class Trying:
             given["path"] = str(self.uploads.path(name)) if name else ""
             typed = card.filled(state)
             known = self.desk.known_of(card.name, typed)
-            html = (
-                await self.desk.of_window(
-                    "trial", request.headers.get("x-window", ""), card=card.name, typed=typed, known=known, given=given
-                )
-            )["html"]
+            told = await self.desk.of_window(
+                "trial", request.headers.get("x-window", ""), card=card.name, typed=typed, known=known, given=given
+            )
+            html = told["html"]
+            if name and "hx-request" in request.headers:  # where a script puts it beside the column
+                html += rendered("web/column_wrong.html.jinja", sentence=told["wrong"])
         except Superseded:
             html = ""
         except MetricShuffleError as wrong:
@@ -83,4 +84,4 @@ class Trying:
 
         if "hx-request" in request.headers:
             return HTMLResponse(html)
-        return HTMLResponse(rendered("web/alone.html.jinja", title="Try", inner=html, version=metricshuffle.__version__))
+        return HTMLResponse(rendered("web/alone.html.jinja", title="Try", back="", inner=html, version=metricshuffle.__version__))

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import InputError
+from metricshuffle.web.folders import delete, own_folder
+from metricshuffle.web.guard import at_most
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 MOST_BYTES = 100 * 2**20
 MOST_FILES = 8
-KEPT = 30 * 60.0
-"""Seconds."""
+KEPT, LOOKED_AFTER = 29 * 60.0, 20.0
+"""Seconds: how long a file is kept, and how often somebody looks; together less than the half hour that the page tells."""
 PIECE = 2**20
 
 
 @dataclass
 class Uploads:
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="metricshuffle-")))
+    folder: Path = field(default_factory=own_folder)
     kept: dict[str, tuple[Path, float]] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
@@ -37,8 +38,7 @@ class Uploads:
     async def keep(self, request: Request) -> str:
         """Take the file of a form; larger ones than allowed are refused, whatever the browser said about them."""
         self.clean()
-        length = request.headers.get("content-length", "")
-        if not length.isdigit() or int(length) > MOST_BYTES + PIECE:
+        if not at_most(request, MOST_BYTES + PIECE):
             async for _ in request.stream():  # a browser listens only when it has said everything
                 pass
             raise InputError(
@@ -71,5 +71,11 @@ class Uploads:
         for name in [*old, *list(self.kept)[: max(0, len(self.kept) - MOST_FILES)]]:
             self.forget(name)
 
+    async def look_after(self) -> None:
+        """Delete what is old also if nobody asks for anything any more."""
+        while True:
+            await asyncio.sleep(LOOKED_AFTER)
+            self.clean()
+
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        delete(self.folder)

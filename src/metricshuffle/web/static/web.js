@@ -189,10 +189,13 @@ document.addEventListener("htmx:sendError", () => {
 });
 
 document.addEventListener("htmx:responseError", (event) => {
-  if (event.detail.xhr.status === 403) {
-    lost.textContent = "The server was started again and does not know this window: open the new link that it printed.";
-    lost.hidden = false;
-  }
+  lost.textContent = event.detail.xhr.status === 403
+    ? "The server was started again and does not know this window: open the new link that it printed."
+    : "The server could not answer this, and what you see is from before. Change something to ask again; if it stays so, start metricshuffle web again.";
+  lost.hidden = false;
+});
+document.addEventListener("htmx:afterOnLoad", (event) => {
+  if (event.detail.xhr.status < 400) lost.hidden = true;
 });
 
 // The console asks again, unless somebody is about to do something there

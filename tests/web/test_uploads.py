@@ -1,0 +1,77 @@
+"""Files that were given to try a plan on do not stay: not after half an hour, not with the server, and not if it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from metricshuffle.errors import InputError
+from metricshuffle.web import uploads
+from metricshuffle.web.folders import LOCK, PREFIX, delete, own_folder
+from metricshuffle.web.uploads import KEPT, LOOKED_AFTER, Uploads
+
+HALF_AN_HOUR = 1800.0
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where folders are made in a test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def kept(store: Uploads, name: str, age: float) -> Path:
+    path = store.folder / name
+    path.write_text("kcal\n437\n")
+    store.kept[name] = (path, monotonic() - age)
+    return path
+
+
+def test_an_old_file_is_deleted_though_nobody_asks(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KEPT + LOOKED_AFTER < HALF_AN_HOUR  # which the page tells
+    monkeypatch.setattr(uploads, "LOOKED_AFTER", 0.01)
+    store = Uploads()
+    old, young = kept(store, "old", KEPT + 1.0), kept(store, "young", KEPT - 60.0)
+
+    async def looked() -> None:
+        looking = asyncio.ensure_future(store.look_after())
+        await asyncio.sleep(0.1)
+        looking.cancel()
+
+    with ThreadPoolExecutor(1) as thread:  # the browser of other tests has a loop in this one
+        thread.submit(asyncio.run, looked()).result()
+    assert not old.exists()
+    assert young.exists()
+    with pytest.raises(InputError, match="not kept any more"):
+        store.path("old")
+    store.close()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_of_a_killed_server_is_deleted_by_the_next_one(temporary: Path) -> None:
+    """One that is in use stays, and so does what only has a similar name."""
+    code = "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n" \
+           "from metricshuffle.web.folders import own_folder\nprint(own_folder(), flush=True); time.sleep(60)"  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", code, str(temporary)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        theirs = Path(process.stdout.readline().strip())
+        (theirs / "values.csv").write_text("kcal\n437\n")
+        foreign = temporary / f"{PREFIX}foreign"
+        foreign.mkdir()
+        mine = own_folder()
+        assert (theirs / "values.csv").exists()  # its server runs
+        process.kill()
+    again = own_folder()
+    assert not theirs.exists()
+    assert (mine / LOCK).exists()
+    assert foreign.exists()
+    delete(mine)
+    delete(again)
+    assert not mine.exists()
