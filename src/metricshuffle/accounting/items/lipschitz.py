@@ -85,7 +85,10 @@ def shares_constant(distances: Floats, norm: NormName = "l1") -> float:
     """`lipschitz_constant` of the table whose row x is 1 at x and 0 elsewhere, without comparing its rows.
 
     Statement: any two different rows differ by 2 in sum, by sqrt(2) in length and by 1 at most, whichever they are; so the constant is that
-    over the smallest distance of two points. Conditions and Numerics: those of `lipschitz_constant`, whose number it is.
+    over the smallest distance of two points.
+    Conditions: no two points at distance 0, else refused with the pair.
+    Numerics: as in `lipschitz_constant`, to the last bit: a quotient is largest at the smallest distance, also when rounded.
+    Reference: this docstring.
     """
     held = np.asarray(distances, dtype=np.float64)
     points = len(held)
