@@ -150,7 +150,7 @@ def _with_wishes(card: Card, words: Words, query: Query, options: list[tuple[str
     if query.kind in ("mean", "sum") and card.name == "number":
         choices |= {"encoding": words.choice("encoding"), "granularity": words.number("granularity")}
         options.append(("--encoding", choices["encoding"]))
-    if card.name == "items":
+    if card.name == "items" and words.choice("question") == "histogram":  # a mean has no such limit, and its form does not show it
         choices["most_items"] = most = words.whole("most_items")
         if most is not None and most < 1:
             words.refuse("most_items", f"must be a whole number of at least 1, got {words.text('most_items')}.")

@@ -147,7 +147,7 @@ ITEMS = Card(
         Field("unit", "Unit", "Of numbers, or of distances.", "hours", "words", optional=True),
         Field("items", "Items each", "Exactly so many for everybody; empty if numbers differ.", "10", "whole", optional=True),
         Field("most_items", "At most", "If numbers differ: the most that a person may hold; noisy vectors need it.", "", "whole",
-              optional=True, when=("question", ("histogram", "mean"))),
+              optional=True, when=("question", ("histogram",))),
     ),
     wishes("2", "@unit", "0.5", "earth mover's distance, in the unit", "5000", Slider(0.1, 1000), Slider(0.001, 100)),
 )  # fmt: skip
