@@ -200,10 +200,10 @@ class Plan(Plotted, Stored):
         return json.dumps(self._document(), indent=2)
 
     def _document(self) -> dict[str, Any]:
-        stored = json.loads(self.model_dump_json())  # null where there is no bound; model_dump would leave an infinity
-        for index, candidate in enumerate(stored["candidates"]):
-            if index != self.chosen or not isinstance(self.protocol, Sums):
-                del candidate["mechanism"]
+        kept = self.chosen if isinstance(self.protocol, Sums) else None
+        left_out = {index: {"mechanism"} for index in range(len(self.candidates)) if index != kept}  # (some have a million numbers)
+        # null where there is no bound; model_dump would leave an infinity
+        stored = json.loads(self.model_dump_json(exclude={"candidates": left_out, "task": True}))
         task = json.loads(self.task.to_json())
         document = {
             "format": PLAN_FORMAT,
