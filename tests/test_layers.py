@@ -106,6 +106,7 @@ def import_graph() -> dict[str, set[str]]:
     return graph
 
 
+@pytest.mark.thorough
 def test_nothing_is_imported_in_a_circle() -> None:
     """Not even inside functions: a circle that a late import hides is one all the same."""
     try:
@@ -114,6 +115,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
         raise AssertionError(" -> ".join(reversed(circle.args[1]))) from None
 
 
+@pytest.mark.thorough
 def test_the_graph_sees_late_imports_and_not_those_of_type_checkers() -> None:
     """A circle of two is found, wherever its imports stand; the graph of the package has edges from everywhere."""
     with pytest.raises(graphlib.CycleError):

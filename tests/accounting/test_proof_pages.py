@@ -28,6 +28,7 @@ def docstrings() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.thorough
 def test_named_pages_exist_and_no_docstring_is_a_page() -> None:
     for where, text in docstrings():
         assert len(text.split()) <= LONGEST, f"{where} has a docstring of {len(text.split())} words; move the proof to docs/proofs"

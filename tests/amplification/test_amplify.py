@@ -167,6 +167,7 @@ def test_a_mirrored_pair_counts_only_if_it_is_there() -> None:
     assert len(PairScan(rows, [(4, 3), (4, 2)]).pairs) == 2
 
 
+@pytest.mark.thorough
 def test_too_many_pairs_are_left_to_the_clones() -> None:
     randomizer = WitchHat(1.0, 1.0, 1.0, 400)
     answer = amplify(randomizer, 10_000)

@@ -290,6 +290,7 @@ def test_the_truth_lies_in_the_band_of_the_best_many_times() -> None:
     assert attacked(4321, 4_000) > 100_000
 
 
+@pytest.mark.thorough
 def test_parallel_tasks_are_the_channel_they_are() -> None:
     first, second = KaryRandomizedResponse(3, 1.0), KaryRandomizedResponse(2, 2.0)
     mixed = parallel([(0.25, first), (0.75, second)])
@@ -319,6 +320,7 @@ def test_two_reports_at_a_distance() -> None:
     assert three.lower <= three.upper
 
 
+@pytest.mark.thorough
 def test_what_is_too_large_falls_back() -> None:
     line = LaplaceOnInterval(0.0, 1.0, 1.0, 600)
     band = amplify(line, 10**6).epsilon(1e-6)

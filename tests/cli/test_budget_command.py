@@ -198,6 +198,7 @@ def test_the_machine_stops_between_the_note_and_the_release(terminal: Any, two: 
     assert noted == [[1]]
 
 
+@pytest.mark.thorough
 def test_one_last_round_and_two_processes(terminal: Any, tmp_path: Path, values: Path) -> None:
     """Whoever comes first gets it; the other is refused, and one release is noted."""
     planned("local sum").save("plan.json")

@@ -41,6 +41,7 @@ echo "${COMPREPLY[*]}" | tr '\\n' ' '; echo; }
 """
 
 
+@pytest.mark.thorough
 def test_bash_completes_commands_options_and_words(shell: Path) -> None:
     lines = bash(
         shell,

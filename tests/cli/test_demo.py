@@ -63,6 +63,7 @@ def made() -> Made:
     return Made(numbers, city, places, months, page, re.sub(r"\s+", " ", printed.getvalue()))
 
 
+@pytest.mark.thorough
 def test_the_page_is_well_formed_and_loads_nothing(made: Made) -> None:
     page, count = made.page, made.page.tags.count
     assert page.open == []

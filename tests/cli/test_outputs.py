@@ -71,6 +71,7 @@ def test_two_things_on_standard_output_are_refused(terminal: Any, task: Task, li
     assert "only one thing can be written to standard output" in terminal.refused(*line.split())
 
 
+@pytest.mark.thorough
 def test_a_real_standard_output(tmp_path: Path, task: Task) -> None:
     """As a process whose output is a pipe: `-` is the document and nothing else; /dev/stdout is written in place."""
     for name in ("-", "/dev/stdout"):

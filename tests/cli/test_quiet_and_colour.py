@@ -57,6 +57,7 @@ def test_a_pipe_gets_no_escape_codes(terminal: Terminal, sum_plan: Any) -> None:
         assert "\x1b" not in terminal.typed(line).output
 
 
+@pytest.mark.thorough
 def test_no_color_in_a_terminal(tmp_path: Path) -> None:
     for words in (("plan", "-h"), ("doctor",)):
         assert "\x1b" not in in_terminal(tmp_path, 80, *words, NO_COLOR="1")
@@ -119,6 +120,7 @@ def test_compiling_is_told_once_wherever_it_happens(tmp_path: Path) -> None:
     assert "hidden at epsilon" in second
 
 
+@pytest.mark.thorough
 def test_compiled_loops_are_counted_without_numba(tmp_path: Path) -> None:
     assert len(loops()) > 100
     assert len({(file, name) for file, name, _ in loops()}) == len(loops())

@@ -98,6 +98,7 @@ def test_a_named_pipe(terminal: Any, task: Task) -> None:
     writer.join(timeout=10)
 
 
+@pytest.mark.thorough
 def test_a_real_shell(tmp_path: Path, task: Task) -> None:
     """Process substitution, and a pipe from one command to the next."""
     command = f"{sys.executable} -m metricshuffle"

@@ -204,6 +204,7 @@ def test_every_plan_can_be_simulated(terminal: Any, kind: str) -> None:
     assert "2 simulated releases" in terminal("simulate", "task.json", "--runs", "2").stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, name: str, code: int) -> None:
     sum_plan.save(str(tmp_path / "plan.json"))

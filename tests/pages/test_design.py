@@ -79,6 +79,7 @@ def test_verdicts_are_told_apart_by_everybody(tokens: dict[str, str], eyes: str)
         assert max(apart) >= 10.0, (one, other)
 
 
+@pytest.mark.thorough
 def test_verdicts_are_told_apart_without_any_colour(pages: dict[str, ParsedPage]) -> None:
     assert set(MARKS) == set(MEANINGS)
     assert len(set(MARKS.values())) == len(MARKS)

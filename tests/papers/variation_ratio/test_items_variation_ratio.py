@@ -120,6 +120,7 @@ def test_a_false_bound_over_n_is_false_by_counting(name: str, randomizer: Random
     assert max(divergence(*count_laws(laws[0], laws[1], one, 100), ours) for one in held) <= 1e-6
 
 
+@pytest.mark.thorough
 def test_bounds_over_n_are_in_order() -> None:
     rows = rows_of("variation-ratio-bounds", "Theorem 4.7")
     assert len(rows) == 12 * 3

@@ -114,6 +114,7 @@ def test_the_fallback_is_true_of_one_users_sorted_reports(clusters_plan: Plan) -
         assert divergence(laws[0], laws[1], fallback.epsilon) <= fallback.delta
 
 
+@pytest.mark.thorough
 def test_promises_about_sampled_items_are_true_for_users_of_any_size() -> None:
     """Users of one, two and three items that draw two each: all near pairs."""
     made = item_plan(CLUSTERS, None, 2, Target(1.0, 0.1, 0.3, "flat"), samples=2)

@@ -156,6 +156,7 @@ def test_a_distance_below_the_nearest_points_is_refused_or_said() -> None:
         plan(UserHistogram(users_of(Integers(0, 100, unit="km"), items=5)), small, 50)
 
 
+@pytest.mark.thorough
 def test_sentences_count_users_and_name_what_was_seen() -> None:
     """Users and items instead of people and values."""
     target = Target(epsilon=20.0, delta=1e-6, distance=1.0)

@@ -74,6 +74,7 @@ def test_the_debiased_law_has_the_value_as_its_mean(road: Plan) -> None:
         assert mean == pytest.approx(float(hat.values_of(np.array(code))), abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_more_people_less_error_and_sums_beside_them(road: Plan) -> None:
     """Few people hide alone; a plan has hats and sums side by side, and the sum of numbers is n times their mean."""
     few = plan(ROAD, TARGET, 100, protocols=ONLY)
