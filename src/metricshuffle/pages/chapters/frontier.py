@@ -28,7 +28,7 @@ def frontier(plan: Plan) -> Frontier:
         frontier_chart(points, facts),
         "fig-frontier",
         "Utility against local privacy",
-        f"From B = 1 to B = {last.shape:,}, the error rises from {plain(first.error)} to {plain(last.error)}{unit} and the epsilon of "
+        f"From shape 1 to shape {last.shape:,} the error rises from {plain(first.error)} to {plain(last.error)}{unit} and the epsilon of "
         f"one report at {far} falls from {promised(first.local_epsilon)} to {promised(last.local_epsilon)}.",
     )
     legend = (
@@ -36,8 +36,8 @@ def frontier(plan: Plan) -> Frontier:
         Key(f"one report at 1{unit}", BLUE, "5 3"),
         Key("chosen", VERMILLION, ring=True),
     )
-    caption = "Expected error against what one report gives away by itself. B: total shape of the honest people's noise."
-    head = ("total shape B", "rate", "expected error", f"epsilon of one report at {far}", f"at 1{unit}")
+    caption = "Expected error against what one report gives away by itself. Shape: of the noise of all honest people together."
+    head = ("shape", "rate", "expected error", f"epsilon of one report at {far}", f"at 1{unit}")
     rows = [
         (
             f"{point.shape:,}",
@@ -55,7 +55,7 @@ def frontier_chart(points: Sequence[FrontierPoint], plan: PlanFacts) -> Spec:
     """Expected error against the epsilon of one report, at the target's distance and at one step; labels say the total shape."""
     far = [(point.local_epsilon, point.error) for point in points]
     near = [(point.local_epsilon_per_step, point.error) for point in points]
-    accurate, protected = f"B = {points[0].shape}", f"B = {points[-1].shape:,}"
+    accurate, protected = f"shape {points[0].shape}", f"shape {points[-1].shape:,}"
     chosen = (plan.choice.local_epsilon, plan.choice.expected_error)
     layers: list[Spec] = [
         line(near, BLUE, (5, 3), width=1.75),
