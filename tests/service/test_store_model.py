@@ -170,6 +170,10 @@ class AgainstTheModel(RuleBasedStateMachine):
     def decided(self) -> None:
         self.latest = self.now
 
+    def decided_by_a_report(self) -> None:
+        """When it came is nobody's business: the hour is remembered, or the last end that has passed."""
+        self.latest = max(self.latest, self.now // 3600 * 3600, *(end for end in (OPENS, CLOSES, EXTENDS) if end <= self.now))
+
     @initialize(some=st.sets(st.integers(0, CHAIN), min_size=1), early=st.booleans())
     def begin(self, some: set[int], early: bool) -> None:
         self.clock = float(START if early else OPENS)
@@ -206,7 +210,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         answers = model.put(self.now, entries)
         assert self.store.put(model.digest, entries) == answers
         if Verdict.STORED in answers or (model.state == "open" and model.place == 0 and self.now >= CLOSES):
-            self.decided()
+            self.decided_by_a_report()
 
     @rule(which=WHICH, count=st.integers(1, 4))
     def put_good_ones(self, which: int, count: int) -> None:

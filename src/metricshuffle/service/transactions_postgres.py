@@ -38,7 +38,7 @@ NOT_CONNECTED = {
     r"too many|connection slots": "it has too many connections; end some, or allow more",
     r"starting up|shutting down|recovery": "it is being started or shut down; it is tried again",
     r"translate host|resolve|Name or service|nodename": "no machine has that name; correct the address",
-    r"refused|No such file|unreachable|timeout|timed out": "it does not answer; does it run, and is the address right?",
+    r"refused|No such file|unreachable|timeout|timed out": "it does not answer; see that it runs, and that the address is right",
 }
 """By what libpq says when there is no connection; its words may repeat parts of the address, with a password, so they are not told."""
 CAUSES = {
@@ -79,7 +79,7 @@ class PostgresServer:
         except self._psycopg.Error as wrong:
             causes = (cause for words, cause in NOT_CONNECTED.items() if re.search(words, str(wrong)))
             cause = next(causes, "see that it runs, and that address, user, password and database are right")
-            raise StoreError(f"cannot reach the PostgreSQL server: {cause}{'' if cause.endswith('?') else '.'}") from None
+            raise StoreError(f"cannot reach the PostgreSQL server: {cause}.") from None
         with contextlib.ExitStack() as failed:
             failed.callback(db.close)
             db.execute("; ".join(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
