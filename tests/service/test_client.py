@@ -617,7 +617,7 @@ def test_killed_between_writing_and_sending(shuffler: StandIn, tmp_path: Path) -
     assert len(shuffler.received) == 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_again_and_again_every_person_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
     """kill -9 three times in the middle of a file; in the end everybody's report was made once, whatever was sent how often."""
     collection = shuffler.opened(task_of(KIND))

@@ -202,7 +202,7 @@ def limits(case: Case) -> list[int]:
     return [0, 1, 100, 4_000, 30_000, *(len(case.output) * part // 8 for part in range(1, 9)), *range(40_000, 400_000, 20_000)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_full_disk_is_tried_again_later_and_nothing_is_half(tmp_path: Path, forks: Forks) -> None:
     """No file may grow beyond a limit, which is as if the disk were full then: whatever fails, it goes on where there is room again."""
     failed = 0

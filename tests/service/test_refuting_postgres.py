@@ -95,6 +95,7 @@ def sent_until_stored(servers: list[Running], path: str, reports: list[bytes], u
     return stored
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_database_whose_connections_are_cut(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
     """What was acknowledged by either is released, once; steps of the driver are cut as well, and the keys are gone before."""
     url, analyst = new_postgres_url(), AnalystKey.new()

@@ -188,7 +188,7 @@ def test_every_command_works_over_tls_and_refuses_a_certificate_that_it_does_not
     assert (tmp_path / "release.json").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_tls_that_never_begins_is_cut_and_holds_nobody_up(secured: tuple[Running, Path, Path]) -> None:
     shuffler, own, _ = secured
     parts, collection = urlsplit(shuffler.url), shuffler.opened(task_of(4))

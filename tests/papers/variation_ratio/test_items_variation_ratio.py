@@ -102,7 +102,7 @@ def test_two_options_are_loose_and_appendix_e_is_false() -> None:
         assert claim <= 0.0 < ours == pytest.approx(0.0264537, abs=5.1e-8)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "randomizer"),
     [
