@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.oracles.small_plans import SMALL, plan_of, truth_of, values_of
 
 from metricshuffle.errors import BatchTooSmall, InputError
-from metricshuffle.planning import Plan, plan, simulate
+from metricshuffle.planning import Plan, plan, simulate, user_runs
 from metricshuffle.planning.crowd import Crowd, zipf_shares
 from metricshuffle.planning.drawing import distance_of
 from metricshuffle.planning.simulate import Simulation
@@ -203,6 +203,36 @@ def test_a_metric_without_a_tree_is_measured_by_transport() -> None:
     assert distance_of(people, corner, opposite) == pytest.approx(math.sqrt(8.0), abs=1e-6)
     made = plan(UserHistogram(people), Target(2.0, 1e-3, 1.0), 50, protocols=["share-laplace"])
     assert 0.0 < simulate(made, 5).mean_absolute_error < math.sqrt(8.0)
+
+
+def test_the_solver_measures_a_few_releases_of_many_points_and_nested_squares_tell_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later releases that are off three times as far show in the mean, though no solver looked at them."""
+    people, generator = users_of(Grid(18, 18, 50.0), 2), np.random.default_rng(4)
+    truth = np.full(324, 1.0 / 324)
+
+    def release(heaped: float) -> Any:
+        heap = np.zeros((18, 18))
+        row, column = generator.integers(0, 12, 2)
+        heap[row : row + 6, column : column + 6] = generator.random((6, 6))
+        return (1.0 - heaped) * truth + heaped * heap.ravel() / heap.sum(), truth
+
+    near, far = [release(0.1) for _ in range(user_runs.SOLVED)], [release(0.3) for _ in range(12)]
+    exact = [distance_of(people, *pair) for pair in (*near, *far)]
+    solved: list[float] = []
+
+    def looked_at(*pair: Any) -> float:
+        solved.append(distance_of(*pair))
+        return solved[-1]
+
+    monkeypatch.setattr(user_runs, "distance_of", looked_at)
+    assert user_runs.mean_distance(people, [*near, *far]) == pytest.approx(np.mean(exact), rel=0.15)
+    assert np.mean(exact) > 2.0 * np.mean(exact[: user_runs.SOLVED])
+    assert solved == exact[: user_runs.SOLVED]
+    few = users_of(Grid(3, 3, 1.0), 2)
+    assert user_runs.mean_distance(few, [(np.eye(9)[0], np.eye(9)[place]) for place in (1, 2, 8, 0, 0, 8)]) == pytest.approx(
+        (1 + 2 + 2 * math.sqrt(8.0)) / 6, abs=1e-6
+    )
+    assert user_runs.mean_distance(people, [(truth, truth)] * 9) == 0.0
 
 
 def test_crowds() -> None:

@@ -111,11 +111,11 @@ def machine() -> Iterator[Part]:
     import sys
 
     from metricshuffle import __version__
+    from metricshuffle.numerics.cores import usable_cores
 
     yield Part("core", "metricshuffle", True, __version__, str(Path(__file__).parents[1]), "", "")
     yield Part("core", "Python", True, platform.python_version(), sys.executable, "3.11 or newer is needed", "")
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Part("core", "processors", True, str(usable), None, "", "")
+    yield Part("core", "processors", True, str(usable_cores()), None, "", "")
     try:
         drawn: int | None = len(os.urandom(32))
     except NotImplementedError:

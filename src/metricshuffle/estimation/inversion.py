@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class Inversion:
         squares = applied(tuple(part**2 for part in self.debiasing), self.reports_of(frequencies))
         return np.maximum(squares - frequencies, 0.0)
 
-    @property
+    @cached_property
     def largest_variances(self) -> Floats:
         """A bound on the variance of one report, whatever its value, for the total of each value: its mean square."""
         return _product([(rows @ part**2).max(axis=0) for rows, part in zip(self.rows, self.debiasing, strict=True)])

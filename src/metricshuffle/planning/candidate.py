@@ -46,7 +46,8 @@ class Candidate(Shown, Declared):
     expected_error: OrInfinite
     standard_error: float | None = None
     other_errors: dict[str, float] = Field(default_factory=dict)
-    """Expected errors for people whose items lie otherwise, by how they lie."""
+    """Expected errors for people whose items lie otherwise, by how they lie; of users' items for the chosen candidate only, as simulating
+    them takes as long as planning."""
     local_epsilon: OrInfinite
     local_epsilon_per_unit: OrInfinite = math.inf
     bits_per_user: int
@@ -109,7 +110,7 @@ def candidate(
     guarantee = protocol.guarantee(query, target, setting.honest, setting.rounds, account)
     # Where nobody is trusted with a user's items, the promise itself is what is left.
     fallback = guarantee if query.items is not None and protocol.trusted == "nobody" else protocol.alone(query, target, setting.rounds)
-    others = other_errors(query, protocol, users, setting.samples) if alike is None else alike.other_errors
+    others = {} if isinstance(query, UserQuery) else other_errors(query, protocol, users, setting.samples)
     expected = expected_error(query, protocol, users, others, setting.samples) if alike is None else alike.expected_error
     return Candidate(
         protocol=protocol.name,

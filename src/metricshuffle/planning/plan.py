@@ -18,6 +18,7 @@ from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.first_version import first_version
 from metricshuffle.planning.offers import NotMade, made
 from metricshuffle.planning.setting import EncodingChoice, Padding, Setting, ShareTransport, checked_setting
+from metricshuffle.planning.simulate import other_errors
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.privacy.target import Honest, Target
 from metricshuffle.protocols.base import Protocol, Reports
@@ -26,6 +27,7 @@ from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.rows import CoordinatesAre, PerUser, parts_of
 from metricshuffle.queries.table import Library, frame
+from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.shown import Plotted
@@ -339,6 +341,9 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
     choice = candidates[chosen]
     if choice.mechanism is None:
         raise PlanError("the chosen candidate has no mechanism; please report this as a bug.")
+    if isinstance(setting.query, UserQuery):
+        others = other_errors(setting.query, choice.mechanism, setting.users, setting.samples)
+        choice = candidates[chosen] = choice.model_copy(update={"other_errors": others})
     task = Task(
         query=setting.query,
         protocol=choice.mechanism,

@@ -8,7 +8,7 @@ How far a histogram of users' items is off depends on them a lot, so that plans 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,15 +17,14 @@ import numpy as np
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import Inversion
-from metricshuffle.estimation.tree_projection import possible_shares
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, checked_shares, zipf_shares
-from metricshuffle.planning.drawing import ReportLaws, distance_of, simulated_noise, simulated_shares, total_errors
+from metricshuffle.planning.drawing import ReportLaws, distance_of, total_errors
+from metricshuffle.planning.user_runs import answer_run, drawn_shares, interval_width, mean_distance
 from metricshuffle.planning.vector_runs import MANY_POINTS, covered_share, crowd_of, released_shares, share_errors
 from metricshuffle.privacy.target import checked_users
-from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.base import Protocol
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, normal_width
+from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.vectors import FINE, NoisyVectors
 from metricshuffle.queries.base import Query
@@ -39,7 +38,8 @@ from metricshuffle.wire.task import Task
 if TYPE_CHECKING:
     from metricshuffle.planning.plan import Plan
 
-PLANNING_RUNS, OTHER_RUNS = (8, 96), (4, 12)
+PLANNING_RUNS, OTHER_RUNS, SHARE_RUNS = (12, 96), (8, 12), (8, 96)
+"""Simulated releases of users' items that are spread evenly, otherwise, and of a histogram; of many points, and of few."""
 Spread = Literal["evenly", "spread by Zipf's law", "all on one point"]
 """How everybody's items lie: all points alike; 1, 1/2, 1/3, ... of them in random order; all at one point, drawn at random."""
 OTHERS: tuple[Spread, ...] = ("spread by Zipf's law", "all on one point")
@@ -123,7 +123,7 @@ def simulate(
 
 def simulated_error(query: Query, protocol: Protocol, users: int, samples: int | None = None, spread: Spread = "evenly") -> float:
     """The expected error where no formula tells it: the mean of a few seeded runs for items that lie so."""
-    if not isinstance(query, UserQuery):
+    if not isinstance(query, UserHistogram):
         raise InputError(f"the expected error of a {query.kind} has a formula.")
     generator, size = np.random.default_rng(0), query.people.size
     runs = (PLANNING_RUNS if spread == "evenly" else OTHER_RUNS)[size <= MANY_POINTS]
@@ -135,16 +135,18 @@ def simulated_error(query: Query, protocol: Protocol, users: int, samples: int |
 
     if isinstance(protocol, NoisyVectors):  # about the same people each time, which takes a fraction of the time
         crowd = _invented(query, protocol, users, shares(), generator, samples)
-        released = released_shares(protocol, query, crowd, runs, generator)
-        return float(np.mean([distance_of(query.people, row, crowd.truth) for row in released]))
-    one_run = _user_run(query, protocol, covered=False)
-    return float(np.mean([one_run(_invented(query, protocol, users, shares(), generator, samples), generator)[0] for _ in range(runs)]))
+        return mean_distance(query.people, [(row, crowd.truth) for row in released_shares(protocol, query, crowd, runs, generator)])
+    draw, releases = drawn_shares(query, protocol), []
+    for _ in range(runs):
+        crowd = _invented(query, protocol, users, shares(), generator, samples)
+        releases.append((draw(crowd, generator)[0], crowd.truth))
+    return mean_distance(query.people, releases)
 
 
 def other_errors(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> dict[str, float]:
     """`simulated_error` for people whose items do not lie evenly, by how they lie; empty where it does not matter."""
     if isinstance(query, Histogram) and isinstance(protocol, NoisyVectors):
-        return share_errors(protocol, query, users, 1 if query.cells > FINE else PLANNING_RUNS[query.cells <= MANY_POINTS])
+        return share_errors(protocol, query, users, 1 if query.cells > FINE else SHARE_RUNS[query.cells <= MANY_POINTS])
     if not isinstance(query, UserHistogram) or protocol.expected_error(query, users) is not None:
         return {}
     return {spread: simulated_error(query, protocol, users, samples, spread) for spread in OTHERS}
@@ -163,11 +165,6 @@ def _invented(
     return Crowd.drawn(checked_shares(shares, query.people.size), users, query.people.items or TYPICAL_ITEMS, generator, own)
 
 
-def _width(draws: int) -> float:
-    """Half of a 95 % interval in standard errors, as releases have it: by Chebyshev's inequality if few numbers were drawn."""
-    return normal_width(0.05) if draws >= FEW_PEOPLE else 1.0 / math.sqrt(0.05)
-
-
 def _sums(query: Query, protocol: Sums, people: int, runs: int, source: Randomness) -> Floats:
     if not isinstance(query, SummedQuery):
         raise InputError(f"sums do not answer a {query.kind}.")
@@ -183,14 +180,18 @@ def _drawing(
 ) -> Iterator[Run]:
     """Simulated releases, one after the other."""
     if isinstance(query, UserQuery):
-        one_run = _user_run(query, protocol, covered=True)
+        draw = drawn_shares(query, protocol) if isinstance(query, UserHistogram) else None
         while True:
             if people is None:
                 crowd = _invented(query, protocol, users, shares, generator, samples)
             else:
                 items = _reported(query, protocol, samples) or 1
                 crowd = Crowd.of(query.people, people, items, generator, draws=query.people.items is None)
-            yield one_run(crowd, generator)
+            if draw is None:
+                yield answer_run(query, protocol, crowd, generator)
+            else:
+                released, inside = draw(crowd, generator)
+                yield distance_of(query.people, released, crowd.truth), inside()
     elif isinstance(protocol, NoisyVectors) and isinstance(query, Histogram):
         yield from _vector_runs(query, protocol, users, checked_shares(shares, query.cells), generator)
     elif isinstance(protocol, Frequencies) and isinstance(query, Histogram):
@@ -201,54 +202,6 @@ def _drawing(
         raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
 
 
-def _user_run(query: UserQuery, protocol: Protocol, covered: bool) -> Callable[[Crowd, np.random.Generator], Run]:
-    """One simulated release about users' items, from a crowd; not `covered`: without a look at the intervals, which takes longer."""
-    if isinstance(protocol, Frequencies):
-        inversion, items, tree = Inversion.of(protocol.randomizer), protocol.items, query.tree if isinstance(query, UserHistogram) else None
-        largest = inversion.largest_variances if covered else np.zeros(query.people.size)
-
-        def from_items(crowd: Crowd, generator: np.random.Generator) -> Run:
-            shares = simulated_shares(inversion, crowd.sampled, generator)
-            error = distance_of(query.people, possible_shares(tree, shares), crowd.truth)
-            if not covered:
-                return error, math.nan
-            spread = inversion.variances(crowd.truth) + (crowd.truth * (1.0 - crowd.truth) if protocol.drawn else 0.0)
-            reports = crowd.users * items
-            inside = np.abs(shares - crowd.truth) <= _width(crowd.users) * np.sqrt(reports * spread + largest) / reports
-            return error, float(inside.mean())
-
-        return from_items
-    if isinstance(protocol, NoisyVectors):
-
-        def from_sums(crowd: Crowd, generator: np.random.Generator) -> Run:
-            released = released_shares(protocol, query, crowd, 1, generator)[0]
-            inside = covered_share(protocol, query, crowd, 1, generator) if covered else math.nan
-            return distance_of(query.people, released, crowd.truth), inside
-
-        return from_sums
-    if not isinstance(protocol, NoisyAnswers):
-        raise InputError(f"{protocol.name} cannot be simulated for a {query.kind}.")
-    noise, features, table = protocol.noise, protocol.features, protocol.features.coordinates(query).table
-
-    def from_vectors(crowd: Crowd, generator: np.random.Generator) -> Run:
-        draws = protocol.draws(crowd.users)
-        drawn = simulated_noise(noise, draws, generator) / crowd.users
-        error = math.sqrt(noise.variance * draws) / crowd.users
-        width = _width(1 if protocol.trusted == "curator" else crowd.users)
-        if not isinstance(query, UserHistogram):
-            return float(np.abs(drawn).mean()), float((np.abs(drawn) <= width * error).mean())
-        released = features.possible(query, crowd.truth @ table + drawn)
-        if released is None:
-            raise InputError(f"{protocol.name} releases no shares.")
-        off = distance_of(query.people, released, crowd.truth)
-        if not covered:
-            return off, math.nan
-        measured, errors = features.totals(query, crowd.truth @ table + drawn, error)
-        return off, float((np.abs(measured - crowd.truth) <= width * errors).mean())
-
-    return from_vectors
-
-
 def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:
     inversion = Inversion.of(protocol.randomizer)
     laws = ReportLaws.of(inversion.rows)
@@ -256,7 +209,7 @@ def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares:
         held = generator.multinomial(users, shares / shares.sum())
         truth = held / users
         unbiased = inversion.totals(laws.counts(held, generator)) / users
-        halves = _width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
+        halves = interval_width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
         errors = np.abs(unbiased - truth)
         yield float(errors.mean()), float((errors <= halves).mean())
 
@@ -274,7 +227,7 @@ def _hat_runs(query: Query, protocol: Frequencies, users: int, generator: np.ran
     hat = protocol.witch_hat
     variance = float(np.mean([hat.variance(float(value)) for value in np.linspace(-hat.half_width, hat.half_width, EVEN_VALUES)]))
     scale = 1.0 if query.kind == "mean" else float(users)
-    half = _width(users) * math.sqrt(hat.variance(hat.half_width) / users) * scale
+    half = interval_width(users) * math.sqrt(hat.variance(hat.half_width) / users) * scale
     while True:
         error = abs(float(generator.normal(0.0, math.sqrt(variance / users)))) * scale
         yield error, float(error <= half)

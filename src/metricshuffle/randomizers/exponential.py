@@ -26,11 +26,6 @@ def _metric(values: Any) -> Floats:
     return distances
 
 
-def _known(distances: Floats) -> Matrix:
-    """A table that was checked already, which is not done again."""
-    return Matrix.model_construct(distances=distances)
-
-
 FiniteMetric = Annotated[np.ndarray, PlainValidator(_metric), PlainSerializer(lambda table: table.tolist())]
 """Distances between points 0 .. m-1, checked for the triangle inequality."""
 
@@ -51,7 +46,9 @@ class ExponentialMechanism(Tabulated):
     @cached_property
     def channel(self) -> Channel:
         weights = np.exp(-0.5 * self.rate * self.distances)
-        return Channel.within(weights / weights.sum(axis=1, keepdims=True), self.rate * self.distances, distances=_known(self.distances))
+        return Channel.within(
+            weights / weights.sum(axis=1, keepdims=True), self.rate * self.distances, distances=Matrix.known(self.distances)
+        )
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         return self.channel.local_epsilon(a, b)
@@ -110,4 +107,6 @@ class PaddedExponential(Tabulated):
         if rest.max() <= NO_PADDING * float(np.min(costs, where=costs > 0.0, initial=1.0)):
             rest[:] = 0.0
         matrix = np.column_stack([weights, rest])
-        return Channel.within(matrix / matrix.sum(axis=1, keepdims=True), self.rate * self.distances, distances=_known(self.distances))
+        return Channel.within(
+            matrix / matrix.sum(axis=1, keepdims=True), self.rate * self.distances, distances=Matrix.known(self.distances)
+        )

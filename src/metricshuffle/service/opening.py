@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.cores import usable_cores
 from metricshuffle.service.boxes import ANALYST, KEY_BYTES, NotOpened, PrivateKey, Sealing
 
 AT_ONCE = 4096
@@ -31,7 +32,7 @@ Opened = tuple[bytes, bytes]
 
 def opened_boxes(sealing: Sealing, key: PrivateKey, boxes: Iterable[bytes], count: int, processes: int | None = None) -> Iterator[Opened]:
     """Everything in some boxes, which come in parts of up to AT_ONCE; in no particular order, which says nothing anyway."""
-    several = min(processes or os.cpu_count() or 1, -(-count // AT_ONCE))
+    several = min(processes or usable_cores(), -(-count // AT_ONCE))
     size, payload, info = sealing.box_size(), sealing.payload, sealing.info(ANALYST)
     if several < 2 or count <= FEW or not sys.executable:
         return (_opened(key, info, size, payload, part) for part in boxes)

@@ -113,6 +113,11 @@ class Matrix(Metric):
     def __init__(self, distances: Any, **rest: Any) -> None:
         Declared.__init__(self, distances=distances, **rest)
 
+    @classmethod
+    def known(cls, distances: Floats) -> Matrix:
+        """A table that is certainly one of a metric, because it was checked already or measured by a norm: it is not checked again."""
+        return cls.model_construct(distances=distances)
+
     @property
     def measures(self) -> frozenset[str]:
         return frozenset({"codes"})

@@ -143,6 +143,11 @@ class Euclidean(_Norm):
         return representable(total)
 
 
+def from_norm(metric: Metric) -> bool:
+    """Whether its distances are those of a norm, so that no triangle is open beyond rounding: a subclass may measure otherwise."""
+    return any(type(metric).pairwise is kind.pairwise for kind in (Absolute, Manhattan, Euclidean))
+
+
 class Haversine(Metric):
     """Great-circle distance between (latitude, longitude) pairs in degrees, on a sphere of radius 6371.0088 km.
 

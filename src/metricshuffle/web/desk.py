@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from metricshuffle.numerics.cores import usable_cores
 from metricshuffle.web.cards import PLANNED
 from metricshuffle.web.engineering import ENGINEERS
-from metricshuffle.web.workers import Workers, cores
+from metricshuffle.web.workers import Workers
 
 QUICK_LIMIT, LONG_LIMIT = 180.0, 300.0
 """Seconds: of a plan, and of charts, files and trials."""
@@ -26,8 +27,8 @@ class Desk:
     """Questions come in here. Plans have workers of their own, so that a chart of one person does not keep another from her numbers."""
 
     def __init__(self, limit: float | None = None) -> None:
-        self.quick = Workers(max(2, cores()), limit or QUICK_LIMIT)
-        self.long = Workers(max(2, cores()), limit or LONG_LIMIT, prepared=True)
+        self.quick = Workers(max(2, usable_cores()), limit or QUICK_LIMIT)
+        self.long = Workers(max(2, usable_cores()), limit or LONG_LIMIT, prepared=True)
         self.known: OrderedDict[str, bytes] = OrderedDict()
         self.done: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         self.asking: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}

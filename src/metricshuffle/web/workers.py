@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -180,7 +179,3 @@ def context() -> BaseContext:
     prepared = multiprocessing.get_context("forkserver")
     prepared.set_forkserver_preload([WARMED])
     return prepared
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -225,8 +225,9 @@ def test_what_both_offers_share_is_what_each_would_have() -> None:
     assert randomizers[0] is randomizers[1]
     for one in both.values():
         assert one.choice.expected_error == simulated_error(one.query, one.protocol, 30)
-        assert one.choice.other_errors == other_errors(one.query, one.protocol, 30)
         one.task.verify()
+    assert made.choice.other_errors == other_errors(made.query, made.protocol, 30)
+    assert [offer.other_errors for offer in made.candidates if offer is not made.choice] == [{}]  # simulated for what is chosen only
     many = item_plan(Integers(0, 40), 10, 10**6, Target(2.0, 1e-6, 5.0))  # here the shuffler allows a larger rate
     alone, shuffled = (trusting(many, trusted).choice for trusted in ("nobody", "shuffler"))
     assert shuffled.item_rate > 2.0 * alone.item_rate  # type: ignore[operator]

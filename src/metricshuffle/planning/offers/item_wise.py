@@ -38,6 +38,7 @@ from metricshuffle.randomizers.exponential import PaddedExponential
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Clustered, Matrix, Users
+from metricshuffle.spaces.metrics import from_norm
 
 NAME = "item-wise"
 # Item-wise reports carry the law of every point; more points make a table too large to invert.
@@ -158,7 +159,8 @@ def item_randomizers(people: Users) -> ItemRandomizers:
     @cache
     def distances() -> Matrix:
         """Sums along a tree may differ by their last bit in the two directions."""
-        return Matrix(np.minimum(people.distances, people.distances.T))
+        table = np.minimum(people.distances, people.distances.T)
+        return Matrix.known(table) if from_norm(metric) else Matrix(table)
 
     # Where composition is best, whoever is trusted, it is the same randomizer, and its law takes seconds for a thousand points.
     return lru_cache(maxsize=1)(lambda rate: PaddedExponential(distances(), rate))
