@@ -181,8 +181,10 @@ def test_after_the_end_nothing_is_sent_again(shuffler: StandIn, tmp_path: Path) 
     collection = shuffler.opened(task_of(KIND), opens="2020-01-01T00:00:00Z", closes="2020-01-02T00:00:00Z", extends="2020-01-02T00:00:00Z")
     shuffler.script = [410]
     for _ in range(2):
-        with client_of(collection, tmp_path) as client, pytest.raises(NotStored, match="not known whether this report was in time"):
-            client.submit(7)
+        with client_of(collection, tmp_path) as client:
+            with pytest.raises(NotStored, match="not known whether this report was in time") as told:
+                client.submit(7)
+            assert told.value.answer.status == "late"
     assert len(shuffler.received) == 1
 
 

@@ -319,10 +319,15 @@ def test_an_older_database_lets_go_nothing_else(tmp_path: Path, clock: Clock, co
     store.close()
 
 
-@pytest.mark.parametrize("when", ["open", "sealed"])
+@pytest.mark.parametrize("when", ["before its end", "open", "sealed"])
 def test_an_output_of_more_reports_than_there_are_is_given_up(shuffler: Shuffler, clock: Clock, when: str) -> None:
-    """The output of an interrupted run is here, and the database was put back to before: reports that were acknowledged are lost."""
+    """The output of an interrupted run is here, and the database was put back to before: reports that were acknowledged are lost.
+
+    It is given up at once, also where its clock says that it is still open: further reports would be acknowledged in vain.
+    """
     made, expected = filled(shuffler, clock)
+    if when == "before its end":
+        clock.ahead -= 60
     (shuffler.keys.path / "output" / f"{made.digest}.boxes").write_bytes(expected + expected[:57])
     if when == "sealed":
         assert shuffler.store.seal(made.digest) == "sealed"
