@@ -30,7 +30,10 @@ AT_ONCE = 5
 
 @dataclass(frozen=True)
 class Job:
-    """A folder with `served`, `reports` (one in hexadecimal digits a line) and `keys`, and how far a shuffler should get."""
+    """A folder with `served`, `reports` (one in hexadecimal digits a line) and `keys`, and how far a shuffler should get.
+
+    If it fails, what it raised is in `said` there.
+    """
 
     url: str
     folder: str
@@ -43,7 +46,9 @@ class Job:
     after: str = ""
     """The hop before, if this is a later one."""
     kill_at: str = ""
-    """A named point, or a call of the system and how its path ends: `unlink .key`."""
+    """A named point, `handed in` after some reports, or a call of the system and how its path ends: `unlink .key`."""
+    command: str = ""
+    """What a shell does there, after which the shuffler goes on; without one it is killed."""
     times: int = 1
     """Killed when it gets there so often."""
     delay: float = 0
@@ -129,8 +134,9 @@ def _forked(job: Job) -> int:
     code = 1
     try:
         code = _shuffle(job)
-    except BaseException:
+    except BaseException as wrong:
         traceback.print_exc()
+        (Path(job.folder) / "said").write_text(f"{type(wrong).__name__}: {wrong}")
     finally:
         os._exit(code)
 
@@ -180,6 +186,7 @@ def _put(shuffler: Shuffler, digest: str, folder: Path) -> None:
         for report, verdict in zip(reports[start:], store.put(digest, entries), strict=False):
             if verdict in (Verdict.STORED, Verdict.SAME):
                 os.write(log, report.hex().encode() + b"\n")
+        shuffler.at("handed in")
     os.close(log)
 
 
@@ -189,7 +196,9 @@ def _killer(job: Job) -> Any:
 
     def passed() -> None:
         left[0] -= 1
-        if left[0] == 0:
+        if left[0] == 0 and job.command:
+            subprocess.run(["sh", "-c", job.command], check=True, stdout=sys.stderr)  # noqa: S607 - any shell
+        elif left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     call, _, ending = job.kill_at.partition(" ")

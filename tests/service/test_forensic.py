@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -74,29 +76,34 @@ def found(needles: dict[str, list[bytes]], folders: list[Path], without: str = "
             words = np.frombuffer(data, "<u8", max(0, len(data) - offset) // 8, offset) if len(data) >= offset + 8 else starts[:0]
             places = np.minimum(np.searchsorted(starts, words), len(starts) - 1)
             for place in np.flatnonzero(starts[places] == words):
-                kind = kinds.get(data[offset + 8 * int(place) :][:LENGTH])
+                start = offset + 8 * int(place)
+                kind = kinds.get(data[start : start + LENGTH])
                 if kind is not None:
                     where[kind].add(path.name if "pg_wal" not in path.parts else "pg_wal")
     return where
 
 
-def after_release(url: str, tmp_path: Path, database: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Where traces of a collection are that was released, and of one beside it that is still open."""
+def after_release(
+    url: str, tmp_path: Path, database: Path, settled: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Where traces of a collection are that was released, and of one beside it that is still open; looked for while things are settled."""
     temporary = tmp_path / "temporary"
-    temporary.mkdir()
+    temporary.mkdir(exist_ok=True)
     first, second = traces(url, tmp_path, 1), traces(url, tmp_path, 2)
     folders = list({tmp_path, database})
     with Forks({"TMPDIR": str(temporary), "SQLITE_TMPDIR": str(temporary)}) as forks:
         assert forks.ended(replace(second.job, kill_at="sealed")) == [signal.SIGKILL]
         assert forks.ended(replace(first.job, kill_at="mixing")) == [signal.SIGKILL]
-        before = found(first.of, folders)
+        with settled():
+            before = found(first.of, folders)
         assert before["hidden"]
         assert before["tags"]
         assert before["keys"]  # (so they are found where they are)
         assert forks.ended(first.job) == [0]
     output = tmp_path / "keys" / "output" / f"{first.made.digest}.boxes"
     assert len(first.made.split(output.read_bytes())) == PEOPLE * first.made.sealing.messages
-    return found(first.of, folders), found(second.of, folders)
+    with settled():
+        return found(first.of, folders), found(second.of, folders)
 
 
 @pytest.mark.thorough

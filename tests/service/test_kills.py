@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from tests.service.driven import Forks, Job, acknowledged
 from tests.service.rounds import HONEST, Round, new_round
+from tests.service.store_looks import asked
 
 from metricshuffle.service.keys import KeyFolder
 from metricshuffle.service.states import Shuffler
+from metricshuffle.service.steps import SECRET
 from metricshuffle.service.store import STATES
 from metricshuffle.service.stores import store_of
 
@@ -53,10 +55,31 @@ class Case:
     def folder(self) -> Path:
         return Path(self.job.folder)
 
+    @property
+    def output_file(self) -> Path:
+        return self.folder / "keys" / "output" / f"{self.made.digest}.boxes"
+
     def files(self) -> set[str]:
         """But for locks, and for what holds no more than a digest and is swept away after a day."""
         names = {path.name for path in (self.folder / "keys").rglob("*") if path.is_file()}
         return {name for name in names if not name.endswith(".lock") and ".opened." not in name}
+
+    def check_between(self) -> None:
+        """Before anybody goes on: what was acknowledged is there, what is let go is whole, and by then the keys are gone."""
+        store, keys = store_of(self.job.url, lambda: self.job.opened), KeyFolder.at(self.folder / "keys")
+        row, in_database = store.row(self.made.digest), b"".join(store.output(self.made.digest))
+        store.close()
+        told, is_over = acknowledged(self.folder), row is not None and row.state == "purged"
+        assert is_over or not self.output_file.exists() or self.output_file.read_bytes() == self.output
+        if row is None:
+            assert not told
+        elif row.state in ("open", "sealed"):
+            secrets = keys.of(row.key)
+            assert secrets is not None
+            assert {secrets.tag(report) for report in told} <= {tag for (tag,) in asked(self.job.url, "SELECT tag FROM report")}
+        elif not is_over:
+            assert (row.people, in_database) == (len(self.reports), self.output)
+        assert row is None or row.state in SECRET or not keys.has(row.key)
 
     def check(self) -> None:
         """Everybody whose report was acknowledged is let go exactly once, and nothing but that is left."""
@@ -68,16 +91,18 @@ class Case:
         assert acknowledged(self.folder) == self.reports
         if self.job.until == "released":
             assert (row.state, row.reason, row.people, row.left_out) == ("released", "", len(self.reports), 0)
-            assert (self.folder / "keys" / "output" / f"{self.made.digest}.boxes").read_bytes() == in_database == self.output
+            assert self.output_file.read_bytes() == in_database == self.output
             assert self.files() == {"operator.token", f"{self.made.digest}.boxes"}
         else:
             assert (row.state, row.people, in_database) == ("purged", len(self.reports), b"")
             assert self.files() == {"operator.token"}
 
 
-def new_case(url: str, folder: Path, until: str = "released", number: int = 1) -> Case:
-    """Those of one database have different numbers, and times one after the other."""
+def new_case(url: str, folder: Path, until: str = "released", number: int = 1, keys_at: Path | None = None) -> Case:
+    """Those of one database have different numbers, and times one after the other. Keys may lie elsewhere, in a folder that is there."""
     folder.mkdir()
+    if keys_at is not None:
+        (folder / "keys").symlink_to(keys_at)
     keys, start = KeyFolder.at(folder / "keys"), START + 100 * number
     secrets = keys.new()
     made = new_round([(secrets.party, "http://127.0.0.1:1")], now=start, split=(number, PARTS))
@@ -103,6 +128,7 @@ def killed_at_every_point(times: int, url: str, folder: Path, forks: Forks) -> N
         case = new_case(url, folder / f"case{number}", until, number + 1)
         assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
         before = state(case)
+        case.check_between()
         assert forks.ended(case.job) == [0]
         assert state(case) >= before
         case.check()
@@ -128,7 +154,7 @@ def test_killed_while_it_is_given_up(store_url: str, tmp_path: Path, forks: Fork
     for number, point in enumerate(ABORTING, 1):
         case = new_case(store_url, tmp_path / point, number=number)
         assert forks.ended(replace(case.job, kill_at="mixing")) == [KILLED]
-        (case.folder / "keys" / "output" / f"{case.made.digest}.boxes").write_bytes(case.output + case.output[:57])
+        case.output_file.write_bytes(case.output + case.output[:57])
         assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
         assert forks.ended(case.job) == [0]
         assert STATES[state(case)] == "aborted"
@@ -212,12 +238,8 @@ def test_a_full_disk_is_tried_again_later_and_nothing_is_half(tmp_path: Path, fo
         [ended] = forks.ended(replace(case.job, room=max(1, room)))
         assert ended in (0, -1)
         failed += ended == -1
+        case.check_between()
         store = store_of(case.job.url, lambda: START)
-        row = store.row(case.made.digest)
-        assert row is not None
-        output = case.folder / "keys" / "output" / f"{case.made.digest}.boxes"
-        assert not output.exists() or output.read_bytes() == case.output
-        assert row.state in ("open", "sealed") or b"".join(store.output(case.made.digest)) == case.output
         Shuffler(store, KeyFolder.at(case.folder / "keys")).sweep()
         store.close()
         assert forks.ended(case.job) == [0]
