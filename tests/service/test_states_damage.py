@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.service.conftest import Clock
-from tests.service.rounds import HONEST, Round, opened_round, put, secrets_of
+from tests.service.rounds import HONEST, Round, new_round, opened_round, put, secrets_of
 
 from metricshuffle.service import driving
 from metricshuffle.service.keys import KeyFolder
@@ -281,6 +281,22 @@ def test_damaged_reports_are_given_up(store_url: str, shuffler: Shuffler, clock:
     assert shuffler.advance(made.digest) == "aborted"
     assert why in reason(shuffler, made)
     assert files(shuffler) == {"operator.token"}
+
+
+def test_keys_that_cannot_be_written_are_told_as_a_sentence(shuffler: Shuffler, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is opened, and while: an operator is told what the disk says, and may try again."""
+    made = new_round([(shuffler.new_party(), "http://127.0.0.1:1")], now=clock())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "link", full)
+        with pytest.raises(StoreError, match=r"keys cannot be kept: No space left on device\."):
+            shuffler.new_party()
+        with pytest.raises(StoreError, match=r"cannot be opened: No space left on device\."):
+            shuffler.open(made.collection.served)
+    assert shuffler.open(made.collection.served)
 
 
 # Older than it should be

@@ -160,6 +160,8 @@ class KeyFolder:
         folder.path.chmod(PRIVATE_FOLDER)
         token = folder.path / "operator.token"
         if not token.exists():
+            with contextlib.suppress(PermissionError):  # (whoever may not list the folder above may still use this one)
+                settled(folder.path.absolute().parent)
             with contextlib.suppress(FileExistsError):
                 write_secret(token, f"{secrets.token_hex(TOKEN_BYTES)}\n".encode())
         return folder

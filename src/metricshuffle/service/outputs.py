@@ -38,6 +38,7 @@ class OutputFolder:
     def of(cls, keys: KeyFolder) -> OutputFolder:
         path = keys.path / "output"
         path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        settled(keys.path)
         return cls(path)
 
     def boxes(self, digest: str) -> Path:

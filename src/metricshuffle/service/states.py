@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,15 @@ from metricshuffle.service.store import Row, State, Store, StoreError
 
 LONGEST_REASON = 300
 DAY = 86_400
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What the system says of a disk, as a sentence for whoever can help."""
+    try:
+        yield
+    except OSError as wrong:
+        raise StoreError(f"{what}: {wrong.strerror or wrong}.") from None
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ class Shuffler:
 
     def new_party(self) -> Party:
         """Fresh keys for a collection that is about to be opened: what others may know of them."""
-        return self.keys.new().party
+        with _told("keys cannot be kept"):
+            return self.keys.new().party
 
     def open(self, served: bytes, tickets: Sequence[bytes] = ()) -> bool:
         """Take part in a collection; False if that is so already. Tickets as they are handed out are for the first hop alone."""
@@ -94,7 +104,8 @@ class Shuffler:
         try:
             keys = self._own_keys(collection)
             self._check_terms(collection, keys, tickets)
-            self._claim(keys.party.key, collection.digest)
+            with _told(f"collection {collection.digest[:16]} cannot be opened"):
+                self._claim(keys.party.key, collection.digest)
         except InputError:
             if self.store.row(collection.digest) is not None:  # somebody else opened it meanwhile
                 return False
@@ -214,12 +225,9 @@ class Shuffler:
 
         StoreError if the disk or the database fails, Unreachable if the hop before does: then it is tried again later.
         """
-        try:
-            with self.outputs.alone(digest) as alone:
-                while alone and self._steps.taken(self._row(digest)):
-                    pass
-        except OSError as wrong:
-            raise StoreError(f"collection {digest[:16]} cannot go on: {wrong.strerror or wrong}.") from None
+        with _told(f"collection {digest[:16]} cannot go on"), self.outputs.alone(digest) as alone:
+            while alone and self._steps.taken(self._row(digest)):
+                pass
         return self._row(digest).state
 
     def sweep(self) -> None:
