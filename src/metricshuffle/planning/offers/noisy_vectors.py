@@ -31,9 +31,9 @@ from metricshuffle.spaces import Discrete
 NAME = "noisy-vectors"
 # What a floor leaves of a report at the target's distance if the shuffler colludes, where nobody says otherwise.
 FLOOR = 10.0
-# Simulated releases by which feature sets are compared, of each kind of people: of many points, and of few. Three tell apart sets whose
-# errors differ by more than about 15 %; which of two nearer ones is taken matters little.
-RUNS = (3, 32)
+# Simulated releases by which feature sets are compared, of each kind of people: of many points, and of few. Of users' items, whose other
+# candidates take long, three tell apart sets whose errors differ by more than about 15 %; which of two nearer ones is taken matters little.
+RUNS, ITEM_RUNS = (6, 32), (3, 32)
 # Points times features of randomized values, beyond which no more than one set is tried.
 MOST_FITTED = 2**18
 # Rounding everybody's shares to whole units may take this much of the rate.
@@ -98,7 +98,7 @@ def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -
 
 def _off(setting: Setting, protocol: NoisyVectors) -> float:
     """About how far its shares are off in a few simulated releases: the sum of logarithms over three kinds of people."""
-    runs = RUNS[(space_of(setting.query).domain.size or 0) <= MANY_POINTS]
+    runs = (ITEM_RUNS if isinstance(setting.query, UserHistogram) else RUNS)[(space_of(setting.query).domain.size or 0) <= MANY_POINTS]
     errors = moved_errors(protocol, setting.query, setting.users, runs)
     return math.fsum(math.log(max(error, 1e-300)) for error in errors.values())
 
