@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 MORE   := $(VENV)/.installed-check
 WORKERS ?= 2
 # What waits for servers, browsers and Spark more than it computes.
-WAITING ?= 4
+WAITING ?= 3
 # Offline, from scratch, and a warning (a link that leads nowhere, say) is an error.
 SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doctrees docs build/site
 

@@ -36,7 +36,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder, with_pip=True)
     wheel = next(built.glob("*.whl"))
-    subprocess.run([folder / "bin" / "python", *PIP, "install", str(wheel)], check=True, env=clean())
+    subprocess.run([folder / "bin" / "python", *PIP, "install", "--no-compile", str(wheel)], check=True, env=clean())
     return folder / "bin"
 
 

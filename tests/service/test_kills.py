@@ -161,7 +161,7 @@ def test_killed_while_it_is_given_up(store_url: str, tmp_path: Path, forks: Fork
         assert case.files() == {"operator.token"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_at_every_point_one_after_the_other(store_url: str, tmp_path: Path, forks: Forks) -> None:
     case, states = new_case(store_url, tmp_path / "case"), []
     for point in RELEASING:
@@ -210,7 +210,7 @@ def random_kills(kills: int, url: str, folder: Path, forks: Forks) -> int:
     return done
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_at_random_moments(store_url: str, tmp_path: Path, forks: Forks) -> None:
     assert random_kills(12, store_url, tmp_path, forks) >= 12
 

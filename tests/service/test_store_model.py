@@ -416,8 +416,8 @@ def test_sqlite_does_what_the_model_does_200_times(sqlite_url: Callable[[], str]
 
 
 @pytest.mark.thorough
-def test_postgresql_does_what_the_model_does_60_times(postgres_model_url: Callable[[], str]) -> None:
-    run(postgres_model_url, 60, 30)
+def test_postgresql_does_what_the_model_does_30_times(postgres_model_url: Callable[[], str]) -> None:
+    run(postgres_model_url, 30, 30)
 
 
 @pytest.mark.slow
