@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,8 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.spaces import Absolute, Euclidean, Matrix, closure
+from metricshuffle.numerics.types import Floats
+from metricshuffle.spaces import Absolute, Euclidean, Haversine, Manhattan, Matrix, Metric, closure
 from metricshuffle.spaces.matrix import open_triangle
+from metricshuffle.spaces.metrics import from_norm
 from metricshuffle.testing import check_metric
 
 
@@ -36,6 +38,31 @@ from metricshuffle.testing import check_metric
 def test_what_is_not_a_table_of_distances(table: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         Matrix(table)
+
+
+class Bent(Euclidean):
+    """Measures otherwise than what it is derived from."""
+
+    kind: Literal["bent"] = "bent"  # type: ignore[assignment]
+
+    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+        return np.asarray(super().pairwise(points_a, points_b) ** 2)
+
+
+@pytest.mark.parametrize("metric", [Absolute(), Manhattan(), Euclidean()])
+def test_distances_of_a_norm_need_no_check(metric: Metric) -> None:
+    """No triangle of theirs is open, however far apart or near the points are; a metric of somebody's own is not taken for one."""
+    generator = np.random.default_rng(8)
+    for scale in (1e-200, 1e-3, 1.0, 1e9, 1e200):
+        points = generator.integers(-9, 9, (40, 2)) * scale + generator.normal(size=(40, 2)) * scale * generator.choice([0.0, 1e-12, 1.0])
+        line = points[:, 0] if isinstance(metric, Absolute) else points
+        assert open_triangle(metric.pairwise(line, line)) is None
+    assert from_norm(metric)
+    assert not from_norm(Haversine())
+    assert not from_norm(Bent())
+    known = Matrix.known(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="read-only"):
+        known.distances[0, 1] = 1.0
 
 
 def test_the_open_triangle_is_named_with_its_sides() -> None:

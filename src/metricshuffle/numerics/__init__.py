@@ -1,1 +1,1 @@
-"""What all numbers here rest on: names for arrays, directed rounding, and searches that return only what was certified."""
+"""What all numbers here rest on: names for arrays, directed rounding, searches that return only what was certified, and processors."""

@@ -46,8 +46,8 @@ class Candidate(Shown, Declared):
     expected_error: OrInfinite
     standard_error: float | None = None
     other_errors: dict[str, float] = Field(default_factory=dict)
-    """Expected errors for people whose items lie otherwise, by how they lie; of users' items for the chosen candidate only, as simulating
-    them takes as long as planning."""
+    """Expected errors for people whose items lie otherwise, by how they lie; of users' items for the chosen candidate only, because
+    they take long to simulate."""
     local_epsilon: OrInfinite
     local_epsilon_per_unit: OrInfinite = math.inf
     bits_per_user: int

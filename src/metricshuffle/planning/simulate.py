@@ -108,8 +108,8 @@ def simulate(
     errors, covered = results[:, 0], results[:, 1]
     expected = protocol.expected_error(query, count)
     if expected is None:
-        others = other_errors(query, protocol, count)
-        expected = simulated_error(query, protocol, count) if isinstance(query, UserQuery) else max(others.values())
+        users_items = isinstance(query, UserQuery)
+        expected = simulated_error(query, protocol, count) if users_items else max(other_errors(query, protocol, count).values())
     return Simulation(
         runs=runs,
         users=count,

@@ -112,8 +112,8 @@ def mean_distance(people: Users, releases: Sequence[tuple[Floats, Floats]]) -> f
     """The mean earth mover's distance of released shares from the true ones.
 
     On a grid of many points the solver takes most of the time that a plan takes, so that it measures a few releases only; how much more
-    or less the others are off is told by nested squares, which follow it (correlation .6 to .99 over 40 releases of each candidate on a
-    grid of 32 x 32) and need no solver: an estimate by ratio.
+    or less the others are off is told by nested squares, which roughly follow it and need no solver: an estimate by ratio, for
+    choosing among candidates. `simulate` measures every release by the solver.
     """
     by_ratio = isinstance(people.items_in.domain, Grid) and people.size > MANY_POINTS and needs_solver(people)
     solved = releases[:SOLVED] if by_ratio else releases

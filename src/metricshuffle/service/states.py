@@ -102,9 +102,9 @@ class Shuffler:
         if self.store.row(collection.digest) is not None:
             return False
         try:
-            keys = self._own_keys(collection)
-            self._check_terms(collection, keys, tickets)
             with _told(f"collection {collection.digest[:16]} cannot be opened"):
+                keys = self._own_keys(collection)
+                self._check_terms(collection, keys, tickets)
                 self._claim(keys.party.key, collection.digest)
         except InputError:
             if self.store.row(collection.digest) is not None:  # somebody else opened it meanwhile

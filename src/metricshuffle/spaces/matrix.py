@@ -116,6 +116,7 @@ class Matrix(Metric):
     @classmethod
     def known(cls, distances: Floats) -> Matrix:
         """A table that is certainly one of a metric, because it was checked already or measured by a norm: it is not checked again."""
+        distances.setflags(write=False)
         return cls.model_construct(distances=distances)
 
     @property

@@ -31,8 +31,8 @@ from metricshuffle.spaces import Discrete
 NAME = "noisy-vectors"
 # What a floor leaves of a report at the target's distance if the shuffler colludes, where nobody says otherwise.
 FLOOR = 10.0
-# Simulated releases by which feature sets are compared, of each kind of people: of many points, and of few. Of users' items, whose other
-# candidates take long, three tell apart sets whose errors differ by more than about 15 %; which of two nearer ones is taken matters little.
+# Simulated releases by which feature sets are compared, of each kind of people: of many points, and of few. Fewer of users' items, whose
+# other candidates take long: sets that three do not tell apart are nearly as good as each other.
 RUNS, ITEM_RUNS = (6, 32), (3, 32)
 # Points times features of randomized values, beyond which no more than one set is tried.
 MOST_FITTED = 2**18
