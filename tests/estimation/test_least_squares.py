@@ -92,6 +92,16 @@ def test_several_runs_are_what_each_is_alone_and_sparse_is_dense() -> None:
         np.testing.assert_array_equal(together.steps, full.steps)
 
 
+def test_runs_that_are_fitted_in_several_threads_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    design, means, errors = some_problem(3, 20, 12)
+    alone = nearest_shares(design, means, errors)
+    monkeypatch.setattr("metricshuffle.estimation.least_squares.WORTH_A_THREAD", 0)
+    monkeypatch.setattr("metricshuffle.numerics.cores.usable_cores", lambda: 3)
+    threads = nearest_shares(design, means, errors)
+    for one, other in ((alone.shares, threads.shares), (alone.gaps, threads.gaps), (alone.steps, threads.steps)):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_what_is_no_problem_is_refused() -> None:
     design, means, errors = some_problem(3, 4, 5)
     with pytest.raises(InputError, match="one finite mean for each of 5 features"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,7 @@ from metricshuffle.spaces import (
     line_distance,
     transport,
 )
-from metricshuffle.spaces.certified_plan import certified
+from metricshuffle.spaces.certified_plan import _UNHEARD, certified
 from metricshuffle.spaces.closed_forms import swept
 from metricshuffle.spaces.earth_mover import finite_space
 
@@ -173,6 +176,27 @@ def test_an_unfinished_plan_is_refused(steps: int) -> None:
     with pytest.raises(NotCertified, match="stopped early"):
         transport(costs, a, b, _steps=steps)
     assert transport(costs, a, b).lower > 0
+
+
+def test_threads_that_move_earth_leave_warnings_as_they_were() -> None:
+    before, inside = list(warnings.filters), threading.Barrier(2, timeout=20.0)
+
+    def first_in_first_out(leave: threading.Event, then: threading.Event) -> None:
+        with _UNHEARD:
+            inside.wait()
+            warnings.warn("a premature stop", UserWarning, stacklevel=1)  # (an error in these tests if it were heard)
+            leave.wait(20.0)
+        then.set()
+
+    events = [threading.Event() for _ in range(3)]
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(first_in_first_out, events[place], events[place + 1]) for place in range(2)]
+        events[0].set()
+        for one in both:
+            one.result()
+    assert list(warnings.filters) == before
+    with pytest.warns(UserWarning, match="heard again"):
+        warnings.warn("heard again", UserWarning, stacklevel=1)
 
 
 def test_a_plan_that_is_not_optimal_or_leaves_mass_behind_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from metricshuffle.errors import require
@@ -34,11 +35,14 @@ def require_extras(*extras: str) -> None:
 
 
 def require_for(query: Query) -> None:
-    """What simulating answers of a query, and comparing them, takes: the earth mover's distance of users' items may need a solver."""
+    """What simulating answers of a query, and comparing them, takes: the earth mover's distance of users' items may need a solver.
+
+    That is only looked for: importing it takes a second, which passes while other things are computed.
+    """
     from metricshuffle.planning.drawing import needs_solver
     from metricshuffle.queries.user_items import UserHistogram
 
-    if isinstance(query, UserHistogram) and needs_solver(query.people):
+    if isinstance(query, UserHistogram) and needs_solver(query.people) and find_spec(MODULES["transport"]) is None:
         require_extras("transport")
 
 

@@ -12,7 +12,7 @@ from numba import njit
 from metricshuffle.numerics.types import Floats, Integers32
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def onto_shares(values: Floats) -> None:
     """In place, the nearest point whose coordinates are >= 0 and sum to one: max(values - t, 0).
 
@@ -33,7 +33,7 @@ def onto_shares(values: Floats) -> None:
         values[i] = max(values[i] - level, 0.0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
     """In place, the nearest rising sequence within 0..1: neighbours that fall are pooled, then cut off. Two columns to work in."""
     blocks = 0
@@ -52,7 +52,7 @@ def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
             place += 1
 
 
-@njit(cache=True, fastmath={"reassoc"})  # so that the compiler adds several at a time
+@njit(cache=True, nogil=True, fastmath={"reassoc"})  # so that the compiler adds several at a time
 def _product(one: Floats, other: Floats) -> float:
     total = 0.0
     for i in range(len(one)):
@@ -60,7 +60,7 @@ def _product(one: Floats, other: Floats) -> float:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def gradient_at(
     starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, target: Floats, at: Floats, residual: Floats,
     gradient: Floats,
@@ -93,7 +93,7 @@ def gradient_at(
         gradient[:] = np.dot(up, np.dot(gradient.reshape(len(up), len(across)), across.T)).ravel()
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
     """How much a straight move to any other possible point would gain at most, which is more than any move can."""
     here, best, tail = 0.0, math.inf, 0.0
@@ -108,7 +108,7 @@ def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
     return here - best
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def nearest(
     starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, targets: Floats, start: Floats, curvature: float,
     tolerance: float, most: int, every: int, rising: bool,

@@ -10,6 +10,7 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
+from metricshuffle.numerics.cores import in_parts
 from metricshuffle.numerics.types import Floats, Integers32
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ far where values are randomized first (32 x 32)."""
 MOST_STEPS = 2_000
 EVERY = 10  # steps between two looks at the gap
 FULL = 0.25  # of a design that is not 0: then it is faster as a table
+WORTH_A_THREAD = 100_000  # entries of the design times runs: below, fits take less time than threads take to start
 MOST_POWERS = 40  # products to find the largest curvature by
 
 
@@ -85,9 +87,13 @@ def nearest_shares(
         places = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.ascontiguousarray(rows).ravel()
     else:
         places = rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data
-    found, gaps, made = kernels.nearest(
-        *places, up, across, given * weights - offset, start, curvature, tolerance, steps, EVERY, on_line
-    )  # fmt: skip
+    targets = given * weights - offset
+
+    def fitted(first: int, stop: int) -> Any:
+        return kernels.nearest(*places, up, across, targets[first:stop], start, curvature, tolerance, steps, EVERY, on_line)
+
+    parts = in_parts(fitted, len(targets)) if len(targets) * len(places[2]) > WORTH_A_THREAD else [fitted(0, len(targets))]
+    found, gaps, made = (np.concatenate(part) for part in zip(*parts, strict=True))
     if on_line:
         ends = np.zeros(len(found)), np.ones(len(found))
         found = np.maximum(np.diff(np.column_stack([ends[0], found, ends[1]]), axis=1), 0.0)

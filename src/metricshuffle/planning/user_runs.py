@@ -10,6 +10,7 @@ import numpy as np
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.tree_projection import possible_shares
+from metricshuffle.numerics.cores import in_parts
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd
 from metricshuffle.planning.drawing import distance_of, needs_solver, simulated_noise, simulated_shares
@@ -117,7 +118,12 @@ def mean_distance(people: Users, releases: Sequence[tuple[Floats, Floats]]) -> f
     """
     by_ratio = isinstance(people.items_in.domain, Grid) and people.size > MANY_POINTS and needs_solver(people)
     solved = releases[:SOLVED] if by_ratio else releases
-    mean = float(np.mean([distance_of(people, one, other) for one, other in solved]))
+
+    def measured(start: int, stop: int) -> list[float]:
+        return [distance_of(people, one, other) for one, other in solved[start:stop]]
+
+    parts = in_parts(measured, len(solved)) if by_ratio else [measured(0, len(solved))]
+    mean = float(np.mean(np.concatenate(parts)))
     if len(solved) == len(releases):
         return mean
     about = np.array([float(moved_mass(people.items_in, one, other).item()) for one, other in releases])

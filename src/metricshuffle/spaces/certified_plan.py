@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import ExitStack
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,28 @@ from metricshuffle.spaces.closed_forms import EarthMoversDistance, shares
 # How far, in largest distances, the plan may cost more than what is proved to be necessary.
 LARGEST_GAP = 1e-9
 MOST_STEPS = 10_000_000
+
+
+class _Unheard:
+    """Warnings are not shown. What is shown belongs to the whole process, so that threads share it: the first one in, the last one out."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before.enter_context(warnings.catch_warnings(action="ignore"))
+            self._inside += 1
+
+    def __exit__(self, *failed: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.close()
+
+
+_UNHEARD = _Unheard()
 
 
 @theorem("metricshuffle", "certified transport")
@@ -46,8 +70,7 @@ def transport(costs: Any, weights_a: Any, weights_b: Any, *, _steps: int = MOST_
     scaled, exponent = _near_one(table)
     if not scaled.any():
         return EarthMoversDistance(0.0, 0.0, "transport")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a premature stop is a mere warning there, and an error here
+    with _UNHEARD:  # a premature stop is a mere warning there, and an error here
         plan, log = ot.emd(a, b, scaled, numItermax=_steps, log=True)
     if log["warning"] is not None or log["result_code"] != 1:
         raise NotCertified(

@@ -12,6 +12,7 @@ from metricshuffle.accounting.items.moves import LARGEST_TOTAL
 from metricshuffle.accounting.items.sampled_users import SampledProfile
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.numerics.cores import aside
 from metricshuffle.numerics.rounding import lowered
 from metricshuffle.numerics.search import farthest_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
@@ -57,8 +58,13 @@ def item_wise(setting: Setting) -> Iterator[Offer]:
             yield Offer(NAME, None, partial(calibrated_items, setting, setting.query, trusted, make, before))
 
 
-def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who, make: ItemRandomizers, before: list[Candidate]) -> Candidate:
-    """The item randomizer of the largest rate that certainly keeps the target; added to those made `before` for the same setting."""
+def calibrated_items(
+    setting: Setting, query: UserHistogram, trusted: Who, make: ItemRandomizers, before: list[Candidate]
+) -> Callable[[], Candidate]:
+    """The item randomizer of the largest rate that certainly keeps the target; added to those made `before` for the same setting.
+
+    Laws of a thousand points take most of a second to check and invert, in compiled code beside which other offers are made.
+    """
     people, target = query.people, setting.target.for_each_of(setting.rounds)
     items = people.items or setting.samples
     if target.delta == 0.0:
@@ -71,12 +77,17 @@ def calibrated_items(setting: Setting, query: UserHistogram, trusted: Who, make:
         raise NotCertified("drawing samples hides all moves up to a distance alike, so it needs a target of shape 'flat'.")
     item_rate, bound, randomizer = item_calibration(people, target, setting.honest, items, make, together=trusted == "shuffler")
     protocol = Frequencies(name=NAME, trusted=trusted, randomizer=randomizer, items=items, drawn=people.items is None, item_rate=item_rate)
-    condition = Inversion.of(randomizer).condition
+    inverted = aside(partial(Inversion.of, randomizer))
     account = Account(ItemWiseProfile(item_rate, _shuffle(people, setting.honest, items, trusted == "shuffler")), target,
                       "one user's items", setting.target.delta, bound, setting.target.shape)  # fmt: skip
-    alike = next((one for one in before if isinstance(one.mechanism, Frequencies) and one.mechanism.randomizer is randomizer), None)
-    before.append(candidate(setting, protocol, account, alike, item_rate=item_rate, condition=condition))
-    return before[-1]
+
+    def finished() -> Candidate:
+        condition = inverted().condition
+        alike = next((one for one in before if isinstance(one.mechanism, Frequencies) and one.mechanism.randomizer is randomizer), None)
+        before.append(candidate(setting, protocol, account, alike, item_rate=item_rate, condition=condition))
+        return before[-1]
+
+    return finished
 
 
 def item_calibration(

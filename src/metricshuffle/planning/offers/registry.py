@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TypeVar
 
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.planning.candidate import Candidate
@@ -21,7 +22,8 @@ class Offer:
 
     protocol: str
     encoding: str | None
-    make: Callable[[], Candidate]
+    make: Callable[[], Candidate | Callable[[], Candidate]]
+    """The candidate, or what is left to do for it: work that goes on aside is waited for once all other offers were made."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class NotMade:
     reason: str
 
 
+Made = TypeVar("Made")
 Family = Callable[[Setting], Iterable[Offer]]
 _FAMILIES: dict[str, Family] = {}
 
@@ -60,12 +63,18 @@ def made(setting: Setting, progress: Callable[[str], None] | None = None) -> Ite
     if unknown or setting.protocols == ():
         wanted = f"there is no protocol {unknown[0]!r}" if unknown else "protocols names none"
         raise InputError(f"{wanted} for {setting.query}; choose among {', '.join(names)}.")
+    begun: list[tuple[Offer, Candidate | NotMade | Callable[[], Candidate]]] = []
     for offer in offers:
-        if not setting.wants(offer.protocol):
-            continue
-        if progress is not None:
-            progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
-        try:
-            yield offer.make()
-        except (ConditionError, NotCertified, InputError) as reason:
-            yield NotMade(offer.protocol, offer.encoding, str(reason))
+        if setting.wants(offer.protocol):
+            if progress is not None:
+                progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
+            begun.append((offer, _or_why_not(offer, offer.make)))
+    for offer, so_far in begun:
+        yield so_far if isinstance(so_far, Candidate | NotMade) else _or_why_not(offer, so_far)
+
+
+def _or_why_not(offer: Offer, step: Callable[[], Made]) -> Made | NotMade:
+    try:
+        return step()
+    except (ConditionError, NotCertified, InputError) as reason:
+        return NotMade(offer.protocol, offer.encoding, str(reason))
