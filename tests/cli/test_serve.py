@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from tests.service.running import Running, posted, report_of, running
 
 from metricshuffle import Integers, Sum, Target, plan
+from metricshuffle.errors import InputError
 from metricshuffle.service.collection import Collection, seconds_of
 from metricshuffle.service.control import Operator, Unanswered
 from metricshuffle.service.keys import AnalystKey
@@ -253,3 +257,23 @@ def test_a_shuffler_that_falls_silent_leaves_what_may_be_open(
     assert result.exit_code == 2
     assert "collection status collection.json tells" in result.stderr
     assert opened(terminal, "collection", "status", "collection.json", "--keys", str(shuffler.keys))["state"] == "open"
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):  # nobody listens any more
+                while True:
+                    self.wfile.write(b" " * 1000)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    monkeypatch.setattr("metricshuffle.service.control.LARGEST_ANSWER", 10_000)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(InputError, match="answers more than a shuffler does"):
+            Operator(f"http://127.0.0.1:{server.server_port}", "0" * 64).statuses()
+        server.shutdown()

@@ -24,8 +24,14 @@ from urllib.request import urlopen
 import httpx
 import pytest
 from tests.service.running import Running, new_tickets, posted, posted_async, report_of, request_of, running, task_of
+from tests.wire.kinds import planned
 
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.service.analyst import Analyst
+from metricshuffle.service.client import Client
+from metricshuffle.service.fetching import NotReleased
 from metricshuffle.service.keys import AnalystKey, KeyFolder
+from metricshuffle.service.sending import NotStored, _trusted
 from metricshuffle.service.stores import store_of
 
 DAY = datetime.timedelta(days=1)
@@ -212,6 +218,35 @@ def test_a_shuffler_with_a_certificate(tmp_path: Path, monkeypatch: pytest.Monke
             assert client.post(f"{collection.url}/reports", content=report_of(collection)).status_code == 204
         with pytest.raises(httpx.HTTPError), httpx.Client(timeout=30) as client:
             client.get(shuffler.url.replace("https", "http") + "/healthz")
+
+
+def test_a_certificate_that_is_not_believed_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays what it is, however patiently one asks; nothing is sent to whoever shows it."""
+    (tmp_path / "other").mkdir()
+    (own, key), (other, _) = certificate(tmp_path), certificate(tmp_path / "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(own))
+    with running(tmp_path / "s", f"sqlite:///{tmp_path}/x.db", "--certificate", str(own), "--key", str(key)) as shuffler:
+        key_of_analyst, operator = AnalystKey.new(), shuffler.operator
+        collection = shuffler.opened(planned("sum in shares").task, analyst=key_of_analyst)
+        monkeypatch.setenv("SSL_CERT_FILE", str(other))
+        _trusted.cache_clear()
+        begun = time.monotonic()
+        with Client(collection, tmp_path / "out.box", patience=300.0) as client:
+            with pytest.raises(NotStored, match=r"not believed here, and nothing was sent .*SSL_CERT_FILE") as told:
+                client.submit(1)
+            assert told.value.answer.status == "waiting"
+        with pytest.raises(NotReleased, match="not believed here"):
+            Analyst(key_of_analyst, patience=300.0).collect(collection, tmp_path / "release.json")
+        with pytest.raises(InputError, match="not believed here"):
+            operator.status(collection.digest)
+        with pytest.raises(PlanError, match="not believed here"):
+            Client(f"{shuffler.url}/v1/collections/{collection.digest}", tmp_path / "new.box").submit(1)
+        assert time.monotonic() - begun < 60
+        monkeypatch.setenv("SSL_CERT_FILE", str(own))
+        _trusted.cache_clear()
+        with Client(collection, tmp_path / "out.box", patience=30.0) as client:
+            assert client.resend().stored == 1
+    _trusted.cache_clear()
 
 
 # Whoever is slow

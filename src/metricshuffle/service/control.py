@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
@@ -12,12 +13,14 @@ from typing import Any
 from metricshuffle.errors import InputError, MetricShuffleError, PlanError, require
 from metricshuffle.service.boxes import TICKET_BYTES
 from metricshuffle.service.collection import Admission, Collection, Hop, Party, instant, seconds_of
-from metricshuffle.service.sending import in_words
+from metricshuffle.service.sending import in_words, is_not_believed, out_of_reach
 from metricshuffle.wire.payloads import PayloadForm
 from metricshuffle.wire.task import Task
 
 SECONDS = 60.0
 """That a shuffler may take to answer."""
+LARGEST_ANSWER = 64 * 2**20
+"""Bytes that it says: the states of a hundred thousand collections."""
 DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LATEST = 253402300799
@@ -88,15 +91,24 @@ class Operator:
         httpx = require("httpx", "service")
         headers = {"Authorization": f"Bearer {self.token}"}
         try:
-            with httpx.Client(headers=headers, timeout=SECONDS, follow_redirects=False) as client:
-                response = client.request(method, f"{self.url}/v1/control/{call}", json=content)
+            with (
+                httpx.Client(headers=headers, timeout=SECONDS, follow_redirects=False) as client,
+                client.stream(method, f"{self.url}/v1/control/{call}", json=content) as response,
+            ):
+                answer = bytearray()
+                for part in response.iter_bytes():
+                    answer += part
+                    if len(answer) > LARGEST_ANSWER:
+                        raise InputError(f"{self.url} answers more than a shuffler does; see whether it is metricshuffle serve.")
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as wrong:
+            if is_not_believed(wrong):
+                raise InputError(out_of_reach(self.url, wrong)) from None
             raise InputError(f"cannot reach {self.url} ({in_words(wrong)}); see whether metricshuffle serve runs there.") from None
         except (httpx.HTTPError, UnicodeEncodeError) as wrong:
             raise Unanswered(f"{self.url} did not answer ({in_words(wrong)}); try again.") from None
         try:
-            told = response.json()
-        except ValueError:
+            told = json.loads(answer)
+        except (ValueError, RecursionError):
             told = None
         if not isinstance(told, dict):
             raise InputError(f"{self.url} does not answer as a shuffler does; see whether it is metricshuffle serve.")

@@ -19,7 +19,7 @@ from metricshuffle.files import whole_file
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.mixing import is_in_order
 from metricshuffle.service.opening import AT_ONCE
-from metricshuffle.service.sending import DIGEST, connection, error_of, in_words
+from metricshuffle.service.sending import DIGEST, connection, error_of, in_words, is_not_believed, out_of_reach
 
 if TYPE_CHECKING:
     import httpx
@@ -135,7 +135,9 @@ class Fetching:
                     await self._received(response, announced, stream)
                 return Fetched(path, announced, len(line))
         except httpx.HTTPError as wrong:
-            raise _Unreachable(f"{self._host} cannot be reached ({in_words(wrong)}); try again.") from None
+            if is_not_believed(wrong):
+                raise NotReleased(out_of_reach(self._host, wrong)) from None
+            raise _Unreachable(f"{out_of_reach(self._host, wrong)} Try again.") from None
 
     async def _refusal(self, response: httpx.Response) -> MetricShuffleError:
         said, terms = await error_of(response), self.collection.terms
@@ -207,6 +209,8 @@ class Fetching:
                         break
                 except httpx.HTTPError as wrong:
                     said = in_words(wrong)
+                    if is_not_believed(wrong):
+                        break
                 if time.monotonic() + PAUSE > deadline:
                     break
                 await asyncio.sleep(PAUSE)

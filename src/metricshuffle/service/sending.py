@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -31,6 +33,8 @@ STORED, CLOSED = 204, 410
 UNKNOWN_TICKET, SPENT_TICKET = 403, 409
 AGAIN_LATER = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which the same bytes are sent again, by and by."""
+NEVER = math.inf
+"""How many seconds to wait where another attempt would end as this one did."""
 
 
 class NotStored(MetricShuffleError):
@@ -82,6 +86,9 @@ class Sender:
                 self._failing_since = None
                 return answer
             self._failing_since, self._failed = self._failing_since or now, (now, answer)
+            if asked == NEVER:
+                self._failing_since = -math.inf
+                return answer
             # (not all at the same moment, and never sooner than the shuffler asks for)
             wait = max(min(asked, LONGEST_PAUSE), pause * (0.5 + secrets.randbelow(1000) / 1000))
             if now + wait > begun + self._patience:
@@ -98,7 +105,7 @@ class Sender:
 
 
 async def posted(client: httpx.AsyncClient, collection: Collection, report: bytes) -> tuple[Answer, float]:
-    """One attempt: its answer, and how many seconds to wait before the next."""
+    """One attempt: its answer, and how many seconds to wait at least before the next."""
     import httpx
 
     headers = {"content-type": "application/octet-stream"}
@@ -106,7 +113,7 @@ async def posted(client: httpx.AsyncClient, collection: Collection, report: byte
         async with client.stream("POST", f"{collection.url}/reports", content=report, headers=headers) as response:
             said = await error_of(response)
     except httpx.HTTPError as wrong:
-        return Answer("waiting", f"{collection.terms.hops[0].url} cannot be reached ({in_words(wrong)})."), 0.0
+        return Answer("waiting", out_of_reach(collection.terms.hops[0].url, wrong)), NEVER if is_not_believed(wrong) else 0.0
     return meant(collection, response.status_code, said), seconds_after(response)
 
 
@@ -163,6 +170,24 @@ def in_words(wrong: Exception) -> str:
     return text[:LONGEST_SENTENCE] if text.isprintable() and text else type(wrong).__name__
 
 
+def is_not_believed(wrong: Exception) -> bool:
+    """Whether a server's certificate is not believed, which stays so however often it is asked."""
+    cause: BaseException | None = wrong
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
+def out_of_reach(address: str, wrong: Exception) -> str:
+    """Why a server cannot be asked, in a sentence."""
+    if is_not_believed(wrong):
+        return (
+            f"The certificate of {address} is not believed here, and nothing was sent ({in_words(wrong)}). If you know that it is "
+            "the right one, name its file in the environment variable SSL_CERT_FILE."
+        )
+    return f"{address} cannot be reached ({in_words(wrong)})."
+
+
 @asynccontextmanager
 async def connection() -> AsyncIterator[httpx.AsyncClient]:
     """A connection, one at a time and kept open. (Whoever needs several opens several of these: a common pool looks at all each time.)"""
@@ -207,7 +232,7 @@ async def served(address: str, digest: str | None) -> Collection:
                 if len(data) > LARGEST:
                     raise PlanError(f"{address[:200]} serves more than {LARGEST:,} bytes, which is no collection.")
     except (httpx.HTTPError, httpx.InvalidURL) as wrong:
-        raise PlanError(f"{address[:200]} cannot be reached ({in_words(wrong)}).") from None
+        raise PlanError(out_of_reach(address[:200], wrong)) from None
     return Collection.read(data, pinned)
 
 
