@@ -83,8 +83,6 @@ def test_the_wheel_works_in_an_empty_environment(installed: Path, tmp_path: Path
     (tmp_path / "values.csv").write_text("kcal\n" + "".join(f"{index % 21}\n" for index in range(100)))
     run("plan --query mean --low 0 --high 20 --epsilon 1 --distance 5 --delta 1e-6 --users 100 --save plan.json")
     assert "mean = " in run("run plan.json values.csv --column kcal")
-    answer = json.loads(run("amplify --randomizer krr --options 4 --local-epsilon 1 --users 1000 --delta 1e-6 --json"))
-    assert 0 < answer["upper"]["epsilon"] < 1
     extras = {part["name"]: part["found"] for part in json.loads(run("doctor --json"))["parts"] if part["kind"] == "extras"}
     assert set(extras.values()) == {False}, "no extra comes along"
     refused = subprocess.run([installed / "metricshuffle", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False, env=clean())

@@ -11,13 +11,15 @@ import pytest
 from tests.wire.kinds import planned
 
 from metricshuffle import Release
+from metricshuffle.errors import InputError
+from metricshuffle.executors.sessions import frame_of
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
 
 
 @pytest.mark.thorough
 def test_a_release_from_spark(java: None, tmp_path: Path) -> None:
-    """Files, then a query, then what is not there and what is wrong: in processes of their own, each with a session of its own."""
+    """Files, then a query of what is wrong: in processes of their own, each with a session of its own."""
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     planned("two rounds").save(str(tmp_path / "plan.json"))
     people = pyarrow.table({"kcal": [row % 4 for row in range(40)], "wrong": [99] * 3 + [None] * 2 + [1] * 35})
@@ -39,8 +41,11 @@ def test_a_release_from_spark(java: None, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "metricshuffle: 5 of 40 values in --column 'kcal' of the DataFrame are not in whole numbers from 0 to 20 kcal" in done.stderr
     assert done.stdout == ""
-    done = run("--spark", "nowhere", "--column", "kcal")
-    assert done.returncode == 2
-    assert "metricshuffle: Spark could not do it, and so nothing was read: " in done.stderr
-    assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("words", ["nowhere", "parquet:nowhere.parquet", "SELECT nowhere FROM nobody"])
+def test_what_is_not_there_is_told_in_a_sentence(spark: Any, words: str) -> None:
+    with pytest.raises(InputError, match=r"^Spark could not do it, and so nothing was read: [^\n]*(nowhere|nobody)[^\n]*$"):
+        frame_of(spark, words).count()

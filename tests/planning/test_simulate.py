@@ -227,7 +227,7 @@ def test_the_solver_measures_a_few_releases_of_many_points_and_nested_squares_te
     monkeypatch.setattr(user_runs, "distance_of", looked_at)
     assert user_runs.mean_distance(people, [*near, *far]) == pytest.approx(np.mean(exact), rel=0.15)
     assert np.mean(exact) > 2.0 * np.mean(exact[: user_runs.SOLVED])
-    assert solved == exact[: user_runs.SOLVED]
+    assert sorted(solved) == sorted(exact[: user_runs.SOLVED])  # (threads end when they do)
     few = users_of(Grid(3, 3, 1.0), 2)
     assert user_runs.mean_distance(few, [(np.eye(9)[0], np.eye(9)[place]) for place in (1, 2, 8, 0, 0, 8)]) == pytest.approx(
         (1 + 2 + 2 * math.sqrt(8.0)) / 6, abs=1e-6

@@ -78,7 +78,7 @@ def test_memory_stays_bounded(source: str, tmp_path: Path) -> None:
     task_of("curator's sum").save(tmp_path / "task.json")
     done = subprocess.run([sys.executable, "-c", STREAMED, source], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) < 150, f"{done.stdout} MiB"
+    assert int(done.stdout.splitlines()[-1]) < 150, f"{done.stdout} MiB"  # (duckdb shows how far it is after two seconds)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
