@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # What only make check needs, so that a first try stays light: other libraries' frames, Spark, PostgreSQL's server, a browser's driver.
 MORE   := $(VENV)/.installed-check
 WORKERS ?= 2
-# What waits for servers, browsers and Spark more than it computes.
+# What waits for servers, browsers and Spark more than it computes; neighbours stay together, as they share what takes long to start.
 WAITING ?= 3
 # Offline, from scratch, and a warning (a link that leads nowhere, say) is an error.
 SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doctrees docs build/site
@@ -28,7 +28,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-thorough: $(MORE)
-	$(BIN)/python -m pytest -n $(WAITING) -m "thorough and not slow"
+	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "thorough and not slow"
 
 test-all: $(MORE)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or not slow"
