@@ -6,8 +6,10 @@ STAMP  := $(VENV)/.installed
 # What only make check needs, so that a first try stays light: other libraries' frames, Spark, PostgreSQL's server, a browser's driver.
 MORE   := $(VENV)/.installed-check
 WORKERS ?= 2
-# What waits for servers, browsers and Spark more than it computes; neighbours stay together, as they share what takes long to start.
+# What waits for servers, browsers and Spark more than it computes.
 WAITING ?= 3
+# Neighbours stay together, as they share what takes long to make.
+TESTS  := $(BIN)/python -m pytest --dist worksteal
 # Offline, from scratch, and a warning (a link that leads nowhere, say) is an error.
 SITE   := $(BIN)/python -m sphinx -b html -E -n -W --keep-going -q -d build/doctrees docs build/site
 
@@ -25,13 +27,13 @@ demo: $(STAMP)
 	$(BIN)/metricshuffle demo --live --output demo-output
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(TESTS) -n $(WORKERS)
 
 test-thorough: $(MORE)
-	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "thorough and not slow"
+	$(TESTS) -n $(WAITING) -m "thorough and not slow"
 
 test-all: $(MORE)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or not slow"
+	$(TESTS) -n $(WORKERS) -m "slow or not slow"
 
 # What waits for others leaves processors idle: types and documents are checked meanwhile.
 check: $(MORE) lint test
