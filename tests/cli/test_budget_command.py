@@ -16,8 +16,11 @@ import pytest
 from tests.wire.kinds import planned, run_of, task_of
 
 from metricshuffle import Budget, Plan, Shuffled
+from metricshuffle.cli.budget_options import check_no_other
 from metricshuffle.cli.estimate import publish
+from metricshuffle.errors import InputError
 from metricshuffle.planning.budget import Notes
+from metricshuffle.wire.task import new_batch_id
 
 WORDS = ("values.csv", "--column", "kcal")
 
@@ -229,6 +232,21 @@ def test_copies_of_a_plan_have_other_ledgers(terminal: Any, two: Plan) -> None:
     assert terminal("run", "copy.json", *WORDS, "--ledger", "copy.ledger").exit_code == 0
     assert "copy.ledger has releases of this very task that plan.ledger" in terminal.refused("run", "plan.json", *WORDS)
     assert "3 of 2 rounds released, 0 left; 1 MORE THAN PLANNED" in " ".join(terminal("budget").stdout.split())
+
+
+def test_equal_sums_of_other_reports_are_another_release(tmp_path: Path, two: Plan) -> None:
+    """Noise makes the same sums of two batches now and then; which reports they hold tells them apart."""
+    task = two.task
+    tally = task.counted([[1] * 40])
+    one, other = (task.publish(tally, batches=[new_batch_id()]) for _ in range(2))
+    other.sums = one.sums
+    assert one.fingerprint == other.fingerprint
+    with Budget(tmp_path / "first.ledger").opened() as account:
+        account.record(task, one)
+    with Budget(tmp_path / "second.ledger").opened() as account:
+        check_no_other(task, account, None, one)
+        with pytest.raises(InputError, match="has releases of this very task"):
+            check_no_other(task, account, None, other)
 
 
 def test_a_ledger_that_became_empty(terminal: Any, two: Plan) -> None:

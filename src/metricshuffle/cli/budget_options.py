@@ -40,14 +40,14 @@ def check_no_other(task: Task, account: OpenBudget, ledger: Path | None, batch: 
     if ledger is not None:
         return
     from metricshuffle.files import read_bytes
-    from metricshuffle.planning.budget import BUDGET_FORMAT, Notes
+    from metricshuffle.planning.budget import BUDGET_FORMAT, EVERYBODY, Noted, Notes
 
-    known = {row.fingerprint for row in account.notes.releases} | ({batch.fingerprint} if batch is not None else set())
+    known = [*account.notes.releases, *([Noted.of(batch, EVERYBODY, raw_values_seen=False)] if batch is not None else [])]
     for other in sorted(account.path.parent.glob("*.ledger")):
         content = read_bytes(other) if other.is_file() else b""
         if BUDGET_FORMAT.encode() not in content[:200] or task.digest.encode() not in content:
             continue
-        if any(row.task == task.digest and row.fingerprint not in known for row in Notes.read(other).releases):
+        if any(row.task == task.digest and not any(map(row.same_as, known)) for row in Notes.read(other).releases):
             raise InputError(
                 f"{other} has releases of this very task that {account.path}, beside this plan, does not know of: give --ledger {other} to "
                 f"go on counting there, or --ledger {account.path} if these are other people."
