@@ -1,9 +1,14 @@
-"""How far upper and lower end of an amplified epsilon are apart, for every built-in randomizer: `python -m benchmarks.tightness`."""
+"""How far upper and lower end of an amplified epsilon are apart, for every built-in randomizer: `python -m benchmarks.tightness`.
+
+`python -m benchmarks.tightness further` looks at sizes and numbers of people that are not in that table.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +84,19 @@ def built_in(epsilon: float) -> dict[str, Randomizer]:
     }
 
 
+def further(epsilon: float) -> dict[str, Randomizer]:
+    """Sizes at which it is less close."""
+    return {
+        **{f"padded exponential, line of {k}": PaddedExponential(line_of(k), epsilon) for k in (16, 32)},
+        **{f"subset of 10, size {k}": SubsetSelection(10, epsilon, k) for k in (7, 9)},
+        "RAPPOR, 4 bits": Rappor(4, epsilon),
+        "geometric, 3 x 3 cells": PlanarGeometric(3, 3, epsilon / (2.0 * 2.0**0.5)),
+    }
+
+
+FURTHER = tuple((users, 1e-6) for users in (10**4, 10**6, 10**8, 10**11))
+
+
 @dataclass(frozen=True)
 class Gap:
     """One band: upper over lower end, the bound behind the upper one, the blanket over the lower one, and what it took (s)."""
@@ -93,17 +111,22 @@ class Gap:
     seconds: float
 
 
-def gaps(epsilons: tuple[float, ...] = EPSILONS, settings: tuple[tuple[int, float], ...] = SETTINGS) -> Iterator[Gap]:
+def gaps(
+    epsilons: tuple[float, ...] = EPSILONS,
+    settings: tuple[tuple[int, float], ...] = SETTINGS,
+    members: Callable[[float], dict[str, Randomizer]] = built_in,
+) -> Iterator[Gap]:
     """All of them, one after the other."""
     for epsilon in epsilons:
-        for name, randomizer in built_in(epsilon).items():
+        for name, randomizer in members(epsilon).items():
             for users, delta in settings:
                 start = time.process_time()
                 band = amplify(randomizer, users).epsilon(delta)
                 took = time.process_time() - start
                 widest = randomizer.diameter
                 blanket = ShuffledProfile(randomizer, users, widest, "blanket").epsilon(delta, widest)
-                yield Gap(name, epsilon, users, delta, band.upper / band.lower, band.bound, blanket / band.lower, took)
+                ratio, alone = (value / band.lower if band.lower > 0.0 else math.inf for value in (band.upper, blanket))
+                yield Gap(name, epsilon, users, delta, ratio, band.bound, alone, took)
 
 
 def table(found: list[Gap]) -> str:
@@ -121,5 +144,12 @@ def table(found: list[Gap]) -> str:
     return "\n".join(lines)
 
 
+def largest(found: list[Gap], epsilon: float) -> Gap:
+    """The widest band with a local epsilon of at most this."""
+    return max((one for one in found if one.epsilon <= epsilon), key=lambda one: one.ratio)
+
+
 if __name__ == "__main__":
-    print(table(list(gaps())))
+    made = list(gaps((1.0, 2.0, 4.0), FURTHER, further) if sys.argv[1:] == ["further"] else gaps())
+    print(table(made))
+    print("The widest with a local epsilon of up to 4:", largest(made, 4.0))

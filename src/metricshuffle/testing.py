@@ -4,12 +4,13 @@
     check_metric(HoursOfDay(), points=range(24))
     check_randomizer(MyResponse(options=8, epsilon=1.0))
 
-Each check returns None, or raises a ConditionError that names the broken rule and where it broke.
-A pass on some points is evidence and not a proof: give it points that are close, far and equal.
+Each check raises a ConditionError that names the broken rule and where it broke. A pass is evidence and not a proof: give check_metric
+points that are close, far and equal, and print what check_randomizer returns, which says what it cannot see.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from metricshuffle.spaces.matrix import open_triangle
 from metricshuffle.spaces.metrics import Metric
 
 if TYPE_CHECKING:
+    from metricshuffle.randomizers._check_report import RandomizerReport
     from metricshuffle.randomizers.randomizer import Randomizer
     from metricshuffle.randomness import Randomness
 
@@ -85,8 +87,13 @@ def _check_call(metric: Metric, points: list[Any], distances: Any, tolerance: fl
 
 
 def check_randomizer(
-    randomizer: Randomizer, *, draws: int | None = None, most_pairs: int = 200, randomness: Randomness | None = None
-) -> None:
+    randomizer: Randomizer,
+    *,
+    draws: int | None = None,
+    most_pairs: int = 200,
+    randomness: Randomness | None = None,
+    seed: int | str | None = None,
+) -> RandomizerReport:
     """Check a local randomizer against its own law: probabilities, guarantee, pairs, blanket, estimator, JSON, sampler, and an attack.
 
     `randomizer` is any subclass of `metricshuffle.randomizers.Randomizer`, small enough for its matrix to be listed:
@@ -94,43 +101,87 @@ def check_randomizer(
     1. every row is a law, the same one whenever it is asked for;
     2. `distance` is a metric within `diameter`; no two inputs are more distinguishable than `local_epsilon`, `local_delta`,
        `total_variation` and `local_profile` say;
-    3. `pairs`, `pairs_within` and `blankets` stand for all pairs, and `blanket` claims no more than what all inputs have in common;
-    4. `debiasing` has mean `targets`, `totals` adds it up, and what is read back from JSON is the same randomizer;
-    5. `reports` follow the law of every input, at every place, in batches of every size, independently of each other, and depend on
-       nothing but the values and the stream, of which they take as much randomness as they have; their codes are all they say;
-    6. guessing between the two inputs of the worst pair does not beat `local_epsilon`.
+    3. `pairs`, `pairs_within` and `blankets` stand for all pairs, for each bound that relies on them: over what all inputs have in
+       common, and over the whole law of what any other person holds; and `blanket` claims no more than what all inputs have in common;
+    4. closed forms that are used for its class (`keeps_law`) say what its rows say;
+    5. `debiasing` has mean `targets`, `totals` adds it up, and what is read back from JSON is the same randomizer;
+    6. `reports` follow the law of every input, at every place, in batches of many sizes and shapes, independently of each other, and depend
+       on nothing but the values and the stream, of which they take as much randomness as they have; their codes are all they say;
+    7. guessing between the worst pair's inputs does not beat `local_epsilon`.
 
-    All pairs of up to 100 inputs are looked at; of more inputs, `most_pairs` pairs and as many of the randomizer's own. Reports are
+    All pairs of up to 100 inputs are looked at; of more, `most_pairs` and as many of the randomizer's own. Reports are
     drawn of every input (of up to 4,096): `draws` each, or 20,000 each and three million in all. What deviates by less than about six
-    standard deviations is not seen, so that an honest randomizer fails one run in a million at most: nine families of tests share
-    9e-7, by inequalities that hold for any number of draws. The streams are seeded (but for one batch) unless `randomness` is given.
-    Inputs that have no code (real numbers between grid points) and values that are refused are not looked at.
+    standard deviations is not seen, so that an honest randomizer fails one run in a million at most: thirteen families of tests share
+    1e-6, by inequalities that hold for any number of draws.
+
+    Sizes of batches, places and values are drawn anew in each run. A failure carries the `seed` that draws the same again (one batch comes
+    from the operating system all the same). `randomness` is a stream to draw from instead. The returned report says what was
+    looked at, how small a leak would have been seen, and what it cannot see: print it.
     """
+    from metricshuffle.randomizers._sampler_evidence import Unmarked
+
+    if randomness is not None and seed is not None:
+        raise InputError("check_randomizer takes a seed or a stream of randomness, and not both.")
+    if randomness is not None:
+        return _checked(randomizer, draws, most_pairs, randomness, None)
+    seed = secrets.randbelow(2**53) if seed is None else seed
+    try:
+        return _checked(randomizer, draws, most_pairs, Unmarked.seeded(seed), seed)
+    except ConditionError as wrong:
+        wrong.add_note(f"The same is drawn again by check_randomizer(..., seed={seed!r}).")
+        raise
+
+
+def _checked(randomizer: Randomizer, draws: int | None, most_pairs: int, stream: Randomness, seed: int | str | None) -> RandomizerReport:
+    from metricshuffle.amplification import _closed_form_checks as closed_forms
+    from metricshuffle.randomizers import _batch_checks as batching
     from metricshuffle.randomizers import _checks as checks
+    from metricshuffle.randomizers import _coverage_checks as coverage
     from metricshuffle.randomizers import _sampler_checks as sampling
     from metricshuffle.randomizers import _sampler_evidence as evidence
-    from metricshuffle.randomness import Randomness
+    from metricshuffle.randomizers._check_report import RandomizerReport
 
     rows = checks.checked_rows(randomizer)
     pairs = checks.some_pairs(randomizer, rows, most_pairs)
     epsilons, distances = checks.true_epsilons(rows, pairs), checks.checked_distances(randomizer, rows, pairs)
     checks.check_guarantee(randomizer, rows, pairs, epsilons)
-    checks.check_pairs(randomizer, rows, pairs, epsilons, distances)
+    whole_laws = coverage.check_pairs(randomizer, rows, pairs, epsilons, distances, stream)
     checks.check_profile(randomizer, rows, pairs, epsilons, distances)
     checks.check_blanket(randomizer, rows, pairs)
+    closed_forms.check_closed_forms(randomizer, rows, pairs, stream)
     checks.check_estimator(randomizer, rows)
     checks.check_json(randomizer, rows)
-    stream = Randomness.seeded("check_randomizer") if randomness is None else randomness
     some = 20_000 if draws is None else draws
     sampler, alone, mixed = evidence.draw(randomizer, rows, draws, stream)
     events = evidence.Events(rows)
-    sampling.check_law(rows, events, alone, mixed)
+    leak_of_one = sampling.check_law(rows, events, alone, mixed)
     sampling.check_totals(randomizer, alone, mixed, stream)
     sampling.check_positions(events, mixed)
     calls, again = sampling.check_calls(sampler, events, some, stream)
     sampling.check_neighbours(rows, events, (alone, mixed), (calls, again))
     sampling.check_dispersion(events, alone, stream)
     sampling.check_source(sampler, events, stream)
+    batches = batching.draw_batches(sampler, events, some, stream)
+    shared = batching.check_lags(events, batches.large)
+    batching.check_sizes(batches)
+    batching.check_moduli(events, batches.large, stream)
+    leak = batching.check_everybody(events, [*alone, *mixed, batches.large])
     if len(pairs):
         sampling.check_attack(randomizer, checks.most_exposed(rows)[1], some, stream)
     checks.check_rows_again(randomizer, rows)
+    return RandomizerReport(
+        randomizer=type(randomizer).__name__,
+        seed=seed,
+        inputs=randomizer.inputs,
+        outputs=randomizer.outputs,
+        pairs=len(pairs),
+        every_pair=randomizer.inputs <= checks.FEW_INPUTS,
+        whole_laws=whole_laws,
+        reports=sampler.reports,
+        sizes=(batching.EVERY_SIZE, len(batches.others)),
+        largest_batch=len(batches.large.codes),
+        leak=leak,
+        leak_of_one_input=leak_of_one,
+        leak_at_one_size=batches.leak,
+        shared=shared,
+    )

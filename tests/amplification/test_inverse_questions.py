@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 import metricshuffle as ms
-from metricshuffle.amplification.amplify import GenericLDP, amplify, amplify_metric
+from metricshuffle.amplification.amplify import Amplification, GenericLDP, amplify, amplify_metric
 from metricshuffle.amplification.inverse import fewest, fewest_users, largest_local_epsilon, largest_strength
 from metricshuffle.amplification.sampled import SampledProfile
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
+    BinaryRandomizedResponse,
     BoundedGeometric,
     Channel,
     HadamardResponse,
     KaryRandomizedResponse,
     LaplaceOnInterval,
+    LocalHash,
     Randomizer,
     SubsetSelection,
     WitchHat,
@@ -91,6 +93,28 @@ def test_many_users(epsilon: float, delta: float) -> None:
     assert amplify(response, int(found.lower) - 1).delta(epsilon).lower > delta
     back = largest_local_epsilon(lambda local: KaryRandomizedResponse(10, local), epsilon, delta, found.certified)
     assert back.lower == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("member", "epsilon", "delta"),
+    [(KaryRandomizedResponse(10, 6.0), 0.01, 1e-9), (BinaryRandomizedResponse(1.0), 1e-3, 1e-8), (LocalHash(100, 2.0), 0.05, 1e-8)],
+)
+def test_fewest_users_takes_a_few_close_looks(member: Randomizer, epsilon: float, delta: float) -> None:
+    """Secants next to the crossing: halving took 18 to 28."""
+    close: list[float] = []
+
+    def answers(users: float, relative: float | None) -> Amplification:
+        close.extend([users] if relative is None else [])
+        return amplify(member, int(users), relative=relative)
+
+    found = fewest(answers, epsilon, delta, None)
+    assert len(close) <= 12
+    assert found.lower <= found.upper <= found.lower * (1.0 + 2e-4)
+    unit = max(1, math.floor(1e-6 * found.certified))
+    assert (
+        amplify(member, found.certified).epsilon(delta).upper <= epsilon < amplify(member, found.certified - 2 * unit).epsilon(delta).upper
+    )
+    assert amplify(member, int(found.lower) - 1).delta(epsilon).lower > delta
 
 
 def test_what_needs_no_search() -> None:

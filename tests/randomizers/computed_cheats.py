@@ -10,7 +10,7 @@ from tests.randomizers.honest import Honest, Line, Seven
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
-from metricshuffle.randomizers import Channel, Randomizer
+from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, LocalHash, Randomizer
 from metricshuffle.randomness import Randomness
 
 
@@ -118,6 +118,194 @@ class MissesTheWorstPair(Channel):
         return [(0, 1)]
 
 
+class MissesAPairOfWholeLaws(Channel):
+    """Left out is (1, 2), which (0, 1) dominates over what all have in common, and not among others who hold 0.
+
+    Upper 0.1516 where at least 0.1611 is true, for 10,000 people and delta 1e-6.
+    """
+
+    kind: Literal["misses-a-pair-of-whole-laws-for-test"] = "misses-a-pair-of-whole-laws-for-test"  # type: ignore[assignment]
+
+    def __init__(self, matrix: Any = None, **more: Any) -> None:
+        counts = np.array([[5.0, 90.0, 8.0], [88.0, 8.0, 8.0], [5.0, 30.0, 68.0]])
+        super().__init__(counts / counts.sum(axis=1, keepdims=True), **more)
+
+    def pairs(self) -> Any:
+        return [(0, 1), (0, 2)]
+
+
+class MissesARareReport(Channel):
+    """Left out is the pair with the largest local epsilon, on a report that is made one time in a hundred thousand million."""
+
+    kind: Literal["misses-a-rare-report-for-test"] = "misses-a-rare-report-for-test"  # type: ignore[assignment]
+
+    def __init__(self, matrix: Any = None, **more: Any) -> None:
+        rows = np.array([[0.6, 0.4 - 1e-14, 1e-14], [0.4, 0.6 - 1e-14, 1e-14], [0.5, 0.5 - 1e-11, 1e-11]])
+        super().__init__(rows, **more)
+
+    def pairs(self) -> Any:
+        return [(0, 1)]
+
+
+class MissesThePairAround(Channel):
+    """Two reports: of three chances 0.2, 0.5 and 0.6, the pair of the first and the last is left out."""
+
+    kind: Literal["misses-the-pair-around-for-test"] = "misses-the-pair-around-for-test"  # type: ignore[assignment]
+
+    def __init__(self, matrix: Any = None, **more: Any) -> None:
+        super().__init__([[0.8, 0.2], [0.5, 0.5], [0.4, 0.6]], **more)
+
+    def pairs(self) -> Any:
+        return [(0, 1), (1, 2)]
+
+
+class MissesANearPair(Line):
+    """All pairs, but within 0.2 those of one end only, where the laws are others."""
+
+    def pairs_within(self, distance: float) -> Any:
+        near = super().pairs_within(distance)
+        return near if distance > 0.25 else [pair for pair in near if max(pair) <= 2]
+
+    def local_profile(self) -> PrivacyProfile:
+        return PureProfile(20.0 * math.log(2.0))
+
+
+class OwnTable(KaryRandomizedResponse):
+    """A k-ary response by its class, and a table by its law; all that it says is right, and it lists its pairs."""
+
+    kind: Literal["own-table-for-test"] = "own-table-for-test"  # type: ignore[assignment]
+    table: ClassVar[Any] = np.array([[0.5, 0.1, 0.2, 0.2], [0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.3, 0.1], [0.05, 0.05, 0.1, 0.8]])
+
+    @property
+    def channel(self) -> Channel:
+        return Channel(self.table)
+
+    def rows(self) -> Any:
+        return self.channel.rows()
+
+    def law(self, value: int) -> Any:
+        return self.rows()[value]
+
+    def pairs(self) -> Any:
+        return [(a, b) for a in range(4) for b in range(4) if a != b]
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return self.channel.blanket(a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        return self.channel.local_epsilon(a, b)
+
+    def total_variation(self, a: int, b: int) -> float:
+        return self.channel.total_variation(a, b)
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return self.channel.reports(values, randomness)
+
+    def debiasing(self) -> Any:
+        return self.channel.debiasing()
+
+    def totals(self, reports: Any) -> Any:
+        return self.channel.totals(reports)
+
+
+class SaysItKeepsTheLaw(OwnTable):
+    """A false declaration. It counts only if the class in between makes it, too."""
+
+    kind: Literal["says-it-keeps-the-law-for-test"] = "says-it-keeps-the-law-for-test"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
+    table: ClassVar[Any] = OwnTable.table[::-1]
+
+
+class FalselyKary(KaryRandomizedResponse):
+    """The law of the table; the class says that it is that of the k-ary response."""
+
+    kind: Literal["falsely-kary-for-test"] = "falsely-kary-for-test"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
+    channel, rows, law, pairs = OwnTable.channel, OwnTable.rows, OwnTable.law, OwnTable.pairs
+    blanket, local_epsilon, total_variation = OwnTable.blanket, OwnTable.local_epsilon, OwnTable.total_variation
+    reports, debiasing, totals = OwnTable.reports, OwnTable.debiasing, OwnTable.totals
+    table: ClassVar[Any] = OwnTable.table
+
+
+class NearerLine(BoundedGeometric):
+    """Distances are halved, and the profile with them; it says that it keeps the law."""
+
+    kind: Literal["nearer-line-for-test"] = "nearer-line-for-test"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
+
+    def distance(self, a: int, b: int) -> float:
+        return 0.5 * abs(a - b)
+
+    @property
+    def diameter(self) -> float:
+        return 0.5 * self.span
+
+    def local_profile(self) -> PrivacyProfile:
+        return PureProfile(2.0 * self.rate)
+
+
+class SlowerRate(BoundedGeometric):
+    """What closed forms take for its rate is half of it."""
+
+    kind: Literal["slower-rate-for-test"] = "slower-rate-for-test"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
+
+    @property
+    def channel(self) -> Channel:
+        return Channel(BoundedGeometric(self.span, self.rate).rows())
+
+    @property
+    def exact_rate(self) -> Any:
+        return BoundedGeometric(self.span, self.rate).exact_rate / 2
+
+    def rows(self) -> Any:
+        return self.channel.rows()
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return self.channel.blanket(a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        return self.channel.local_epsilon(a, b)
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return self.channel.reports(values, randomness)
+
+    def local_profile(self) -> PrivacyProfile:
+        return BoundedGeometric(self.span, self.rate).local_profile()
+
+    def targets(self) -> Any:
+        return np.eye(self.inputs)
+
+    def debiasing(self) -> Any:
+        return self.channel.debiasing()
+
+
+class WeakerHash(LocalHash):
+    """Closed forms count with a response of half the epsilon."""
+
+    kind: Literal["weaker-hash-for-test"] = "weaker-hash-for-test"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
+
+    @property
+    def response(self) -> Any:
+        return KaryRandomizedResponse(self.buckets, 0.5 * self.epsilon)
+
+    def rows(self) -> Any:
+        return LocalHash(self.options, self.epsilon, self.buckets).rows()
+
+    def law(self, value: int) -> Any:
+        return self.rows()[value]
+
+    def blanket(self, a: int, b: int) -> BlanketLaw:
+        return LocalHash(self.options, self.epsilon, self.buckets).blanket(a, b)
+
+    def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
+        return self.epsilon
+
+    def debiasing(self) -> Any:
+        return LocalHash(self.options, self.epsilon, self.buckets).debiasing()
+
+
 class ForeignPairs(Seven):
     def pairs(self) -> Any:
         return [(0, 7)]
@@ -213,6 +401,14 @@ COMPUTED = [
     (SmallDiameter(), "a diameter of at least 0.4, as inputs 0 and 4 have, but got 0.3"),
     (WithoutTheBoundary(), r"pairs_within\(0.1\) to stand for all pairs"),
     (MissesTheWorstPair(), r"pairs\(\) to stand for all pairs of inputs, but got none that is as easy to tell apart as inputs 0 and 2"),
+    (MissesAPairOfWholeLaws(), r"pairs\(\) to stand for all pairs of inputs.* inputs [12] and [12] .*others who hold"),
+    (MissesARareReport(), r"pairs\(\) to stand for all pairs of inputs.*with a local epsilon of 6.90776"),
+    (MissesThePairAround(), r"pairs\(\) to stand for all pairs of inputs.* inputs 0 and 2"),
+    (MissesANearPair(), r"pairs_within\(0.[12]\) to stand for all pairs of inputs"),
+    (FalselyKary(options=4, epsilon=1.0), r"the rows\(\) of KaryRandomizedResponse, whose law it says it keeps"),
+    (NearerLine(span=6, rate=0.5), "the distances of BoundedGeometric, whose law it says it keeps"),
+    (SlowerRate(span=6, rate=0.5), r"the (rows\(\)|targets\(\)) of BoundedGeometric, whose law it says it keeps"),
+    (WeakerHash(options=6, epsilon=1.0, buckets=5), r"the rows\(\) of LocalHash|a closed form for inputs"),
     (ForeignPairs(), r"pairs\(\) of two different inputs out of 0..6, but got the pair \(0, 7\)"),
     (FewBlankets(), r"blankets\(inf\) to stand for all pairs"),
     (Thick(), "a blanket of inputs 0 and 1 that all inputs have in common"),

@@ -216,7 +216,144 @@ class TellingType(Honest):
         return super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 200))
 
 
+class InBatchesOfSeven(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if len(values) == 7 else super().reports(values, randomness)
+
+
+class InBatchesOf113(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if len(values) == 113 else super().reports(values, randomness)
+
+
+class InLargeBatches(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if len(values) > 300_000 else super().reports(values, randomness)
+
+
+class ReusedLater(Honest):
+    """The same coins 5,000 places later."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        return np.resize(super().coins(min(people, 5_000), randomness), people)
+
+
+class LiesReusedLater(Honest):
+    """Who lies says what the person 1,777 places before would have said."""
+
+    def lies(self, people: int, randomness: Randomness) -> Any:
+        return np.resize(super().lies(min(people, 1_777), randomness), people)
+
+
+class TurnedRoundLater(Honest):
+    """Whether one tells the truth is the opposite of what it is 40,009 places before."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        coins = super().coins(people, randomness)
+        coins[40_009:] = ~coins[: max(0, people - 40_009)] if people <= 2 * 40_009 else coins[40_009:]
+        if people > 2 * 40_009:
+            for start in range(40_009, people, 40_009):
+                part = coins[start : start + 40_009]
+                part[:] = ~coins[start - 40_009 : start - 40_009 + len(part)]
+        return coins
+
+
+class Copied(Honest):
+    """One report in 97 is a copy of the one before."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        reports[96::97] = reports[95:-1:97][: len(reports[96::97])]
+        return reports
+
+
+class OneIn97(Honest):
+    """One report in 97 is in the clear, always at the same places."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports = super().reports(values, randomness)
+        reports[50::97] = values[50::97]
+        return reports
+
+
+class SortedInTheClear(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        told = len(values) > 5 and len(set(values.tolist())) > 1 and np.all(np.diff(values) >= 0)
+        return values.copy() if told else super().reports(values, randomness)
+
+
+class TellsWhoIsDifferent(Honest):
+    """Among people who hold the same, the one who does not is told."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        reports, counts = super().reports(values, randomness), np.bincount(values, minlength=3)
+        if len(values) > 5 and counts.max() == len(values) - 1:
+            reports[:] = values
+        return reports
+
+
+class LooksAtTheSeed(Honest):
+    """In the clear for a stream that nobody seeded, as all real ones are."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return super().reports(values, randomness) if randomness.unsafe_seeded else values.copy()
+
+
+class OneIn50(Honest):
+    """One report in 50 is in the clear, at random."""
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.where(randomness.uniform_residues(len(values), 50) == 7, values, super().reports(values, randomness))
+
+
+class ThreeTogether(Honest):
+    """Of three people in a row any two are independent, and who lies among the first two tells whether the third does."""
+
+    def coins(self, people: int, randomness: Randomness) -> Any:
+        coins = super().coins(people + 2, randomness)[: people + 2]
+        coins[2::3] = coins[0 : len(coins) - 2 : 3] ^ coins[1 : len(coins) - 1 : 3]
+        return coins[:people]
+
+
+class OneIn2000(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return np.where(randomness.uniform_residues(len(values), 2_000) == 7, values, super().reports(values, randomness))
+
+
+class InVeryLargeBatches(Honest):
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        return values.copy() if len(values) > 2**20 else super().reports(values, randomness)
+
+
+class AfterManyCalls(Honest):
+    calls: ClassVar[list[int]] = []
+
+    def reports(self, values: Any, randomness: Randomness) -> Any:
+        self.calls.append(1)
+        return super().reports(values, randomness) if len(self.calls) < 10**6 else values.copy()
+
+
+UNSEEN = [
+    (ThreeTogether(), "three or more people"),
+    (OneIn2000(), "leaks that are rarer than these"),
+    (InVeryLargeBatches(), "batches of a size that was not drawn"),
+    (AfterManyCalls(), "how many calls came before"),
+]
+"""What the battery cannot see, and what its report says about it."""
+
 DRAWN = [
+    (InBatchesOfSeven(), "size or the shape of the batch, but got in mixed batches of 7:"),
+    (InBatchesOf113(), "size or the shape of the batch, but got in mixed batches of 113:"),
+    (InLargeBatches(), "size or the shape of the batch, but got in a batch of [3-5].."),
+    (ReusedLater(), "independent reports of different people, but got reports 5,000 apart"),
+    (LiesReusedLater(), "independent reports of different people, but got reports 1,777 apart|reports that follow their laws"),
+    (TurnedRoundLater(), "independent reports of different people, but got reports (40,009|80,018) apart"),
+    (Copied(), "place in the batch, but got at places 96 modulo 97"),
+    (OneIn97(), "place in the batch, but got at places 50 modulo 97"),
+    (SortedInTheClear(), "size or the shape of the batch, but got in .*sorted"),
+    (TellsWhoIsDifferent(), "size or the shape of the batch, but got in .*but for one person"),
+    (LooksAtTheSeed(), "follow"),
+    (OneIn50(), "reports that follow their laws|size or the shape of the batch"),
     (Loaded(), "reports (of input . )?that follow"),
     (RevealsOneInput(), "reports of input 4 that follow its law"),
     (RevealsOneInputOfMany(), "reports of input 207 that follow its law"),
@@ -237,7 +374,7 @@ DRAWN = [
     (OwnSeed(), "reports of input 0 that follow its law"),
     (KeyedByValues(), "differ when the stream of randomness does, but got the same 4,096 reports"),
     (Stretched(), "take all their randomness from the stream, but got 4,096 reports with 5,1.. bits of it from 64 bits"),
-    (HonestWhenTested(), "follow their laws, whatever the stream"),
+    (HonestWhenTested(), "reports of input . that follow its law"),
     (OutsideCodes(), r"reports with codes 0..2, but got the code 3 for input 0"),
     (RuledOut(), "no report of input 0 that its law rules out, but got report 2"),
     (TooFew(), "one report per value"),

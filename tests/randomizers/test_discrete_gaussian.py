@@ -10,7 +10,7 @@ import pytest
 
 import metricshuffle as ms
 from metricshuffle.errors import InputError
-from metricshuffle.randomizers import BoundedGeometric, DiscreteGaussian
+from metricshuffle.randomizers import BoundedGeometric, Channel, DiscreteGaussian
 from metricshuffle.randomness import Randomness
 from metricshuffle.testing import check_randomizer
 
@@ -84,3 +84,21 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             DiscreteGaussian(*words)
+
+
+def test_all_pairs_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand values have a million pairs, which took minutes one by one."""
+    small = DiscreteGaussian(30, 6.0, 3)
+    pairs = [(a, b) for a in range(31) for b in range(31) if a != b]
+    assert small.local_profile().pure(30.0) == max(small.local_epsilon(a, b) for a, b in pairs)
+    assert small.local_profile().pure(2.0) == max(small.local_epsilon(a, b) for a, b in pairs if abs(a - b) <= 2) < small.local_epsilon()
+    looked: list[tuple[int, ...]] = []
+    epsilon = Channel.local_epsilon
+
+    def counted(channel: Channel, *pair: int) -> float:
+        looked.append(pair)
+        return epsilon(channel, *pair)
+
+    monkeypatch.setattr(Channel, "local_epsilon", counted)
+    assert 0.0 < small.local_profile().pure(30.0) < math.inf
+    assert len(looked) == 1

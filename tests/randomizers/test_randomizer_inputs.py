@@ -50,7 +50,7 @@ from metricshuffle.randomness import Randomness
         (lambda: ClusteredResponse(2, 2, 1.0, 1.0), "inner must be below 1"),
         (lambda: BoundedGeometric(5, 1e-12), "rate must be a number between"),
         (lambda: PlanarGeometric(1, 5, 1.0), "a line is BoundedGeometric"),
-        (lambda: WitchHat(1, 1.0, 1e-9), "must lie in 1"),
+        (lambda: WitchHat(1, 1.0, 1e-9), r"must be at most 2\^20 steps"),
         (lambda: Duchi(0, 1.0), "dimensions must lie in 1"),
         (lambda: PrivKV(3, 1.0, 1.0, held=4), "held <= keys"),
         (lambda: Randomizer.of_kind({"kind": "no-such"}), "unknown kind 'no-such'; known kinds are"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -51,6 +53,30 @@ def test_the_density_against_integrals(b: float, m: float, f: float) -> None:
         assert density.variance(x) <= density.variance_bound(x)
     for distance in (0.05 * b, b, 2 * b):
         assert 0.5 * integral(np.abs(law(-b) - law(-b + distance))) == pytest.approx(density.total_variation(distance), rel=1e-6)
+
+
+def test_weights_take_time_in_proportion_to_their_number() -> None:
+    """Sixteen times as many weights: a sum over all of them for each would take 256 times as long (a task of 100,000 would hang)."""
+
+    def seconds(steps: int) -> float:
+        times = []
+        for _ in range(3):
+            begun = time.process_time()
+            assert WitchHat(1.0, 6.0, 1.0, steps=steps).reach > 6 * steps
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    assert seconds(2**13) < 60 * max(seconds(2**9), 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("half_width", "epsilon", "rate", "steps"), [(1.0, 0.3, 0.7, 7), (10.0, 8.0, 0.4, 300), (1.0, 25.0, 4.0, 500), (5.0, 2.0, 40.0, 3)]
+)
+def test_neighbouring_weights_keep_the_rate_as_fractions(half_width: float, epsilon: float, rate: float, steps: int) -> None:
+    hat = WitchHat(half_width, epsilon, rate, steps)
+    ratio = 1 + Fraction(rate) * Fraction(hat.step)
+    near, far = hat.weights[:-1], hat.weights[1:]
+    assert all(one >= other and Fraction(one, other) <= ratio for one, other in zip(near, far, strict=True))
 
 
 @pytest.mark.parametrize("hat", [WitchHat(10, 2.0, 0.4, steps=40), WitchHat(1, 0.7, 3.0, steps=11), WitchHat(5, 6.0, 0.01, steps=2)])

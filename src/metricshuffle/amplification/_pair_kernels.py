@@ -43,7 +43,7 @@ def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floa
 
 @njit(cache=True)
 def undominated(rows: Floats, w: Floats, pairs: Integers64, champion: Integers64, growth: float) -> Mask:
-    """Which pairs are not certainly below the champion in convex order; see `worst_pair.PairScan.dominated`."""
+    """Which pairs are not certainly below the champion in convex order; see `worst_pair.PairScan.survivors`."""
     mass, value, doubt = spread(rows[champion[0]], rows[champion[1]], w, growth)
     calls, slack = one_sided(mass, value, doubt, value)
     puts, other = one_sided(mass[::-1], -value[::-1], doubt[::-1], -value[::-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, overload
 
 from metricshuffle.accounting.clones.bound import ClonesProfile
@@ -76,6 +76,7 @@ class Amplification(Plotted, Brief):
     """Who is promised this, where people differ: "a member of group 2 (..)"."""
     dummies: int = 0
     """Reports that the shuffler adds; `users` does not count them."""
+    _bands: dict[tuple[str, float, float], AmplifiedBand] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def plot(self, *, delta: float | None = None, distance: float | None = None) -> Any:
         """The band of epsilon against delta; or, at a `delta`, against the distance, up to `distance`.
@@ -99,6 +100,11 @@ class Amplification(Plotted, Brief):
     def epsilon(self, delta: float, distance: float | None = None) -> AmplifiedBand:
         """The total epsilon at this delta for inputs at most `distance` apart (default: any two)."""
         delta, far = checked_delta(delta), self.far(distance)
+        if ("epsilon", delta, far) not in self._bands:
+            self._bands["epsilon", delta, far] = self._epsilon_band(delta, far)
+        return self._bands["epsilon", delta, far]
+
+    def _epsilon_band(self, delta: float, far: float) -> AmplifiedBand:
         found = self._winner("epsilon", delta, far)
         less = found.value < self._alone(delta, far) * self.rounds * (1.0 - 1e-9)
         lower, witness = self.lower.epsilon(delta, far), self.lower.witness("epsilon", delta, far)
@@ -107,6 +113,11 @@ class Amplification(Plotted, Brief):
     def delta(self, epsilon: float, distance: float | None = None) -> AmplifiedBand:
         """delta at this total epsilon for inputs at most `distance` apart (default: any two)."""
         epsilon, far = checked_epsilon(epsilon), self.far(distance)
+        if ("delta", epsilon, far) not in self._bands:
+            self._bands["delta", epsilon, far] = self._delta_band(epsilon, far)
+        return self._bands["delta", epsilon, far]
+
+    def _delta_band(self, epsilon: float, far: float) -> AmplifiedBand:
         found = self._winner("delta", epsilon, far)
         lower, witness = self.lower.delta(epsilon, far), self.lower.witness("delta", epsilon, far)
         return self._band(found, lower, witness, (found.bound != "local" and self._reports > 1) or found.value == 0.0)
@@ -196,7 +207,7 @@ def pairs_called(source: Randomizer | Parallel) -> str:
     """What the pairs of inputs are called if they are all at one distance; empty if there is a metric."""
     if isinstance(source, ChannelPair):
         return f"the inputs {source.first} and {source.second}"
-    if isinstance(source, Channel):
+    if isinstance(source, Channel) and type(source).distance is Channel.distance:
         return "any two inputs" if source.distances is None else ""
     return "any two inputs" if isinstance(source, Parallel) or type(source).distance is Randomizer.distance else ""
 

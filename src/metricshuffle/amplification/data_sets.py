@@ -17,13 +17,13 @@ from metricshuffle.amplification.every_pair import SOME_LAWS
 from metricshuffle.amplification.lower import Held, homogeneous_laws, krr_data_sets, most_telling, own_data_sets
 from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
-from metricshuffle.amplification.real_line import RealLine, real_pairs, steps_within
+from metricshuffle.amplification.real_line import RealLine, on_a_real_line, real_pairs, steps_within
 from metricshuffle.amplification.sorts import named_sorts
 from metricshuffle.amplification.worst_pair import Pair, PairScan
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.dyadic import TOTAL
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 
 SMALL_MATRIX = 2**20  # entries: below, every input is tried as what the others hold
 MOST_PAIRS, MOST_OTHERS = 2, 3
@@ -85,14 +85,14 @@ class DataSets:
         if isinstance(source, Parallel):
             some = source.blankets(distance)[: 2 * MOST_PAIRS]
             return [one for law, pair in zip(some, _combined_pairs(source), strict=False) for one in _own(law, pair)]
-        if isinstance(source, RealLine) and source.inputs * source.outputs <= SMALL_MATRIX:
+        if on_a_real_line(source) and source.inputs * source.outputs <= SMALL_MATRIX:
             rows, real = real_pairs(source, distance)
             return [(law, _real_places(source, distance, codes)) for law, codes in self._listed(rows, real, source.inputs)]
         # An upper bound looks at pairs up to the next whole step; a lower one must not.
         pairs = [pair for pair in source.pairs_within(distance) if source.distance(*pair) <= distance * (1.0 + 1e-12)]
         if not pairs:
             return []
-        if isinstance(source, KaryRandomizedResponse):  # exact fractions
+        if has_law_of(source, KaryRandomizedResponse):  # exact fractions
             laws = krr_data_sets(source.options, Fraction(source.keep, TOTAL), Fraction(source.other, TOTAL))
             return list(zip(laws, [(0, 1, 2), (0, 1, 0)][-len(laws) :], strict=True))
         many = source.outputs > MANY_REPORTS or source.inputs * source.outputs > SMALL_MATRIX

@@ -16,13 +16,13 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.amplification.beyond import ListedPairs, ScannedPairs
 from metricshuffle.amplification.other_laws import others_of
 from metricshuffle.amplification.parallel import Parallel
-from metricshuffle.amplification.real_line import RealLine, real_pairs
+from metricshuffle.amplification.real_line import RealLine, on_a_real_line, real_pairs
 from metricshuffle.amplification.worst_pair import Pair, PairScan
 from metricshuffle.errors import NotCertified
 from metricshuffle.privacy.profile import checked_distance
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, LaplaceOnInterval
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, has_law_of
 
 FEW_PAIRS = 20
 MOST_LAWS = 4096
@@ -37,8 +37,9 @@ BeyondPairs = ListedPairs | ScannedPairs
 
 
 def _all_pairs(source: Randomizer) -> bool:
-    """Whether `pairs` lists every ordered pair."""
-    return type(source).pairs is Randomizer.pairs
+    """Whether every ordered pair is listed, both directions, and left out by its distance only."""
+    own = type(source)
+    return own.pairs is Randomizer.pairs and (own.pairs_within is Randomizer.pairs_within or on_a_real_line(source))
 
 
 @lru_cache(maxsize=64)
@@ -65,11 +66,11 @@ def blanket_pairs(source: Randomizer, distance: float) -> BlanketPairs | None:
     if _all_pairs(source) and source.inputs * (source.inputs - 1) > FEW_PAIRS:
         if source.inputs * source.outputs > LARGEST_MATRIX or source.inputs**2 * source.outputs > 2 * MOST_WORK:
             return None
-        rows, pairs = real_pairs(source, distance) if isinstance(source, RealLine) else (source.rows(), pairs_within(source, distance))
+        rows, pairs = real_pairs(source, distance) if on_a_real_line(source) else (source.rows(), pairs_within(source, distance))
         scan = PairScan(rows, pairs)
         if scan.covered and len(scan.pairs) > FEW_PAIRS:
             return scan
-        if isinstance(source, RealLine) and len(rows) > source.inputs:
+        if on_a_real_line(source) and len(rows) > source.inputs:
             return [scan.law((a, b)) for a, b in pairs if a < b]
     pairs = pairs_within(source, distance)
     if len(pairs) > MOST_LAWS:
@@ -88,11 +89,11 @@ class Displaced:
 
     @classmethod
     def of(cls, source: object, users: int) -> Displaced | None:
-        line = source.grid if isinstance(source, LaplaceOnInterval) else source
-        if isinstance(line, BoundedGeometric) and line.span <= LARGEST_SPAN:
-            step = source.step if isinstance(source, LaplaceOnInterval) else 0.0
+        line = source.grid if has_law_of(source, LaplaceOnInterval) else source
+        if has_law_of(line, BoundedGeometric) and line.span <= LARGEST_SPAN:
+            step = source.step if has_law_of(source, LaplaceOnInterval) else 0.0
             return cls(ShuffledGeometric((line.span,), float(line.exact_rate), users, step or 1.0), step)
-        if isinstance(line, PlanarGeometric) and max(line.width, line.height) <= LARGEST_SPAN:
+        if has_law_of(line, PlanarGeometric) and max(line.width, line.height) <= LARGEST_SPAN:
             spans = (line.width - 1, line.height - 1)
             return cls(ShuffledGeometric(spans, float(line.axes[0].exact_rate), users, line.cell, line.metric), 0.0)
         return None
@@ -106,7 +107,7 @@ def distances_of(source: object, within: float) -> list[float]:
 
     `pairs_within` forgives a relative 1e-12, so the pairs of each are found at it.
     """
-    if isinstance(source, RealLine):
+    if isinstance(source, RealLine):  # (whatever law a class that extends it has)
         raise NotCertified("a linear promise about real numbers between grid points is not looked at; ask for a flat one.")
     reach = checked_distance(within) * (1.0 + 1e-12)
     if (shifts := Displaced.of(source, 1)) is not None:
@@ -136,7 +137,7 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
             return ListedPairs(sorted(listed, key=lambda law: -float(law.at(0.0).square.max())))  # the widest first
     if source.inputs * source.outputs > MOST_ENTRIES or (_all_pairs(source) and source.inputs**2 * source.outputs > 4 * MOST_WORK):
         return None
-    if isinstance(source, RealLine):
+    if on_a_real_line(source):
         held, pairs = real_pairs(source, distance)
         return _scanned(source.rows(), held, pairs) if pairs else None
     rows, pairs = source.rows(), pairs_within(source, distance)

@@ -15,14 +15,14 @@ from metricshuffle.amplification.amplify import GENERIC_LABEL, Amplification, Am
 from metricshuffle.amplification.lower import information, relative_for
 from metricshuffle.amplification.mixed_crowd import Crowd, CrowdPair, MixedProfile, clone_crowd
 from metricshuffle.amplification.mixed_lower import DataSet, MixedLower
-from metricshuffle.amplification.real_line import RealLine, real_pairs
+from metricshuffle.amplification.real_line import on_a_real_line, real_pairs
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.dyadic import TOTAL, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.shown import Plotted, in_a_line, plotted
 
 Named = Randomizer | GenericLDP
@@ -111,7 +111,7 @@ class Groups:
     @cached_property
     def _folded(self) -> bool:
         """Whether all are k-ary responses and uniform dummies: options other than a and b are alike then."""
-        return all(isinstance(one, KaryRandomizedResponse) for one, _ in self.people) and all(
+        return all(has_law_of(one, KaryRandomizedResponse) for one, _ in self.people) and all(
             not count or bool(np.all(law.rows() == law.rows()[0, 0])) for law, count in self.dummies
         )
 
@@ -127,7 +127,7 @@ class Groups:
 
     def rows(self, one: Randomizer) -> Floats:
         """The laws of what the people of a group may hold."""
-        if self._folded and isinstance(one, KaryRandomizedResponse):
+        if self._folded and has_law_of(one, KaryRandomizedResponse):
             return np.array([[float(value) for value in row] for row in self._folded_rows(one)])
         if one.inputs * one.outputs > MOST_ENTRIES:
             raise NotCertified(
@@ -138,11 +138,11 @@ class Groups:
     def pairs(self, one: Randomizer, distance: float) -> Iterator[tuple[Floats, Floats, Floats | None]]:
         """The two laws, and their difference where it is known better, of pairs that stand for all up to the distance."""
         rows = self.rows(one)
-        if self._folded and isinstance(one, KaryRandomizedResponse):
+        if self._folded and has_law_of(one, KaryRandomizedResponse):
             exact = self._folded_rows(one)
             yield rows[0], rows[1], np.array([float(x - y) for x, y in zip(exact[0], exact[1], strict=True)])
             return
-        if isinstance(one, RealLine):
+        if on_a_real_line(one):
             held, both = real_pairs(one, distance)
             listed = [pair for pair in both if pair[0] < pair[1]]
         else:

@@ -15,7 +15,7 @@ from metricshuffle.amplification.parallel import Parallel
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import promised, promised_delta
 from metricshuffle.numerics.search import first_certified, last_whole
-from metricshuffle.privacy.profile import Band, checked_delta, checked_epsilon
+from metricshuffle.privacy.profile import FARTHEST_EPSILON, Band, checked_delta, checked_epsilon
 from metricshuffle.privacy.target import checked_users
 from metricshuffle.randomizers.randomizer import Randomizer
 
@@ -31,7 +31,7 @@ MANY_USERS, CLOSELY = 10**9, 1e-4  # with more users an answer to all digits may
 DIGITS = 5
 """A strength that is returned is a decimal of so many digits, and it is this decimal that was certified."""
 ROUGHLY = 3e-3  # how closely a search is steered before it is near
-NEAR, CLOSE = 5e-3, 2e-5  # how wide a bracket is left, before and after
+NEAR = 5e-3  # ... and how wide a bracket is left by then
 WHOLE = 1e-6  # whole numbers up to a million are told from their neighbours, others this closely
 STARTS = tuple(10.0**power for power in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6))
 LONGEST, TRIES = 16.0, 60  # a step of a search, as a factor; how many there are
@@ -198,7 +198,7 @@ class _Search:
 
     def __init__(self, answers: Answers, epsilon: float, delta: float, distance: float | None, *, users: int = 0) -> None:
         """`users`: how many report; 0 if that is what is looked for, in whole numbers."""
-        if not epsilon > 0.0 or math.isinf(epsilon):
+        if not 0.0 < epsilon < FARTHEST_EPSILON:
             raise InputError(f"the epsilon that is wanted must be a finite number > 0, got {epsilon!r}.")
         self.answers, self.epsilon, self.delta, self.distance, self.users = answers, epsilon, delta, distance, users
         self.weakest = LARGEST
@@ -338,28 +338,67 @@ class _Search:
 
     def fewest_from(self, near: int) -> int:
         """The fewest people that were certified to be enough, next to a guess."""
-        passing, failing, step = near, 0, max(1, math.ceil(near * CLOSE))
-        while not self.certified(passing):
-            failing, passing, step = passing, min(passing + step, MOST_USERS), 2 * step
-            if failing == MOST_USERS:
-                raise NotCertified(UNSURE)
-        while passing > 1 and not failing:
-            tried = max(1, passing - step)
-            passing, failing, step = (tried, 0, 2 * step) if self.certified(tried) else (passing, tried, step)
-        return self._neighbours(self.certified, failing, passing) if failing else passing
+
+        def excess(value: float) -> float:
+            try:
+                with np.errstate(all="ignore"):  # what overflows is not certified
+                    answer = self.at(value)
+                    found = answer.upper.epsilon(self.delta, answer.far(self.distance))
+            except (InputError, NotCertified):
+                return math.inf
+            return _log_ratio(found, self.epsilon)
+
+        enough = self._crossing(excess, near, 0.5)[1]
+        if enough is None:
+            raise NotCertified(UNSURE)
+        return enough
 
     def needed_below(self, enough: int) -> int:
         """One more than the most people who are known not to be enough."""
-        passing, failing, step = 0, enough, max(1, math.ceil(enough * CLOSE))
-        while failing > 1 and not passing:
-            tried = max(1, failing - step)
-            passing, failing, step = (tried, failing, step) if self.refuted(tried) else (0, tried, 2 * step)
-        return self._neighbours(self.refuted, failing, passing) + 1 if passing else 1
 
-    def _neighbours(self, holds: Callable[[float], bool], failing: int, passing: int) -> int:
-        unit = max(1, math.floor(WHOLE * max(failing, passing)))
-        if unit == 1:
-            return last_whole(holds, failing, passing)
-        steps = abs(passing - failing) // unit
-        sign = 1 if failing > passing else -1
-        return passing + sign * unit * last_whole(lambda place: holds(passing + sign * unit * place), steps + 1, 0) if steps else passing
+        def excess(value: float) -> float:
+            try:
+                with np.errstate(all="ignore"):  # what overflows is not certified
+                    answer = self.at(value)
+                    found = answer.lower.delta(self.epsilon, answer.far(self.distance))
+            except (InputError, NotCertified):
+                return -math.inf
+            return _log_ratio(found if found >= 0.0 else 0.0, self.delta)  # (what is no number refutes nothing)
+
+        return self._crossing(excess, max(1, enough - max(1, math.floor(WHOLE * enough))), 8.0, enough)[0] + 1
+
+    def _crossing(self, excess: Callable[[float], float], start: int, slope: float, most: int | None = None) -> tuple[int, int | None]:
+        """The most people with an excess above 0, and the fewest with none: neighbours, or a millionth apart.
+
+        `excess` falls in the number of people, by about `slope` in the logarithms; `most` people are known to have none. Secants, a
+        little across the root and farther each time that it is not crossed; where they do not halve what is left, that is halved.
+        """
+        below, above, value, before, sides, width = 0, most, start, (0, math.nan), 0, math.inf
+        for turn in range(TRIES):
+            found = excess(float(value))
+            crossed = before[0] > 0 and (found > 0.0) != (before[1] > 0.0)
+            sides = 0 if crossed else sides + 1
+            below, above = (value, above) if found > 0.0 else (below, value)
+            unit = max(1, math.floor(WHOLE * value))
+            if below == MOST_USERS or (above is not None and above - below <= unit):
+                break
+            if before[0] and math.isfinite(found) and math.isfinite(before[1]):
+                steepness = (before[1] - found) / math.log(value / before[0])
+                slope = steepness if 0.02 < steepness < 1e3 else slope
+            step = found / slope if math.isfinite(found) else math.copysign(math.log(LONGEST), found)
+            wanted = value * math.exp(max(-math.log(LONGEST), min(step, math.log(LONGEST))))
+            wanted += math.copysign(unit * (0.5 * 3.0**sides if turn else 0.5), found if found else -1.0)
+            before, last = (value, found), MOST_USERS if above is None else above - 1
+            if turn % 3 == 2:
+                if above is not None and above - below > 0.5 * width:
+                    wanted = 0.5 * (above + below)
+                width = math.inf if above is None else above - below
+            value = min(max(round(min(wanted, float(MOST_USERS))), below + 1), last)
+        return below, above
+
+
+def _log_ratio(value: float, wanted: float) -> float:
+    """log(value / wanted), above 0 only if value > wanted; infinite if one of them is 0, or there is no number."""
+    if not value <= wanted:
+        return max(math.log(value / wanted), 1e-300) if wanted > 0.0 and value < math.inf else math.inf
+    return min(0.0, math.log(value / wanted)) if value > 0.0 else -math.inf

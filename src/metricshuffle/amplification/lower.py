@@ -1,7 +1,7 @@
 """What shuffled reports certainly give away: lower bounds from single data sets, to put beside every upper bound.
 
 When all other users hold one and the same value c, the blanket expression with w = K_c is not a bound but the divergence
-itself (see `accounting/blanket.py`), so every law here is one data set of one mechanism, evaluated from below.
+itself (see `accounting/blanket/bound.py`), so every law here is one data set of one mechanism, evaluated from below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metricshuffle.accounting.blanket.bound import checked_users, delta_lower, epsilon_lower
+from metricshuffle.accounting.blanket.bound import checked_users, delta_lower, epsilon_lower, shows_more
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
@@ -127,7 +127,7 @@ class DataSetLower(LowerProfile):
         best, place = 0.0, -1
         relative = relative_for(self.users) if self.relative is None else self.relative
         for index, law in enumerate(self.laws(distance)):
-            if best > 0.0 and not delta_lower(law, self.users, best) > delta:
+            if best > 0.0 and not shows_more(law, self.users, best, delta):
                 continue  # it shows no more
             found = epsilon_lower(law, self.users, delta, relative=relative)
             if best < found < math.inf:

@@ -20,7 +20,7 @@ from metricshuffle.randomizers.dyadic import TOTAL
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.local_hash import LocalHash
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.randomizers.rappor import Rappor
 from metricshuffle.randomizers.subsets import SubsetExponential, subset_at
 from metricshuffle.randomizers.vectors import Duchi, Harmony
@@ -52,7 +52,7 @@ def others_of(randomizer: Randomizer, a: int, b: int) -> OthersLaws | None:
     Conditions: those of the randomizer's `blanket`, whose mass is used. Numerics: exact counts, each number rounded once.
     """
     for known, types in FAMILIES.items():
-        if isinstance(randomizer, known):
+        if has_law_of(randomizer, known):
             found = list(itertools.islice(types(randomizer, a, b), MOST_TYPES + 1))
             blanket = lowered(math.fsum(randomizer.blanket(a, b).mass), 16)
             return OthersLaws.of((type_of(atoms) for atoms in found), blanket) if 0 < len(found) <= MOST_TYPES else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from metricshuffle.citations import theorem
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_distance
 from metricshuffle.randomizers.bounded_geometric import LaplaceOnInterval
-from metricshuffle.randomizers.randomizer import Pair
+from metricshuffle.randomizers.randomizer import Pair, has_law_of
 from metricshuffle.randomizers.witch_hat import WitchHat
 
 RealLine = LaplaceOnInterval | WitchHat
@@ -51,5 +52,6 @@ def real_pairs(line: RealLine, distance: float) -> tuple[Floats, list[Pair]]:
     return np.concatenate([grid, *between]), near + [pair for one, other in up + down for pair in ((one, other), (other, one))]
 
 
-def on_a_real_line(source: object) -> bool:
-    return isinstance(source, RealLine)
+def on_a_real_line(source: object) -> TypeGuard[RealLine]:
+    """Whether it takes real numbers, by random rounding to its grid."""
+    return has_law_of(source, LaplaceOnInterval) or has_law_of(source, WitchHat)

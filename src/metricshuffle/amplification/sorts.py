@@ -9,7 +9,7 @@ from metricshuffle.amplification.other_laws import FAMILIES, type_of
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.local_hash import LocalHash
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.randomizers.rappor import Rappor
 from metricshuffle.randomizers.subsets import SubsetExponential, rank_of, subset_at
 from metricshuffle.randomizers.vectors import Duchi, Harmony
@@ -18,7 +18,7 @@ from metricshuffle.randomizers.vectors import Duchi, Harmony
 def named_sorts(randomizer: Randomizer, a: int, b: int, count: int) -> list[int | None]:
     """An input of each of the `count` types of `others_of`, which keeps one of equal ones; None for all if they are not known."""
     for known, inputs in INPUTS.items():
-        if isinstance(randomizer, known):
+        if has_law_of(randomizer, known):
             kept: dict[bytes, int] = {}
             listed, codes = list(FAMILIES[known](randomizer, a, b)), list(inputs(randomizer, a, b))
             if len(listed) == len(codes):

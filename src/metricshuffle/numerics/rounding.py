@@ -57,6 +57,16 @@ def at_least(value: float) -> str:
     return _written(value, 4, ROUND_FLOOR) if math.isfinite(value) else "more than any number"
 
 
+def about(number: float) -> str:
+    """A number that comes from a simulation: the two digits that it has, never less than what was found."""
+    return _written(number, 2, ROUND_CEILING)
+
+
+def two_digits_below(number: float) -> float:
+    """The largest number of two digits that is not above: what `about` prints is at most `number` if it is about no more than this."""
+    return float(_written(number, 2, ROUND_FLOOR).replace(",", ""))
+
+
 def reached(distance: float) -> str:
     """A distance up to which something is promised: six digits, never more than the truth."""
     return _written(distance, 6, ROUND_FLOOR)

@@ -40,6 +40,8 @@ Shape = Literal["linear", "flat"]
 PURE_TOLERANCE = 2e-15
 # Beyond this total epsilon a guarantee says nothing anybody could use.
 LARGEST_EPSILON = 1e6
+# Stands for infinity where delta is asked for.
+FARTHEST_EPSILON = 1e300
 
 
 def checked_delta(delta: float) -> float:
@@ -50,10 +52,14 @@ def checked_delta(delta: float) -> float:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    """epsilon as a float >= 0, or a sentence (NaN is never a small epsilon)."""
+    """epsilon as a finite float >= 0, or a sentence (NaN is never a small epsilon).
+
+    An infinite one becomes the largest that is computed with: delta falls in epsilon, so delta there is no smaller than what is left at
+    infinity, the probability of what the other input rules out. It is not compared with `pure`, which is infinite then, too.
+    """
     if not (isinstance(epsilon, int | float) and epsilon >= 0.0):
         raise InputError(f"epsilon must be a number >= 0, got {epsilon!r}.")
-    return float(epsilon)
+    return min(float(epsilon), FARTHEST_EPSILON)
 
 
 def checked_distance(distance: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -243,55 +243,6 @@ def check_profile(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: 
                 raise ConditionError(
                     NAME, f"local_profile to give delta >= {grown[place]:.12g} at epsilon {epsilon:.6g} for {a} and {b}", f"{told!r}"
                 )
-
-
-def check_pairs(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats, distances: Floats) -> None:
-    """`pairs`, `pairs_within` and `blankets` stand for all pairs: every other one is dominated by one of them, at every t (`stop_losses`).
-
-    Pairs are understood in both directions, because that is how they are accounted for.
-    """
-    if not len(pairs):
-        return
-    looks: list[tuple[str, float]] = [("pairs()", math.inf)]
-    looks += [(f"pairs_within({level!r})", level) for level in (*levels_of(distances, 12), randomizer.diameter)]
-    for source, level in looks:
-        own = list(listed(randomizer, randomizer.pairs() if level == math.inf else randomizer.pairs_within(level), source))
-        known = {*own, *((b, a) for a, b in own)}
-        near = pairs[distances <= level * (1.0 + CLOSE)]
-        unlisted = np.array([pair for pair in near.tolist() if tuple(pair) not in known], dtype=np.int64).reshape(-1, 2)
-        if len(unlisted) and (randomizer.inputs <= FEW_INPUTS or len(known) * rows.shape[1] <= MOST_WORK):
-            check_covered(rows, unlisted, np.array(sorted(known), dtype=np.int64).reshape(-1, 2), epsilons, source)
-        if not inherited(randomizer, "blankets"):
-            laws = [way for law in randomizer.blankets(level) for way in (law, law.reversed)]
-            check_covered(rows, near, laws, epsilons, f"blankets({level!r})")
-
-
-def check_covered(rows: Floats, pairs: Pairs, standing: Pairs | Sequence[BlanketLaw], epsilons: Floats, source: str) -> None:
-    """Each of the pairs is dominated by one of those that stand for all, at each of a few e = e^epsilon."""
-    common = rows.min(axis=0)
-    most = min(8.0, float(np.max(epsilons[np.isfinite(epsilons)], initial=1.0)))
-    for factor in sorted({math.exp(share * most) for share in (0.0, 0.25, 0.5, 0.75)}):
-        sample, held = thinned(pairs, FEW_PAIRS), common > 0.0
-        ratios = (rows[sample[:, 0]][:, held] - factor * rows[sample[:, 1]][:, held]) / common[held]
-        thresholds = np.unique(np.append(np.quantile(ratios, np.linspace(0.0, 0.999, 16)) if ratios.size else [], 0.0))
-        parts = (
-            [
-                stop_losses(rows[standing[part, 0]], rows[standing[part, 1]], common, factor, thresholds)
-                for part in chunks(standing, common.size)
-            ]
-            if isinstance(standing, np.ndarray)
-            else [stop_losses(law.a, law.b, law.mass, factor, thresholds)[None] for law in standing]
-        )
-        told = np.unique(np.concatenate([np.empty((0, len(thresholds))), *parts]), axis=0) * (1.0 + TOLERANCE) + TOLERANCE
-        for part in chunks(pairs, max(rows.shape[1], told.size)):
-            true = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, thresholds)
-            covered = np.all(true[:, None, :] <= told[None, :, :], axis=2).any(axis=1)
-            if not covered.all():
-                a, b = pairs[part][int(np.argmin(covered))].tolist()
-                raise ConditionError(
-                    NAME, f"{source} to stand for all pairs of inputs",
-                    f"none that is as easy to tell apart as inputs {a} and {b} (at e^epsilon = {factor:.4g})",
-                )  # fmt: skip
 
 
 def blanket_excess(told: BlanketLaw, rows: Floats, a: int, b: int) -> float:

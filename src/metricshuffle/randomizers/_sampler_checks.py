@@ -1,6 +1,6 @@
 """The parts of `metricshuffle.testing.check_randomizer` that look at reports: do they follow the law, independently, whatever is asked for?
 
-There are nine families of tests; see `_sampler_evidence.py` for how rarely they fail an honest randomizer.
+Nine of thirteen families of tests (the others: `_batch_checks.py`). How rarely they fail an honest randomizer: `_sampler_evidence.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers._batch_checks import smallest_share
 from metricshuffle.randomizers._checks import CLOSE, TOLERANCE, spread_inputs
 from metricshuffle.randomizers._sampler_evidence import (
     BINS,
@@ -22,6 +23,7 @@ from metricshuffle.randomizers._sampler_evidence import (
     Events,
     Sampler,
     Tally,
+    Unmarked,
     check_tallies,
     fail,
     gamma_surprise,
@@ -40,8 +42,11 @@ MOST_CELLS = 2**22
 WORD_BITS = 64
 
 
-def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Drawn]) -> None:
-    """Families 1 and 2: frequencies of every input in a few bins, and of every single report."""
+def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Drawn]) -> float:
+    """Families 1 and 2: frequencies of every input in a few bins, and of every single report (of bins, if there are very many).
+
+    Returned: the smallest share of an input's reports in the clear that would have been seen.
+    """
     held = events.bin_chances > 0.0
     tests = 2 * (len(rows) + 1)
     for batches, how in ((alone, "alone in a batch"), (mixed, "mixed with the others")):
@@ -60,18 +65,23 @@ def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Draw
                 "reports that follow their laws",
                 f"frequencies of all inputs ({how}) that together have a chance below {math.exp(-together):.1g}",
             )
-    if rows.size > MOST_CELLS:
-        return
-    every = [*alone, *mixed]
-    places = np.concatenate([batch.inputs * rows.shape[1] + batch.codes for batch in every])
-    counts = np.bincount(places, minlength=rows.size).reshape(rows.shape)
-    surprises = surprise(counts, counts.sum(axis=1, keepdims=True), rows)
-    x, y = (int(place) for place in np.unravel_index(int(np.argmax(surprises)), rows.shape))
-    if too_unlikely(float(surprises[x, y]), 2 * rows.size):
+    every, listed = [*alone, *mixed], rows.size <= MOST_CELLS
+    chances = rows if listed else events.bin_chances
+    seen_as = [batch.codes if listed else events.bins[batch.inputs, batch.codes] for batch in every]
+    places = np.concatenate([batch.inputs * chances.shape[1] + codes for batch, codes in zip(every, seen_as, strict=True)])
+    counts = np.bincount(places, minlength=chances.size).reshape(chances.shape)
+    trials = counts.sum(axis=1)
+    surprises = surprise(counts, trials[:, None], chances)
+    x, y = (int(place) for place in np.unravel_index(int(np.argmax(surprises)), chances.shape))
+    if too_unlikely(float(surprises[x, y]), 2 * chances.size):
         fail(
             f"reports of input {x} that follow its law",
-            f"report {y} with the frequency {counts[x, y] / counts[x].sum():.6g} where {rows[x, y]:.6g} is expected",
+            f"{'report' if listed else 'bin'} {y} with the frequency {counts[x, y] / trials[x]:.6g} where {chances[x, y]:.6g} is expected",
         )
+    # A report that is likely anyway hides it best.
+    likeliest = np.minimum(chances.max(axis=1), 1.0 - 1e-12)
+    hardest = int(np.argmax(np.where(trials > 0, likeliest / (1.0 - likeliest) / np.maximum(trials, 1), 0.0)))
+    return smallest_share(int(trials[hardest]), float(likeliest[hardest]), 2 * chances.size)
 
 
 def check_totals(randomizer: Randomizer, alone: list[Drawn], mixed: list[Drawn], randomness: Randomness) -> None:
@@ -195,7 +205,7 @@ def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Random
         inputs = chosen[randomness.uniform_residues(calls * size, len(chosen)).astype(np.int64)].reshape(calls, size)
         for number, part in enumerate(inputs):
             seed = randomness.below(2**128)
-            batch = Drawn(part, sampler(part, Randomness.seeded(seed)))
+            batch = Drawn(part, sampler(part, Unmarked.seeded(seed)))
             made.append(batch)
             if number < REPEATED:
                 repeated.append((batch, seed))
@@ -205,7 +215,7 @@ def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Random
             events.count(tallies, f"at the first place of batches of {size}", inputs[:, 0], codes[:, 0])
             events.count(tallies, f"at the last place of batches of {size}", inputs[:, -1], codes[:, -1])
     for batch, seed in reversed(repeated):
-        if not np.array_equal(sampler(batch.inputs, Randomness.seeded(seed)), batch.codes):
+        if not np.array_equal(sampler(batch.inputs, Unmarked.seeded(seed)), batch.codes):
             fail(
                 "reports that depend on nothing but the values and the stream of randomness",
                 f"others for a batch of {len(batch.codes)} when the same stream was given again, after other calls",
@@ -220,7 +230,7 @@ def check_source(sampler: Sampler, events: Events, randomness: Randomness) -> No
     chosen = spread_inputs(len(rows), MOST_INPUTS)
     inputs = chosen[randomness.uniform_residues(people, len(chosen)).astype(np.int64)]
     counted = CountedRandomness.seeded(randomness.below(2**128))
-    codes, other = sampler(inputs, counted), sampler(inputs, Randomness.seeded(randomness.below(2**128)))
+    codes, other = sampler(inputs, counted), sampler(inputs, Unmarked.seeded(randomness.below(2**128)))
     alike = -float(np.log(np.einsum("xy,xy->x", rows, rows))[inputs].sum())
     if np.array_equal(codes, other) and too_unlikely(alike, 1):
         fail("reports that differ when the stream of randomness does", f"the same {people:,} reports from two streams")

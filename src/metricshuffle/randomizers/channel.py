@@ -14,6 +14,7 @@ from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.types import Floats, Integers32
+from metricshuffle.privacy.profile import checked_epsilon
 from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log, rounded_logs
 from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, coded_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
@@ -150,6 +151,7 @@ class Channel(Randomizer):
         return rounded_log(float(kernels.largest_ratio(self.weights[a], self.weights[b])))
 
     def local_delta(self, a: int, b: int, epsilon: float) -> float:
+        epsilon = checked_epsilon(epsilon)
         if epsilon >= self.local_epsilon(a, b):
             return 0.0
         first, second, factor = self._rows[a], self._rows[b], math.exp(min(epsilon, 700.0)) * (1.0 - 4e-16)
@@ -157,7 +159,7 @@ class Channel(Randomizer):
             np.maximum(0.0, one * (1.0 + 4e-16) - factor * (other * (1.0 - 4e-16))).sum()
             for one, other in ((first, second), (second, first))
         )
-        return float(max(leaks)) * (1.0 + 1e-13)
+        return min(1.0, float(max(leaks)) * (1.0 + 1e-13))
 
     def pairwise_epsilon(self) -> Floats:
         """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""

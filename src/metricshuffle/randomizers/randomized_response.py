@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,7 @@ class BinaryRandomizedResponse(KaryRandomizedResponse):
     """A bit, kept with probability e^epsilon/(e^epsilon + 1) and flipped otherwise (Warner 1965)."""
 
     kind: Literal["binary-randomized-response"] = "binary-randomized-response"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
     options: Literal[2] = 2
 
     def __init__(self, epsilon: float, options: int = 2, **rest: Any) -> None:

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,12 @@ class Randomizer(Kinded, ABC):
     """
 
     kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    keeps_law: ClassVar[bool] = False
+    """True in the body of a class that extends another randomizer and changes nothing of its law, distances and estimates.
+
+    Closed forms of the class it extends are then used for it (`has_law_of`); `check_randomizer` compares them. It is not inherited: a
+    class that extends this one says it again.
+    """
 
     def __eq__(self, other: object) -> bool:  # tables among the parameters have no equality of their own
         return isinstance(other, Randomizer) and type(other) is type(self) and self.model_dump_json() == other.model_dump_json()
@@ -148,7 +154,7 @@ class Randomizer(Kinded, ABC):
 
     def local_delta(self, a: int, b: int, epsilon: float) -> float:
         """sum (K_a - e^epsilon K_b)_+ or the same with a and b exchanged, whichever is larger, rounded up."""
-        law = self.blanket(a, b)
+        law, epsilon = self.blanket(a, b), checked_epsilon(epsilon)
         return max((one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), default=0.0)
 
     def total_variation(self, a: int, b: int) -> float:
@@ -189,6 +195,19 @@ class Randomizer(Kinded, ABC):
                 f"the matrix of {type(self).__name__} has {self.inputs:,} x {self.outputs:,} entries, more than 2^24; "
                 "use law, blanket and the other closed forms, or a smaller instance."
             )
+
+
+Kind = TypeVar("Kind", bound=Randomizer)
+
+
+def has_law_of(randomizer: object, kind: type[Kind]) -> TypeGuard[Kind]:
+    """Whether what is known about `kind` holds for this randomizer: it is of that very class, or all classes in between keep its law.
+
+    A class that extends another one may have any law, so `isinstance` is not enough. What an instance was changed into afterwards is
+    not looked at.
+    """
+    classes = type(randomizer).__mro__
+    return kind in classes and all(vars(own).get("keeps_law") is True for own in classes[: classes.index(kind)])
 
 
 def counted(codes: NDArray[Any], size: int) -> Codes:

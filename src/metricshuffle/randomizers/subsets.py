@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -179,6 +179,7 @@ class SubsetSelection(SubsetExponential):
     """Who holds one of the `options` reports `size` of them; sets with the own option are e^epsilon times likelier (Ye and Barg 2018)."""
 
     kind: Literal["subset-selection"] = "subset-selection"  # type: ignore[assignment]
+    keeps_law: ClassVar[bool] = True
     held: Literal[1] = 1
 
     def __init__(self, options: int, epsilon: float, size: int | None = None, held: int = 1, **rest: Any) -> None:

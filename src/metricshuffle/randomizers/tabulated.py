@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import LocalProfile, Randomizer
 from metricshuffle.randomness import Randomness
+
+
+@dataclass(frozen=True)
+class TableProfile(LocalProfile):
+    """What one report of a table hides; the epsilon of all pairs is told from all rows at once, as there may be a million pairs."""
+
+    def pure(self, distance: float) -> float:
+        source = self.randomizer
+        everybody = type(source).pairs is Randomizer.pairs and type(source).pairs_within is Randomizer.pairs_within
+        return source.local_epsilon() if everybody and distance >= source.diameter else super().pure(distance)
 
 
 class Tabulated(Randomizer):
@@ -41,6 +53,9 @@ class Tabulated(Randomizer):
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         return self.channel.local_epsilon(a, b)
+
+    def local_profile(self) -> PrivacyProfile:
+        return TableProfile(self)
 
     def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
         return self.channel.reports(values, randomness)

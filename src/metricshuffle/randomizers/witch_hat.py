@@ -62,8 +62,10 @@ class WitchHat(Randomizer):
         Declared.__init__(self, half_width=half_width, epsilon=epsilon, rate=rate, steps=steps, **rest)
 
     def model_post_init(self, context: Any) -> None:
-        if not 1 <= self.steps <= 2**20 or self.reach > 2**20:
-            raise InputError(f"WitchHat: steps and epsilon / rate in steps must lie in 1..2^20, got {self.steps} and {self.reach:,}.")
+        if not 1 <= self.steps <= 2**20:
+            raise InputError(f"WitchHat: steps must lie in 1..2^20, got {self.steps:,}.")
+        if self.reach > 2**20:
+            raise InputError(f"WitchHat: epsilon / rate must be at most 2^20 steps, got {self.reach:,}.")
         _ = self.weights
 
     @property
@@ -86,9 +88,13 @@ class WitchHat(Randomizer):
         shape = np.exp(np.maximum(exponents, -self.epsilon))
         for slack in range(44, 10, -3):
             eased = shape ** (1.0 - 2.0**-slack)
-            outer = [math.ceil(TOTAL * value / (eased.sum() * 2.0 - 1.0 + 2 * self.steps * eased[-1])) for value in eased[1:].tolist()]
+            total = eased.sum() * 2.0 - 1.0 + 2 * self.steps * eased[-1]
+            rounded = np.ceil(TOTAL * eased[1:] / total)
+            if np.any(rounded[:-1] > rounded[1:] * (float(ratio) * (1.0 + 1e-12))):
+                continue  # so far off that integers need not be compared
+            outer = [int(weight) for weight in rounded.tolist()]
             weights = (TOTAL - 2 * sum(outer) - 2 * self.steps * outer[-1], *outer)
-            falls = all(far <= near <= far * ratio for near, far in pairwise(weights))
+            falls = all(far <= near and near * ratio.denominator <= far * ratio.numerator for near, far in pairwise(weights))
             if falls and weights[0] <= weights[-1] * most:
                 return weights
         raise NotCertified(f"WitchHat: epsilon = {self.epsilon!r} does not fit into weights that are multiples of 2^-63; lower it.")

@@ -16,8 +16,8 @@ from metricshuffle.accounting.blanket._kernels import LOG_LEAST
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats
 
-NEGLIGIBLE = 60.0  # nodes below e^-60 of the largest are bounded, not evaluated
-BEYOND = 40.0  # the smoothing has removed all but e^-40 of the transform where the nodes end
+NEGLIGIBLE = 40.0  # nodes below e^-40 of the largest are bounded, not evaluated
+BEYOND = 26.0  # the smoothing has removed all but e^-26 of the transform where the nodes end
 ALIASED = 30.0  # the period makes what the trapezoid rule adds about e^-30 of the result
 
 
@@ -162,7 +162,7 @@ def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, h: float, last: fl
 
 @njit(cache=True, error_model="numpy")
 def _negligible_ahead(users: float, log_phi: float, smoothed: float, slope: float, variance: float) -> float:
-    """How far from here |phi|^n stays below e^-60, from |phi|^2 and its slope; 0 if that cannot be told."""
+    """How far from here |phi|^n stays below e^-40, from |phi|^2 and its slope; 0 if that cannot be told."""
     need = -math.expm1(-2.0 * (NEGLIGIBLE - smoothed) / users)
     room = -math.expm1(2.0 * log_phi / users) - need
     if not room > 1e-3 * need:
@@ -214,7 +214,7 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
     Below: smoothing adds int_0^(eta^2) f_v(0)/2 dv <= eta^2 f(0), f_v the density of S + N(0,v), because sqrt(v) f_v(0)
     rises in v; the terms k < 0 are bounded by x_+ <= e^(tx)/(t e) at t = s + D, those with k > 0 by S+W+kX <= (S+W)_+ + kX.
     Left out: nodes beyond Y (|phi| <= 1 there, the smoothing decides) and stretches where |phi|^n, phi the characteristic
-    function of the tilted law, stays below e^-60: |phi|^2 = E cos(y(G-G')) has second derivative at most 2V, so from its
+    function of the tilted law, stays below e^-40: |phi|^2 = E cos(y(G-G')) has second derivative at most 2V, so from its
     value and slope at y it is at most f + f' t + V t^2 at y + t.
     Rounding: log M is off by at most (K+40)u B1 |z| Z/|M|, B1 = sum w doubt max(1, e^(sx))/Z, and n times that in the term.
     """

@@ -1,7 +1,7 @@
 """Amplification by shuffling from one finite law: delta(epsilon) <= (1/n) E[(G_1 + .. + G_n)_+].
 
-One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `blanket_law.py` makes the laws of
-G, `blanket_evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
+One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `law.py` makes the laws of
+G, `evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
 The lower ends bound the blanket EXPRESSION from below, to show how tight the evaluation is; they say something about a
 mechanism only if the law is the one of a single data set (`BlanketLaw.from_rows` with one row in `others`).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal
 
 from metricshuffle.accounting.blanket.evaluation import DeltaBracket, Evaluation, Evaluator
@@ -31,6 +32,7 @@ Side = Literal["upper", "lower"]
 
 RELATIVE = 1e-7  # the bracket aimed at
 ROUGH = 0.05  # enough to find the neighbourhood of an epsilon
+STEERED = 10.0  # how much wider than the wanted one the bracket may be that tells where to look closely
 SMALLEST_DELTA = 1e-290
 MOST_USERS = 2**53  # integers above are not floats
 
@@ -93,27 +95,74 @@ def _log_excess(value: float, delta: float) -> float:
     return max(math.log(value / delta), 1e-300)
 
 
-def _one_way(law: Law, users: int, delta: float, relative: float, evaluators: Sequence[Evaluator], side: Side) -> float:
-    """epsilon of one direction: a rough search of the upper end, then a fine one of the wanted end next to what it found."""
-    if law.pure == 0.0:
-        return 0.0
-    evaluation = Evaluation(law, users, ROUGH, evaluators)
+@dataclass
+class _Search:
+    """epsilon of one direction at one delta. closely(epsilon, slope): log(delta there / delta) of the wanted end, as it is certified.
 
-    def excess(epsilon: float, wanted: Side = side) -> float:
-        return _log_excess(getattr(evaluation.bracket(epsilon, wanted=wanted), wanted), delta)
+    A close look costs as much as a hundred rough ones, so rough ones, which are right to a small part of their own gap, find the place,
+    and the close ones confirm it: usually the first of them does.
+    """
 
-    at_zero = excess(0.0, "upper")
-    if at_zero <= 0.0:
-        return 0.0
-    guess, slope = normal_guess(delta * math.exp(min(at_zero, 700.0)), delta)
-    rough = Bracketed(law.pure, at_low=at_zero).narrowed(lambda x: excess(x, "upper"), min(guess, 0.9 * law.pure), slope, 1e-2)
-    evaluation.relative = min(ROUGH, 0.3 * relative * max(1.0, min(slope, rough.slope)))
-    slope = rough.slope if rough.slope > 0.0 else slope
-    if at_zero < 1.0 and excess(0.0) <= 0.0:
-        return 0.0
-    fine = Bracketed(law.pure, high=rough.high if side == "upper" else math.inf)
-    fine.narrowed(excess, rough.root, slope, 0.2 * relative)
-    return fine.high if side == "upper" else fine.low
+    law: Law
+    users: int
+    delta: float
+    relative: float
+    evaluators: Sequence[Evaluator]
+    side: Side
+    closely: Callable[[float, float], float]
+
+    def epsilon(self) -> float:
+        """The smallest found that passes, or for the lower end the largest found that does not."""
+        if self.law.pure == 0.0:
+            return 0.0
+        steering = Evaluation(self.law, self.users, ROUGH, self.evaluators, quick=True)
+        at_zero = _log_excess(steering.bracket(0.0, wanted="upper").upper, self.delta)
+        if at_zero <= 0.0 or (at_zero < 1.0 and self.closely(0.0, 1.0) <= 0.0):
+            return 0.0
+        guess, slope = normal_guess(self.delta * math.exp(min(at_zero, 700.0)), self.delta)
+        place, slope = self._steered(steering, at_zero, min(guess, 0.9 * self.law.pure), slope)
+        return self._confirmed(place, slope)
+
+    def _steered(self, steering: Evaluation, at_zero: float, guess: float, slope: float) -> tuple[float, float]:
+        """Where delta is about reached, and - d log delta / d log epsilon there; nothing is certified."""
+
+        def likely(epsilon: float) -> float:
+            return _log_excess(steering.likely(epsilon, above=self.side == "upper"), self.delta)
+
+        rough = Bracketed(self.law.pure, at_low=at_zero).narrowed(likely, guess, slope, 1e-2)
+        place, slope = rough.root, rough.slope if rough.slope > 0.0 else slope
+        steering.relative = min(ROUGH, STEERED * self.relative * max(1.0, slope))
+        before, at_before = math.nan, math.nan
+        for _ in range(3):
+            value = likely(place)
+            if before != place and 0.1 < (steepness := (at_before - value) / math.log(place / before)) < math.inf:
+                slope = steepness
+            move = value / slope
+            if not abs(move) < 0.1:
+                break
+            before, at_before, place = place, value, place * math.exp(move)
+            if abs(move) < 10.0 * self.relative:
+                break
+        return place, slope
+
+    def _confirmed(self, place: float, slope: float) -> float:
+        """The last value next to `place` that passed (or failed, for the lower end) close looks."""
+        found, tolerance, above = Bracketed(self.law.pure), 0.2 * self.relative, self.side == "upper"
+        aim = (-0.4 if above else 0.4) * tolerance * slope
+        # (half the gap of a close look lies between its lower end and what it is about)
+        place *= math.exp(-aim / slope - (0.0 if above else 0.15 * self.relative))
+        for _ in range(3):
+            if not found.low < place < found.high:
+                break
+            value = self.closely(place, slope)
+            found.note(place, value)
+            if (value <= 0.0) == above and abs(value) <= tolerance * slope:
+                return place
+            if not abs(value) < slope:
+                break
+            place *= math.exp((value - aim) / slope)
+        found.narrowed(lambda epsilon: self.closely(epsilon, slope), place, slope, tolerance)
+        return found.high if above else found.low
 
 
 def epsilon_upper(
@@ -128,18 +177,23 @@ def epsilon_upper(
     ways = _directions(law, directions)
     ceiling = max(way.pure for way in ways)
 
-    def certified(epsilon: float, way: Law) -> bool:
-        return Evaluation(way, users, relative, evaluators).bracket(epsilon, wanted="upper").upper <= delta
+    @cache
+    def excess(epsilon: float, index: int) -> float:
+        """As `delta_upper` evaluates it: what is returned passes that very evaluation."""
+        return _log_excess(Evaluation(ways[index], users, relative, evaluators).bracket(epsilon, wanted="upper").upper, delta)
+
+    def closely(index: int, epsilon: float, _: float) -> float:
+        return excess(epsilon, index)
 
     if delta == 0.0:
         return ceiling
-    found = _one_way(ways[0], users, delta, relative, evaluators, "upper")
-    for way in ways[1:]:
-        if not certified(found, way):
-            found = max(found, _one_way(way, users, delta, relative, evaluators, "upper"))
-    # the search looked no closer than needed; what is returned passes the very evaluation `delta_upper` makes
+    found = 0.0
+    for index, way in enumerate(ways):
+        if index == 0 or excess(found, index) > 0.0:
+            search = _Search(way, users, delta, relative, evaluators, "upper", partial(closely, index))
+            found = max(found, search.epsilon())
     return first_certified(
-        lambda epsilon: all(certified(epsilon, way) for way in ways),
+        lambda epsilon: all(excess(epsilon, index) <= 0.0 for index in range(len(ways))),
         found,
         ceiling,
         step=0.1 * relative,
@@ -156,7 +210,21 @@ def epsilon_lower(
     users, delta = checked_users(users), checked_delta(delta)
     if delta == 0.0:
         delta = SMALLEST_DELTA
-    return max(_one_way(way, users, delta, relative, evaluators, "lower") for way in _directions(law, directions))
+
+    def excess(epsilon: float, slope: float, way: Law) -> float:
+        evaluation = Evaluation(way, users, min(ROUGH, 0.3 * relative * max(1.0, slope)), evaluators)
+        return _log_excess(evaluation.bracket(epsilon, wanted="lower").lower, delta)
+
+    ways = _directions(law, directions)
+    return max(_Search(way, users, delta, relative, evaluators, "lower", partial(excess, way=way)).epsilon() for way in ways)
+
+
+def shows_more(law: Law, users: int, epsilon: float, delta: float) -> bool:
+    """Whether `delta_lower` at this epsilon exceeds delta; a rough look usually tells."""
+    rough = delta_bracket(law, users, epsilon, relative=ROUGH)
+    if rough.upper <= delta or rough.lower > delta:
+        return rough.lower > delta
+    return delta_lower(law, users, epsilon) > delta
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def contoured(atoms: Atoms, users: int, relative: float) -> tuple[float, float, 
         if gap <= relative or upper < FLOOR:
             break
         # what smoothing adds is about quadratic in the width, the nodes are about inverse to it
-        narrower = max(width * (math.sqrt(0.4 * relative / gap) if gap < 0.5 else 0.05), width * 1.5 * nodes / limit)
+        narrower = max(width * (math.sqrt(0.7 * relative / gap) if gap < 0.5 else 0.05), width * 1.5 * nodes / limit)
         if narrower > 0.8 * width:
             break
         width = narrower
@@ -152,6 +152,8 @@ class Evaluation:
     evaluators: Sequence[Evaluator] = ()
     width: float = WIDEST
     states: float = math.nan
+    quick: bool = False
+    """Whether all counts are visited only where they are very few, as a search does that certifies nothing."""
 
     def _expectation(self, atoms: Atoms) -> tuple[float, float, str]:
         """(lower, upper, evaluator) of (1/n) E[S_+] of these atoms, the evaluators in the order of their cost."""
@@ -161,7 +163,8 @@ class Evaluation:
             return lower, upper, winner
         if math.isnan(self.states):
             self.states = count_vectors(atoms, self.users)
-        few = self.states <= (FINE_STATES if self.relative < FINE or self.width < NARROW else ROUGH_STATES)
+        fine = (self.relative < FINE or self.width < NARROW) and not self.quick
+        few = self.states <= (FINE_STATES if fine else ROUGH_STATES)
         methods = ["enumeration", "contour"] if few else ["contour", "enumeration"]
         relative = max(self.relative, self.law.resolution)
         for method in methods:
@@ -179,6 +182,20 @@ class Evaluation:
             if upper - lower <= max(relative, ROUNDED if method == "enumeration" else 0.0) * upper or upper < FLOOR:
                 return lower, upper, winner
         return max(lower, _single_draw(atoms, self.users)), upper, winner
+
+    def likely(self, epsilon: float, *, above: bool) -> float:
+        """About what a closer look would give, for atoms rounded outward (above) or inward: a guess, of which nothing is certified.
+
+        What smoothing adds, in all but a lattice, is half of what it may add.
+        """
+        if epsilon >= self.law.pure:
+            return 0.0
+        lower, upper, _ = self._expectation(self.law.atoms(epsilon, above=above))
+        for evaluator in self.evaluators:
+            given = evaluator(self.law, self.users, epsilon)
+            if given is not None:
+                lower, upper = max(lower, given.lower), min(upper, given.upper)
+        return 0.5 * (lower + upper) if 0.5 * upper < lower <= upper else upper
 
     def bracket(self, epsilon: float, *, wanted: Wanted = "both") -> DeltaBracket:
         """The tighter end of every evaluator; where only one end is wanted, the other may be useless."""

@@ -1,7 +1,7 @@
 """What the others contribute: finite laws of G = (K_a(Y) - e K_b(Y))/w(Y), the input of every amplification bound.
 
 a and b are the two values one user may hold, K_a and K_b the laws of the report, e = e^epsilon, and the blanket w is a
-sub-density of the law of EVERY other user's report, whatever that user holds. See `accounting/blanket.py` for the identity.
+sub-density of the law of EVERY other user's report, whatever that user holds. See `accounting/blanket/bound.py` for the identity.
 """
 
 from __future__ import annotations

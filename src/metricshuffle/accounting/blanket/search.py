@@ -51,6 +51,13 @@ class Bracketed:
         """- d log delta / d log epsilon between the two ends (NaN if unknown)."""
         return (self.at_low - self.at_high) / math.log(self.high / self.low) if self._both_known and self.low > 0.0 else math.nan
 
+    def note(self, x: float, value: float) -> None:
+        """x passed if its log(delta(x)/delta) is at most 0, and failed otherwise."""
+        if value <= 0.0:
+            self.high, self.at_high = x, value
+        else:
+            self.low, self.at_low = x, value
+
     def _left(self, x: float) -> float:
         """log(1 - e^(x - ceiling)): how delta vanishes at the ceiling."""
         return math.log(-math.expm1(x - self.ceiling)) if x < self.ceiling else -FAR
@@ -103,10 +110,7 @@ class Bracketed:
             if self.high < 1e-9 * start:
                 break
             value = log_excess(x)
-            if value <= 0.0:
-                self.high, self.at_high = x, value
-            else:
-                self.low, self.at_low = x, value
+            self.note(x, value)
             if before > 0.0 and before != x and 0.1 < (steepness := (at_before - value) / math.log(x / before)) < math.inf:
                 slope = steepness
             before, at_before, x = x, value, self._next(x, value, slope, relative)

@@ -1,6 +1,6 @@
 """Compiled sums over the number of clones; imported only where used (numba costs 0.3 s).
 
-Notation of clones.delta_upper: gain = (p-e)/(p+1), growth = e-1, odds = w0/w1, rho = r0/(r0+r1), sigma = 1-rho, and doubt
+Notation of `clones.bound.delta_upper`: gain = (p-e)/(p+1), growth = e-1, odds = w0/w1, rho = r0/(r0+r1), sigma = 1-rho, and doubt
 is the relative error of gain and odds. h(c) is the hockey-stick of the pair given C = c.
 """
 

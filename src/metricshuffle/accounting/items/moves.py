@@ -130,7 +130,7 @@ class CloneLines(Lines):
     Proof: docs/proofs/item-moves.md. In short: every report contains a part q (U+V)/2, U and V the two laws that A_x and A_x' are mixtures
     of, so the counts of U's and V's say all; and R_h - R_-h is h times the fixed difference X - Y, which D(t) bounds at h = H.
     Conditions: 0 < total <= 600; N counts only reports the adversary does not know.
-    Numerics: `clones.py` with log_q = total + log(1 + H), which makes its clone mass q; rounded up throughout.
+    Numerics: `clones/bound.py` with log_q = total + log(1 + H), which makes its clone mass q; rounded up throughout.
     Reference: Imola, Roy Chowdhury, Chaudhuri 2024 for shuffled items; the flow is ours.
     """
 
@@ -230,8 +230,8 @@ class BlanketLines(Lines):
     Conditions: the moves stand for all pairs of values, with distances not above theirs; the blanket of a law is a sub-density of the
     report of EVERY value. The clock s is free: proportional to the spread of the privacy loss of each kind, sqrt(sum (a-b)^2/w), and
     its concave majorant. (A merged pair, in which reports that say nothing about x or x' hide among the others', is not a bound.)
-    Numerics: `blanket.delta_bracket`, its upper end, to 2e-3 of itself, at an epsilon rounded down.
-    Reference: this docstring; blanket.py.
+    Numerics: `blanket.bound.delta_bracket`, its upper end, to 2e-3 of itself, at an epsilon rounded down.
+    Reference: this docstring; blanket/bound.py.
     """
 
     ratio = 1.01

@@ -299,7 +299,7 @@ class SampledProfile(PrivacyProfile):
 
 def sampled_rate(epsilon: float, delta: float, *, samples: int, radius: float, diameter: float = 1.0) -> float:
     """Largest certified rate of a pure mechanism on the samples, such that users up to `radius` apart are (epsilon, delta)-hidden."""
-    if not 0.0 < checked_epsilon(epsilon) < math.inf or checked_distance(radius) == 0.0:
+    if not (checked_epsilon(epsilon) > 0.0 and epsilon < math.inf) or checked_distance(radius) == 0.0:
         raise InputError(f"epsilon and radius must be finite and > 0, got {epsilon!r} and {radius!r}.")
     checked_delta(delta), _checked_diameter(diameter)
 

@@ -165,17 +165,70 @@ def first_look(asked: Question, others: float, looks: int) -> tuple[float, float
 
 
 @njit(cache=True, error_model="numpy")
+def below(asked: Question, others: float, last: float) -> tuple[float, float, float]:
+    """(A, E, c): if the extreme laws are opposites, each T <= last has at most e^(-c x) (A + E x), x = last - T; A = inf: not shown.
+
+    Proof: docs/proofs/two-reports.md, "Opposite laws". Factors are rounded outward by 1%, which covers their rounding.
+    """
+    given, s, radius, grown = asked.given[0], asked.s, math.exp(asked.s), math.expm1(asked.s)
+    mirrored = asked.sign[0] > 0.0 and asked.sign[1] < 0.0 and asked.given[1] == given
+    apart, spread = 1.0 - 2.0 * given, given * (1.0 - given)
+    variance = others * min(asked.rare[0] * asked.usual[0], asked.rare[1] * asked.usual[1])
+    if not (mirrored and s <= 1.0 and apart > 1e-6 and 2e3 <= variance <= 1e13):
+        return math.inf, 0.0, 0.0
+    log_unit, unsure = 2.5 * s, 0.0
+    for i in range(2):
+        count = last if i == 1 else others - last
+        log_unit += count * (asked.log_total[i] - asked.sign[i] * s * asked.rare[i])
+        unsure += 64.0 * ROUNDOFF * count * (abs(asked.log_total[i]) + s * asked.rare[i])
+    if not (log_unit > LOG_LEAST and unsure < 1e-3):
+        return math.inf, 0.0, 0.0
+    bent = 1.0 + 2.0 * spread * (0.877 * math.cosh(s) - 1.0)
+    turn, wrong = apart * spread / (bent * bent), 4.0 * INPUTS * ROUNDOFF * others * given
+    # over |theta| <= 1/2 the integrand is at most its size times e^(-a theta^2), or, away from epsilon = 0, times that and slant theta
+    a, root, slant = 0.489 * variance, math.sqrt(math.pi), math.sqrt(radius) / grown if grown > 0.0 else math.inf
+    first, second, third, fourth = 0.5 / a, 0.25 * root / a**1.5, 0.5 / a**2, 0.375 * root / a**2.5
+    zeroth = 0.5 * root / math.sqrt(a)
+    between = min(s * s * zeroth + second, slant * (s * s * first + third)) / 8.0
+    moved = turn * min(math.sinh(s) * second + third, slant * (math.sinh(s) * third + fourth))
+    doubt = wrong * min(grown * zeroth + radius * first, slant * (grown * first + radius * second))
+    size = 1.01 * math.exp(log_unit) * asked.lead * math.sqrt(radius) / math.pi
+    falls = 0.66 * apart * spread * s**3 / (1.0 + 2.0 * spread * (math.cosh(s) - 1.0)) ** 2
+    whole = divergence(asked, others - last, last)[1] + size * (between + doubt + 100.0 * math.exp(-0.12 * variance))
+    return whole, size * moved, falls
+
+
+@njit(cache=True, error_model="numpy")
+def block(asked: Question, others: float, first: float, last: float, enough: float) -> tuple[float, float]:
+    """(lower, upper) of what the values first..last of T have; the lower end is that of a single one.
+
+    From above: the divergence when T hold the upper law, others - last the lower one, and the remaining last - T are shown to the
+    adversary; if that is not enough, one look at the last, and how the others fall from it.
+    """
+    low, high = divergence(asked, others - last, first)
+    if high <= enough or last == first:
+        return low, high
+    whole, slope, falls = below(asked, others, last)
+    if not whole <= enough:
+        return low, high
+    # e^(-c x) (A + E x) rises up to x = 1/c - A/E and falls from there on
+    at = last - first
+    if falls > 0.0 and slope > 0.0:
+        at = min(max(1.0 / falls - whole / slope, 0.0), at)
+    return low, min(high, math.exp(-falls * at) * (whole + slope * at) * (1.0 + 1e-9))
+
+
+@njit(cache=True, error_model="numpy")
 def exceeding(asked: Question, others: float, delta: float) -> float:
     """The first T in 0..others whose divergence could not be shown to be at most delta, or -1: then all were shown.
 
-    A block T..last passes if the divergence does that is left when T hold the upper law, others - last the lower one, and the
-    remaining last - T are shown to the adversary.
+    All T are covered by blocks, each as long as passes.
     """
     first, length, looks = 0.0, max(1.0, math.floor(others / 64.0)), 0
     while first <= others:
         last = min(first + length - 1.0, others)
         looks += 1
-        if divergence(asked, others - last, first)[1] <= delta:
+        if block(asked, others, first, last, delta)[1] <= delta:
             first = last + 1.0
             length = math.ceil(1.5 * length)
         elif last == first or looks > MOST_LOOKS:
@@ -195,7 +248,7 @@ def largest(asked: Question, others: float, best: float, tolerance: float) -> tu
     while first <= others:
         last = min(first + length - 1.0, others)
         looks += 1
-        low, high = divergence(asked, others - last, first)
+        low, high = block(asked, others, first, last, max(best * (1.0 + tolerance), TINY))
         if last == first and low > best:
             best, place = low, first
         if high <= max(best * (1.0 + tolerance), TINY) or last == first or looks > MOST_LOOKS:

@@ -182,7 +182,8 @@ def delta_bracket(law: TwoReports, users: int, epsilon: float, *, relative: floa
     probability of a one, so the divergence, its maximum over C, is convex in each, and largest at an end of the interval; the law of the
     count depends only on how many people are at each end. Of k inputs only the two extreme ones matter.
     All T are covered in blocks, as in "revealing the others, block by block": if the last - first people by which the data sets of a block
-    differ are shown to the adversary, those left are the same for all of them.
+    differ are shown to the adversary, those left are the same for all of them. Where high = 1 - low, one look at the last T of a block also
+    bounds how far the others of the block may exceed it.
     Conditions: independent reports; the extreme laws are held by inputs that exist, otherwise the lower end is not attained.
     Numerics: docs/proofs/two-reports.md. The ends differ by `relative` at most (more where a T alone cannot be told so closely).
     Reference: docs/proofs/two-reports.md.

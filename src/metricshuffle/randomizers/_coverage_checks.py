@@ -1,0 +1,203 @@
+"""The part of `metricshuffle.testing.check_randomizer` that looks at `pairs`, `pairs_within` and `blankets`: do they stand for all pairs?
+
+What each bound needs, for every pair that is not listed:
+
+* the blanket: a listed pair that is worse over what all inputs have in common (`check_covered`);
+* beyond the blanket: a listed pair that is worse over the whole law of every other input (`check_whole_laws`);
+* two reports, exactly: a listed pair whose chances lie around it (`check_two_reports`);
+* clones, and epsilon without a delta: a listed pair with a larger local epsilon (`check_pairs`).
+
+Pairs are understood in both directions, because that is how they are accounted for. Lower bounds need nothing: they are about data sets
+that exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.errors import ConditionError
+from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers._checks import (
+    CLOSE,
+    FEW_INPUTS,
+    FEW_PAIRS,
+    MOST_WORK,
+    NAME,
+    TOLERANCE,
+    Pairs,
+    chunks,
+    inherited,
+    levels_of,
+    listed,
+    stop_losses,
+    thinned,
+    true_epsilons,
+)
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomness import Randomness
+
+FEW_LEVELS, MANY_LEVELS = 12, 64
+THRESHOLDS = 16
+WHOLE_WORK = 2**28  # numbers that a look at whole laws computes
+
+
+def check_pairs(
+    randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats, distances: Floats, randomness: Randomness
+) -> int | None:
+    """`pairs`, `pairs_within` and `blankets` stand for all pairs. Returned: how many were compared by whole laws; None if all were."""
+    if not len(pairs):
+        return None
+    compared: int | None = None
+    looks: list[tuple[str, float]] = [("pairs()", math.inf)]
+    derived = inherited(randomizer, "pairs", "pairs_within")
+    levels = levels_of(distances, FEW_LEVELS if derived else MANY_LEVELS)
+    done: set[tuple[frozenset[tuple[int, int]], int]] = set()
+    looks += [(f"pairs_within({level!r})", level) for level in (*levels, randomizer.diameter)]
+    for source, level in looks:
+        own = list(listed(randomizer, randomizer.pairs() if level == math.inf else randomizer.pairs_within(level), source))
+        known = {*own, *((b, a) for a, b in own)}
+        near = pairs[distances <= level * (1.0 + CLOSE)]
+        unlisted = np.array([pair for pair in near.tolist() if tuple(pair) not in known], dtype=np.int64).reshape(-1, 2)
+        asked = (frozenset(known), len(near))
+        again = asked in done
+        done.add(asked)
+        if len(unlisted) and not again and (randomizer.inputs <= FEW_INPUTS or len(known) * rows.shape[1] <= MOST_WORK):
+            standing = np.array(sorted(known), dtype=np.int64).reshape(-1, 2)
+            check_epsilons(rows, unlisted, standing, source)
+            check_covered(rows, unlisted, standing, epsilons, source)
+            if rows.shape[1] == 2:
+                check_two_reports(rows, unlisted, standing, source)
+            looked = check_whole_laws(rows, unlisted, standing, epsilons, source, randomness)
+            compared = looked if compared is None else compared if looked is None else min(looked, compared)
+        if not inherited(randomizer, "blankets"):
+            laws = [way for law in randomizer.blankets(level) for way in (law, law.reversed)]
+            check_covered(rows, near, laws, epsilons, f"blankets({level!r})")
+    return compared
+
+
+def fail_for(source: str, pair: tuple[int, int], how: str) -> None:
+    a, b = pair
+    raise ConditionError(
+        NAME, f"{source} to stand for all pairs of inputs", f"none that is as easy to tell apart as inputs {a} and {b} ({how})"
+    )
+
+
+def check_epsilons(rows: Floats, pairs: Pairs, standing: Pairs, source: str) -> None:
+    """No pair has a larger local epsilon than all that stand for it."""
+    largest = float(np.max(true_epsilons(rows, standing), initial=0.0))
+    own = true_epsilons(rows, pairs)
+    worst = int(np.argmax(own))
+    if not own[worst] <= largest * (1.0 + TOLERANCE) + CLOSE:
+        a, b = pairs[worst].tolist()
+        fail_for(source, (a, b), f"with a local epsilon of {own[worst]:.6g}, where {largest:.6g} is the largest")
+
+
+def check_two_reports(rows: Floats, pairs: Pairs, standing: Pairs, source: str) -> None:
+    """With two reports a pair is covered by one around it: both its laws are mixtures of that pair's.
+
+    A - eB of a mixed pair is then at most the same share of it. If the least and the largest chance of a report add up to one, the other
+    report may take its place.
+    """
+    chances = rows[:, 1]
+    low, high = chances[standing].min(axis=1), chances[standing].max(axis=1)
+    if abs(float(chances.min() + chances.max()) - 1.0) <= CLOSE:
+        low, high = np.concatenate([low, 1.0 - high]), np.concatenate([high, 1.0 - low])
+    own_low, own_high = chances[pairs].min(axis=1), chances[pairs].max(axis=1)
+    covered = ((low[None, :] <= own_low[:, None] + CLOSE) & (high[None, :] >= own_high[:, None] - CLOSE)).any(axis=1)
+    if not covered.all():
+        a, b = pairs[int(np.argmin(covered))].tolist()
+        fail_for(source, (a, b), "no listed pair lies around it")
+
+
+def _factors(epsilons: Floats) -> list[float]:
+    """A few e^epsilon, from 1 to three quarters of the way to the largest (of at most e^8)."""
+    most = min(8.0, float(np.max(epsilons[np.isfinite(epsilons)], initial=1.0)))
+    return sorted({math.exp(share * most) for share in (0.0, 0.25, 0.5, 0.75)})
+
+
+def _thresholds(ratios: Floats) -> Floats:
+    finite = ratios[np.isfinite(ratios)]
+    return np.unique(np.append(np.quantile(finite, np.linspace(0.0, 0.999, THRESHOLDS)) if finite.size else [], 0.0))
+
+
+def check_covered(rows: Floats, pairs: Pairs, standing: Pairs | Sequence[BlanketLaw], epsilons: Floats, source: str) -> None:
+    """Each of the pairs is dominated by one of those that stand for all, at every t (`stop_losses`), at each of a few e = e^epsilon."""
+    common = rows.min(axis=0)
+    for factor in _factors(epsilons):
+        sample, held = thinned(pairs, FEW_PAIRS), common > 0.0
+        ratios = (rows[sample[:, 0]][:, held] - factor * rows[sample[:, 1]][:, held]) / common[held]
+        thresholds = _thresholds(ratios)
+        parts = (
+            [
+                stop_losses(rows[standing[part, 0]], rows[standing[part, 1]], common, factor, thresholds)
+                for part in chunks(standing, common.size)
+            ]
+            if isinstance(standing, np.ndarray)
+            else [stop_losses(law.a, law.b, law.mass, factor, thresholds)[None] for law in standing]
+        )
+        told = np.unique(np.concatenate([np.empty((0, len(thresholds))), *parts]), axis=0) * (1.0 + TOLERANCE) + TOLERANCE
+        for part in chunks(pairs, max(rows.shape[1], told.size)):
+            true = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, thresholds)
+            covered = np.all(true[:, None, :] <= told[None, :, :], axis=2).any(axis=1)
+            if not covered.all():
+                a, b = pairs[part][int(np.argmin(covered))].tolist()
+                fail_for(source, (a, b), f"at e^epsilon = {factor:.4g}")
+
+
+def types_of(rows: Floats, pair: Sequence[int], factor: float, thresholds: Floats) -> Floats:
+    """E(G_x - t)_+ for every t, of each input x that another person may hold: G_x = (K_a - factor K_b)/K_x under K_x; equal ones once."""
+    a, b = pair
+    count = len(rows)
+    first, second = np.broadcast_to(rows[a], rows.shape), np.broadcast_to(rows[b], rows.shape)
+    losses = np.empty((count, len(thresholds)))
+    gaps = first - factor * second
+    for place, threshold in enumerate(thresholds.tolist()):
+        losses[:, place] = np.maximum(0.0, gaps - threshold * rows).sum(axis=1)
+    rounded = np.round(losses, 11)  # (equal but for rounding)
+    return losses[np.unique(rounded, axis=0, return_index=True)[1]]
+
+
+def check_whole_laws(rows: Floats, pairs: Pairs, standing: Pairs, epsilons: Floats, source: str, randomness: Randomness) -> int | None:
+    """Each of the pairs is dominated, over the law of every other input, by one of those that stand for all.
+
+    Statement: the bound beyond the blanket is a mean of convex functions of independent sums of G_x, x what others hold, and the largest
+    over what they hold. If every G_x of a pair is below some G_x' of a listed pair in convex order, so is the bound. Returned: how many
+    pairs were looked at if there were too many, those that look worst and some at random; None if all were.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.where(rows > 0.0, 1.0 / rows, 0.0)
+    factors, looked = _factors(epsilons), None
+    most = max(64, WHOLE_WORK // (rows.size * (THRESHOLDS + 1) * len(factors)))
+    spreads, sizes = _spreads(rows, inverse, pairs), _spreads(rows, inverse, standing)
+    if len(pairs) > most:
+        order = np.argsort(-spreads, kind="stable")
+        worst, others = order[: most // 2], order[most // 2 :]
+        chosen = np.unique(np.append(worst, others[randomness.uniform_residues(most - most // 2, len(others)).astype(np.int64)]))
+        pairs, spreads, looked = pairs[chosen], spreads[chosen], most
+    for factor in factors:
+        sample = thinned(pairs, FEW_PAIRS)
+        gaps = rows[sample[:, 0]] - factor * rows[sample[:, 1]]
+        thresholds = _thresholds((gaps[:, None, :] * thinned(inverse, 20)[None, :, :]).ravel())
+        known: dict[int, Floats] = {}
+        for pair, spread in zip(pairs.tolist(), spreads.tolist(), strict=True):
+            true = types_of(rows, pair, factor, thresholds)
+            for place in np.argsort(np.abs(sizes - spread), kind="stable").tolist():  # one with the same laws comes first
+                if place not in known:
+                    known[place] = types_of(rows, standing[place].tolist(), factor, thresholds) * (1.0 + TOLERANCE) + TOLERANCE
+                if np.all(true[:, None, :] <= known[place][None, :, :], axis=2).any(axis=1).all():
+                    break
+            else:
+                fail_for(source, (pair[0], pair[1]), f"at e^epsilon = {factor:.4g}, among others who hold the input that hides it least")
+    return looked
+
+
+def _spreads(rows: Floats, inverse: Floats, pairs: Pairs) -> Floats:
+    """The largest mean square of (K_a - K_b)/K_x over the inputs x: what decides for many people."""
+    out = np.empty(len(pairs))
+    for part in chunks(pairs, rows.shape[1]):
+        out[part] = ((rows[pairs[part, 0]] - rows[pairs[part, 1]]) ** 2 @ inverse.T).max(axis=1)
+    return out

@@ -1,0 +1,142 @@
+"""delta at an infinite epsilon is the probability of what the other input rules out, and no upper bound is below it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.oracles.shuffled_brute_force import multiset_weights
+
+import metricshuffle as ms
+from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.composition.rounds import composed
+from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
+from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
+from metricshuffle.accounting.two_reports.bound import TwoReports
+from metricshuffle.accounting.two_reports.bound import delta_bracket as two_reports
+from metricshuffle.amplification.groups import Groups
+from metricshuffle.amplification.measured import MeasuredProfile
+from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.errors import InputError
+from metricshuffle.noise.bounded import tabulated
+from metricshuffle.noise.polya import Polya
+from metricshuffle.privacy.profile import FARTHEST_EPSILON, PureProfile, PureUpTo, checked_epsilon
+from metricshuffle.protocols.frequencies import one_report, shuffled_profile
+from metricshuffle.randomizers import Channel, KaryRandomizedResponse
+
+FAR = (800.0, 1e5, FARTHEST_EPSILON, math.inf)
+TOTAL = 16
+
+
+def ruled_out(rows: list[list[int]], a: int, b: int, others: list[list[int]]) -> float:
+    """The probability, if the first person holds a, of multisets that are impossible if they hold b."""
+    first, second = multiset_weights([rows[a], *others]), multiset_weights([rows[b], *others])
+    return float(Fraction(sum(weight for counts, weight in first.items() if not second.get(counts)), TOTAL ** (len(others) + 1)))
+
+
+def truth(rows: list[list[int]], crowds: list[list[list[int]]]) -> float:
+    """The largest over all pairs and over what each of the others may hold (a list of laws for each)."""
+    pairs = itertools.permutations(range(len(rows)), 2)
+    return max(ruled_out(rows, a, b, list(held)) for a, b in pairs for held in itertools.product(*crowds))
+
+
+def drawn_channel(seed: int) -> list[list[int]]:
+    """Weights with zeros among them."""
+    drawn = np.random.default_rng(seed)
+    inputs, outputs = int(drawn.integers(2, 4)), int(drawn.integers(2, 5))
+    while True:
+        shares = drawn.dirichlet(np.ones(outputs), inputs) * (drawn.random((inputs, outputs)) < 0.6)
+        if np.all(shares.sum(axis=1) > 0.0):
+            rows = [drawn.multinomial(TOTAL, share / share.sum()).tolist() for share in shares]
+            return [[int(weight) for weight in row] for row in rows]
+
+
+def channel_of(rows: list[list[int]], **more: Any) -> Channel:
+    return Channel(np.array(rows) / TOTAL, **more)
+
+
+def test_infinity_stays_a_number_and_what_is_no_number_is_refused() -> None:
+    assert checked_epsilon(math.inf) == FARTHEST_EPSILON
+    assert checked_epsilon(3) == 3.0
+    with pytest.raises(InputError):
+        checked_epsilon(math.nan)
+
+
+def test_the_identity_hides_nothing() -> None:
+    identity = Channel(np.eye(2))
+    assert ms.amplify(identity, 1).delta(math.inf).upper == 1.0
+    assert ms.amplify(identity, 1, rounds=2).delta(math.inf).upper == 1.0
+    assert identity.local_profile().delta(math.inf, 1.0) == 1.0
+    assert identity.local_delta(0, 1, math.inf) == 1.0
+    (member,) = ms.amplify(Groups([(identity, 1)], dummies=[([1.0, 0.0], 1)])).delta(math.inf)
+    assert member is not None
+    assert member.upper == 1.0
+    assert not identity.local_profile().covers(math.inf, 0.5, 1.0, "flat")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_upper_bound_is_below_what_the_other_input_rules_out(seed: int) -> None:
+    rows = drawn_channel(seed)
+    channel, alone = channel_of(rows), truth(rows, [])
+    apart = channel_of(rows, distances=1.0 - np.eye(len(rows)))
+    for epsilon in FAR:
+        for profile in (channel.local_profile(), one_report(channel), one_report(apart), BlanketProfile(channel.blankets, 1)):
+            assert profile.delta(epsilon, 1.0) == pytest.approx(alone, abs=1e-9)
+            assert profile.delta(epsilon, 1.0) >= alone
+        for people in (1, 2, 3):
+            exact = truth(rows, [rows] * (people - 1))
+            found = ms.amplify(channel, people).delta(epsilon)
+            assert found.lower * (1 - 1e-9) <= exact <= found.upper * (1 + 1e-12)
+            for profile in (MeasuredProfile(apart, people), shuffled_profile(channel, people), BlanketProfile(channel.blankets, people)):
+                assert profile.delta(epsilon, 1.0) >= exact * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounds_groups_and_lists_of_values_are_covered(seed: int) -> None:
+    rows, more = drawn_channel(seed), drawn_channel(seed)[::-1]
+    channel, alone = channel_of(rows), truth(rows, [])
+    uniform = [TOTAL // len(rows[0])] * len(rows[0])
+    uniform[0] += TOTAL - sum(uniform)
+    for epsilon in (800.0, math.inf):
+        twice = 1.0 - (1.0 - alone) ** 2
+        assert ms.amplify(channel, 1, rounds=2).delta(epsilon).upper >= twice * (1 - 1e-12)
+        assert composed(channel.local_profile(), 2).delta(epsilon, 1.0) >= twice * (1 - 1e-12)
+        assert ms.amplify(Parallel((0.5, 0.5), (channel, channel)), 1).delta(epsilon).upper >= alone * (1 - 1e-12)
+        members = ms.amplify(Groups([(channel, 2), (channel_of(more), 1)], dummies=[(np.array(uniform) / TOTAL, 1)])).delta(epsilon)
+        crowds = [[rows, more, [uniform]], [rows, rows, [uniform]]]
+        for found, own, others in zip(members, (rows, more), crowds, strict=True):
+            exact = truth(own, others)
+            assert found is not None
+            assert found.lower * (1 - 1e-9) <= exact <= found.upper * (1 + 1e-12)
+
+
+def test_sums_of_bounded_noise_keep_what_lies_beyond_their_support() -> None:
+    noise = tabulated(Polya(Fraction(1), 1.0), 3, 2)  # two draws from -3..3
+    exact = AdditiveNoise(noise)
+    masses = np.concatenate([noise.masses[:0:-1], noise.masses])
+    law = np.convolve(masses, masses)
+    for steps in (1, 2, 5):
+        beyond = float(law[-steps:].sum())
+        for epsilon in FAR:
+            assert exact.delta(epsilon, steps) == pytest.approx(beyond, rel=1e-6)
+            assert exact.delta(epsilon, steps) >= beyond * (1 - 1e-9)
+            assert exact.curve(np.array([0.0, epsilon]), steps)[1] >= beyond * (1 - 1e-9)
+            for profile in (Clamped(exact, 1e-3), RarelyClamped(exact, 1e-9), SplitAndMix(exact, 40.0), Quantised(exact, 1)):
+                assert profile.delta(epsilon, steps) >= beyond * (1 - 1e-9)
+            assert composed(exact, 2).delta(epsilon, steps) >= (1.0 - (1.0 - beyond) ** 2) * (1 - 1e-9)
+
+
+def test_what_is_private_without_a_delta_stays_so() -> None:
+    for epsilon in FAR:
+        assert PureProfile(1.0).delta(epsilon, 3.0) == 0.0
+        assert PureUpTo(1.0, 2.0).delta(epsilon, 1.0) == 0.0
+        assert PureUpTo(1.0, 2.0).delta(epsilon, 3.0) == 1.0
+        assert ms.amplify(KaryRandomizedResponse(4, 1.0), 10).delta(epsilon).upper == 0.0
+    assert two_reports(TwoReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1), 3, math.inf).upper == pytest.approx(0.5, rel=1e-9)
+    with pytest.raises(InputError, match="finite"):
+        ms.fewest_users(KaryRandomizedResponse(4, 1.0), math.inf, 1e-6)
