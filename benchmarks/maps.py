@@ -119,9 +119,10 @@ def plan_of(
     case: Case, people: int, *, honest: int | None = None, floor: bool = False, alone: float | None = None, items: int = 1,
     part: float = NEAR,
 ) -> Plan:  # fmt: skip
-    """The planner's own choice of features."""
+    """The planner's own choice of features, for people who are known to be clustered."""
     return plan(
-        case.query(items), case.target(part), people, honest, floor=floor, max_local_epsilon=alone, protocols=["noisy-vectors"]
+        case.query(items), case.target(part), people, honest, floor=floor, max_local_epsilon=alone, protocols=["noisy-vectors"],
+        spread="smooth",
     )  # fmt: skip
 
 

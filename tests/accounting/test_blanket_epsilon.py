@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,3 +220,24 @@ def test_the_search_needs_no_monotone_function_to_be_right(root: float) -> None:
     assert found.high == pytest.approx(root, rel=1e-3)
     assert len(seen) < 60
     assert Bracketed(1.0).narrowed(lambda x: math.nan, 0.5, 20.0, 1e-8).high == 1.0
+
+
+@pytest.mark.parametrize(("users", "most"), [(10**3, 2.2), (10**4, 2.2), (10**6, 2.2)])
+@pytest.mark.parametrize("find", [epsilon_upper, epsilon_lower])
+def test_search_costs_a_few_close_looks(find: Callable[..., float], users: int, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rough looks find the place and one close look confirms it: together a few times the nodes of that one look."""
+    nodes: list[int] = []
+    contour = contours.contour
+
+    def counted(*arguments: Any) -> Any:
+        found = contour(*arguments)
+        nodes.append(found[2])
+        return found
+
+    monkeypatch.setattr(contours, "contour", counted)
+    law = k_ary(10, 1.0)
+    epsilon = find(law, users, 0.01 / users)
+    searched = sum(nodes)
+    nodes.clear()
+    delta_bracket(law, users, epsilon, relative=1e-7)
+    assert searched <= most * sum(nodes)

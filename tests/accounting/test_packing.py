@@ -10,7 +10,8 @@ import pytest
 from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import SumSetting, central, local, randomized_response, shuffled_modular, shuffled_unary
+from metricshuffle.planning.offers.sums import SumSetting, central, local, shuffled_modular, shuffled_unary
+from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries.numbers import Sum

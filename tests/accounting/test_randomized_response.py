@@ -293,3 +293,16 @@ def test_the_fewest_ones_are_a_part_of_all_data_sets(bits: int, flip: float, dis
         assert np.all(np.asarray(fewer) <= np.asarray(every))
     # What a search needs: hardly less, where the worst data set is not among them.
     assert part.delta(epsilon, distance) >= 0.9 * whole.delta(epsilon, distance)
+
+
+@pytest.mark.parametrize(("bits", "flip", "distance"), [(40, 0.2, 3), (300, 0.05, 20), (2_000, 0.3, 100), (900, 0.45, 70)])
+def test_what_no_ones_at_all_certainly_give_away(bits: int, flip: float, distance: int) -> None:
+    """From below, within a millionth of the two laws themselves, and falling in the flip probability."""
+    profile = RandomizedResponseProfile(bits, flip)
+    for epsilon in (0.1, 0.5, 2.0):
+        p, q = count_law(distance, bits - distance, flip), count_law(0, bits, flip)
+        exact = float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+        below = profile.delta_below(epsilon, distance)
+        assert exact * (1.0 - 1e-6) - 1e-12 <= below <= exact * (1.0 + 1e-12) + 1e-15
+        assert below <= profile.delta(epsilon, distance)
+        assert RandomizedResponseProfile(bits, flip * 1.05).delta_below(epsilon, distance) <= below

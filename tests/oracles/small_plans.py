@@ -15,6 +15,7 @@ LINE, CLUSTERS = ms.Integers(0, 5), ms.Clustered(2, 3, 0.2)
 CIRCLE = ms.Matrix([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 1.0, 2.0], [2.0, 1.0, 0.0, 1.0], [1.0, 2.0, 1.0, 0.0]])
 """Four points on a circle: not the distances along any tree."""
 MAP = ms.Grid.from_box(52.3, 13.1, 52.7, 13.8, 5000.0)
+PLACES = ms.Places(52.3, 13.1, 52.7, 13.8)
 LABELS = ms.Categories(["red", "green", "blue"])
 
 
@@ -55,7 +56,8 @@ SMALL: dict[str, Small] = {
     "hat, nobody": Small(lambda: ms.Sum(ms.Interval(-2.0, 8.0)), (1.0, 0.0, 2.0), 200, "witch-hat", "nobody"),
     "centroid": Small(lambda: ms.Centroid(ms.Grid(9, 6, cell=2.0, unit="km")), (1.0, 1e-4, 4.0), 40, "polya-shuffle",
                       options={"encoding": "modular"}),
-    "centroid on a map": Small(lambda: ms.Centroid(MAP), (1.0, 1e-4, 10_000.0), 40, "polya-shuffle", options={"encoding": "modular"}),
+    "centroid on a map": Small(lambda: ms.Centroid(PLACES), (1.0, 1e-4, 10_000.0), 40, "polya-shuffle",
+                               options={"encoding": "modular"}),
     "labels": Small(lambda: ms.Histogram(LABELS), (1.0, 1e-4, 1.0), 600, "k-ary-randomized-response"),
     "labels, nobody": Small(lambda: ms.Histogram(LABELS), (1.0, 0.0, 1.0), 600, "hadamard-response", "nobody"),
     "line": Small(lambda: ms.Histogram(ms.Integers(0, 5)), (1.0, 1e-4, 2.0), 1000, "bounded-geometric"),
@@ -117,6 +119,9 @@ def values_of(name: str, people: int | None = None) -> Any:
     if isinstance(domain, ms.Grid):
         columns, rows = (generator.binomial(size - 1, 0.3, count) for size in (domain.width, domain.height))
         return np.column_stack([columns, rows])
+    if isinstance(domain, ms.Places):
+        parts = generator.beta(2.0, 4.0, (count, 2))
+        return np.array([domain.south, domain.west]) + parts * (domain.north - domain.south, domain.east - domain.west)
     shares = generator.beta(2.0, 4.0, count)
     drawn = domain.low + (domain.high - domain.low) * shares
     return drawn if isinstance(domain, ms.Interval) else np.rint(drawn).astype(np.int64)
@@ -131,6 +136,9 @@ def truth_of(name: str, values: Any) -> Any:
         return query.people.histograms(values).mean(axis=0) @ query.table
     if isinstance(query, ms.Histogram):
         return np.bincount(query.inputs(values, 1.0).numbers[:, 0], minlength=query.cells) / len(values)
+    if isinstance(query, ms.Centroid) and isinstance(query.domain, ms.Places):
+        places = query.domain
+        return ((np.mean(values, axis=0) - (places.south, places.west)) * places.middle_metres)[::-1]
     if isinstance(query, ms.Centroid):
         return (np.mean(values, axis=0) + 0.5) * query.step(1.0)
     return np.atleast_1d(np.sum(values) if query.kind == "sum" else np.mean(values)).astype(np.float64)

@@ -13,10 +13,12 @@ import pytest
 from tests.wire.kinds import planned, reports_of, task_of, values_of
 
 from metricshuffle import Budget, InputError, Ledger, Plan, PlanError, Release, Shuffled
+from metricshuffle.cli.option_names import in_options
 from metricshuffle.declared import content_digest
 from metricshuffle.planning.budget import EVERYBODY, Notes, OpenBudget, article, ordinal, spendings
 from metricshuffle.protocols.tally import Batch
 from metricshuffle.randomness import Randomness
+from metricshuffle.wire.payloads import PayloadForm
 
 TWO = "two rounds"
 
@@ -71,7 +73,7 @@ def test_the_same_release_again_costs_nothing(two: Plan, budget: Budget, tmp_pat
     two.estimate(batch, budget=budget)
     budget.note(Release.load(str(tmp_path / "release.json")))
     assert len(budget.releases) == 1
-    with pytest.raises(InputError, match=f"released about '{EVERYBODY}' .*; give --people {EVERYBODY}"):
+    with pytest.raises(InputError, match=f"released about '{EVERYBODY}' .*; give people='{EVERYBODY}'"):
         two.estimate(batch, budget=budget, people="north")
 
 
@@ -82,7 +84,7 @@ def test_another_batch_in_a_released_round(two: Plan, budget: Budget) -> None:
     by_chance = replace(batch, batches=(bytes(16),))
     for other in (shuffled(seed=2), by_chance):
         with pytest.raises(
-            InputError, match=r"the 2nd release of 2 that are planned: epsilon 1 of 1 would be spent. Use --round 2; reports must be"
+            InputError, match=r"the 2nd release of 2 that are planned: epsilon 1 of 1 would be spent. Use round=2; reports must be"
         ):
             two.estimate(other, budget=budget)
     assert two.estimate(shuffled(2), budget=budget).round == 2
@@ -183,8 +185,8 @@ def test_the_two_kinds_of_ledgers_are_not_mixed_up(two: Plan, budget: Budget, tm
     shufflers = Ledger(tmp_path / "plan.json.ledger")
     two.shuffle(reports_of(TWO), ledger=shufflers)
     two.run(values_of(TWO), budget=budget)
-    assert Budget.beside("folder/plan.json").path == Path("folder/plan.ledger")
-    assert Budget.beside("plan").path == Path("plan-releases.ledger")  # the shuffler's would be plan.ledger
+    assert Budget.beside("folder/plan.json").path == Path("folder/releases.ledger")
+    assert Budget.beside("plan").path == Path("releases.ledger")
     for pipe in ("-", "/dev/stdin"):
         with pytest.raises(InputError, match="name one with --ledger"):
             Budget.beside(pipe)
@@ -260,7 +262,7 @@ def test_names_that_are_almost_the_same(slip: str, two: Plan, budget: Budget) ->
     """Two names are two groups with nobody in common; a slip must not give anybody a fresh set of rounds."""
     two.run(values_of(TWO), budget=budget, people="  north ")
     assert [row.people for row in budget.releases] == ["north"]
-    with pytest.raises(InputError, match=r"knows a group 'north', and .* is almost the same name; give --people north"):
+    with pytest.raises(InputError, match=r"knows a group 'north', and .* is almost the same name; give people='north'"):
         two.run(values_of(TWO), budget=budget, people=ALIKE[slip])
     with pytest.raises(InputError, match="is almost the same name"):
         two.estimate(shuffled(), budget=budget, people=ALIKE[slip])
@@ -299,3 +301,36 @@ def test_seeded_releases_are_told(two: Plan, budget: Budget) -> None:
     found = budget.together()
     assert "UNSAFE: seeded randomness was used in 1 of them" in " ".join(found.lines())
     assert found.document()["tasks"][0]["unsafe_seeded"] == 1
+
+
+def test_sentences_name_what_python_was_given(two: Plan, budget: Budget, tmp_path: Path) -> None:
+    """No options of the command line where nobody typed a command: it has them from the names of Python."""
+    told = []
+    two.run(values_of(TWO), budget=budget, people="north")
+    two.run(values_of(TWO), budget=budget, people="south")
+    for asked in ({"people": "North"}, {"people": "Everybody"}, {"people": "north", "round": 1}):
+        with pytest.raises(InputError) as wrong:
+            two.run(values_of(TWO), budget=budget, **asked)
+        told.append(str(wrong.value))
+    two.run(values_of(TWO), budget=budget, people="north")
+    with pytest.raises(InputError) as wrong:
+        two.run(values_of(TWO), budget=budget, people="north")
+    told.append(str(wrong.value))
+    with pytest.raises(InputError) as wrong:
+        task_of("users' vectors").randomize([[1] * 8])
+    told.append(str(wrong.value))
+    with pytest.raises(InputError) as wrong:
+        task_of("sum in shares").run([1] * 41)
+    told.append(str(wrong.value))
+    with pytest.raises(InputError) as wrong:
+        PayloadForm.of(task_of("aggregated sum").protocol)
+    told.append(str(wrong.value))
+    assert not [sentence for sentence in told if "--" in sentence]
+    for sentence, name in zip(
+        told,
+        ("people='north'", "people='everybody'", "round=2", "`rounds`", "`most_items`", "`user_column`", "trusted='shuffler'"),
+        strict=True,
+    ):
+        assert name in sentence
+        option = f"--{name.strip('`').partition('=')[0].replace('_', '-')}"
+        assert option in in_options(sentence, {})

@@ -11,6 +11,7 @@ from tests.selfcheck.drawn_plans import drawn
 from tests.wire.kinds import KINDS, planned, task_of
 
 from metricshuffle.errors import ConditionError, NotCertified
+from metricshuffle.numerics.rounding import about
 from metricshuffle.planning import Plan, plan
 from metricshuffle.planning.consent import Consent, consent, rarely, times
 from metricshuffle.privacy.guarantee import Guarantee
@@ -159,7 +160,7 @@ def test_items_are_told_as_moves_on_average() -> None:
 def test_errors_and_contacts_are_told_where_they_are_known() -> None:
     made = planned("labels")
     said = consent(made.task, expected_error=made.choice.expected_error, contact="Write to privacy@example.org")
-    assert f"off by about {100 * made.choice.expected_error:.4g} % of the people" in said.text
+    assert f"off by about {about(100 * made.choice.expected_error)} % of the people" in said.text
     assert section(said, "Questions").startswith("Write to privacy@example.org.")
     assert "off by" not in consent(made.task).text
 

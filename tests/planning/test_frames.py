@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from tests.wire.kinds import task_of
 
-from metricshuffle import DomainError, InputError, Randomness, Sum
+from metricshuffle import Centroid, DomainError, Histogram, InputError, Mean, Randomness, Sum, Target, UserHistogram, plan, users_of
 from metricshuffle.errors import InputWarning
-from metricshuffle.queries.rows import joined, parts_of
-from metricshuffle.spaces import Categories, Grid, Integers
+from metricshuffle.queries.values import joined, parts_of
+from metricshuffle.spaces import Categories, Grid, Integers, Places, Space
 from metricshuffle.wire import Task
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
@@ -131,7 +131,8 @@ def test_wrong_rows_are_counted_and_the_first_are_shown(make: Any, task: Task, m
     assert "(rows count from 0) are not in whole numbers from 0 to 20" in str(told.value)
     assert "row 1: 99 lies above it; row 3: 99; row 5: 99; row 7: 99; row 9: 99; and 15 more." in str(told.value)
     assert "pass clamp=True to move numbers outside" in str(told.value)
-    assert taken(task.query, make(frame), column="n", clamp=True).tolist() == [3, 20] * 20
+    with pytest.warns(InputWarning, match=r"^Warning: 20 of 40 values of the .* \(50 %\) lay outside whole numbers from 0 to 20 kcal"):
+        assert taken(task.query, make(frame), column="n", clamp=True).tolist() == [3, 20] * 20
 
 
 def test_missing_values(task: Task) -> None:
@@ -235,3 +236,52 @@ def test_frames_that_cannot_be_read(task: Task) -> None:
         task.run({"n": []}, column="n")
     with pytest.raises(InputError, match="has no rows"):
         task.run(pyarrow.table({"n": pyarrow.array([], pyarrow.int64())}), column="n")
+
+
+def austin(cell: float = 2000.0, **box: float) -> Any:
+    corners = {"south": 30.1, "west": -98.1, "north": 30.55, "east": -97.5} | box
+    return Grid.from_box(corners["south"], corners["west"], corners["north"], corners["east"], cell)
+
+
+def test_lists_of_places_are_degrees() -> None:
+    """Latitude and longitude, as a map has them; whole numbers on the grid are still cells, and a list may say which it holds."""
+    grid = austin()
+    pairs = [(30.267, -97.743), (30.3, -97.7)]
+    for query in (Centroid(grid), Histogram(grid)):
+        expected = grid.cells_at(*zip(*pairs, strict=True)).tolist()
+        for values in (pairs, [list(pair) for pair in pairs], np.array(pairs)):
+            assert taken(query, values).tolist() == expected
+            assert taken(query, values, coordinates="places").tolist() == expected
+        assert taken(query, [(1, 2), (3, 4)]) == [(1, 2), (3, 4)]
+        assert taken(query, [(100.0, 2100.0)], coordinates="points").tolist() == [[0, 1]]
+        with pytest.raises(DomainError, match=r"latitudes 30.1 to 30.55"):
+            taken(query, [(30.267, -97.743), (48.2, 16.4)])
+        with pytest.warns(InputWarning, match=r"1 of 2 values of the list \(50 %\) lay outside the grid"):
+            assert taken(query, [(30.267, -97.743), (30.3, -99.5)], clamp=True)[1].tolist()[0] == 0
+    release = plan(Centroid(Places(30.1, -98.1, 30.55, -97.5)), Target(1, 1e-6, 5000), 40, trusted="curator").run(pairs * 20)
+    assert np.abs(np.array(release.value) - np.mean(pairs, axis=0)).max() < 0.1
+
+
+def test_pairs_that_may_be_cells_or_degrees() -> None:
+    grid = austin(10_000.0, south=0.0, west=0.0, north=2.0, east=2.0)
+    query = Histogram(grid)
+    with pytest.raises(
+        InputError, match=r"may be columns and rows of cells, or latitudes and longitudes of places; say which .*coordinates='"
+    ):
+        taken(query, [(1, 1), (2, 1)])
+    assert taken(query, [(1, 1)], coordinates="cells") == [(1, 1)]
+    assert taken(query, [(1, 1)], coordinates="places").tolist() == grid.cells_at([1.0], [1.0]).tolist()
+    with pytest.raises(InputError, match="coordinates='places' is for places on a grid"):
+        taken(Mean(Integers(0, 5)), [1, 2], coordinates="places")
+    # rows of a file are cells already when they are randomized, and are not taken for degrees again
+    task = plan(query, Target(1, 1e-6, 20_000), 40, protocols=["k-ary-randomized-response"]).task
+    cells = taken(query, {"lat": [0.1] * 40, "lon": [1.0] * 40}, column=["lat", "lon"])
+    assert sum(map(len, task.randomized([cells]))) == 40
+
+
+def test_users_places_are_degrees() -> None:
+    grid = austin()
+    users = UserHistogram(users_of(Space(grid)))
+    first, second = taken(users, [[(30.267, -97.743), (30.3, -97.7)], [(30.2, -98.0)]])
+    assert (len(first), len(second)) == (2, 1)
+    assert second.tolist() == grid.cells_at([30.2], [-98.0]).tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
+from metricshuffle.errors import BatchTooSmall, DomainError, InputError, InputWarning, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
 from metricshuffle.planning.explain import explanation, plan_text, why_chosen
@@ -207,7 +207,8 @@ def test_what_the_roles_refuse() -> None:
     values = np.zeros(45, dtype=int)
     with pytest.raises(DomainError, match="row"):
         plan_made.randomize([1, 2, 99])
-    assert len(plan_made.randomize([1, 2, 99], Randomness.seeded(0), clamp=True)) == 3
+    with pytest.warns(InputWarning, match=r"1 of 3 values of the list \(33.3 %\) lay outside"):
+        assert len(plan_made.randomize([1, 2, 99], Randomness.seeded(0), clamp=True)) == 3
     reports = plan_made.randomize(values, Randomness.seeded(0))
     with pytest.raises(PlanError, match="another task"):
         other.shuffle(reports)

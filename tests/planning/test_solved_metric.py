@@ -133,7 +133,8 @@ def test_the_randomizer_travels_to_a_task_and_back(tmp_path: Path) -> None:
     assert isinstance(loaded, Channel)
     made = ms.plan(ms.Histogram(Integers(0, 4)), target, 100, randomizer=loaded)
     assert made.choice.protocol == "own-randomizer"
-    assert made.choice.expected_error == pytest.approx(solved.share_error, rel=1e-6)
+    # its shares of least squares may be negative; those of the plan can be true, and are at most as far off as shares can be
+    assert made.choice.expected_error < min(solved.share_error, 2.0 / 5.0)
     assert isinstance(made.protocol, Frequencies)
     task = ms.Task.from_json(made.task.to_json())
     task.verify()

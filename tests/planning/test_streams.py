@@ -59,7 +59,7 @@ task = Task.load("task.json")
 values = made[sys.argv[1]]()
 task.counted([list(range(20))])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-from metricshuffle.queries.rows import parts_of
+from metricshuffle.queries.values import parts_of
 assert task.counted(parts_of(task.query, values, column="kcal")).people == 20_000_000
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """

@@ -43,6 +43,7 @@ def test_steps_and_answers_undo_each_other(query: SummedQuery, granularity: floa
     assert isinstance(answer.value, float)
     room = query.snapping * len(values) * query.error_scale(len(values), step)
     assert abs(answer.value - truth) <= room + 1e-12
+    assert answer.interval is not None
     low, high = np.ravel(answer.interval)  # of no noise: what counting in steps may be off by, and nothing else
     assert low <= truth + 1e-12
     assert truth <= high + 1e-12

@@ -17,7 +17,7 @@ LARGEST_MODULUS = 2**62
 """Two residues and their sum fit 64 bits, signed or not."""
 
 FEWEST_SHARES = 3
-"""What the security of shares through a shuffler needs (see accounting.split_and_mix)."""
+"""What the security of shares through a shuffler needs (see accounting.sums.split_and_mix)."""
 
 
 def modulus_for(users: int, span: int, noise_radius: int) -> int:
@@ -42,7 +42,7 @@ class Modular:
     """An integer is sent as `messages` residues that add up to it.
 
     Through a shuffler: `messages` - 1 exactly uniform shares and the difference (split-and-mix); how well
-    the multiset of all shares hides everything but the sum is `accounting.split_and_mix.security_bits`.
+    the multiset of all shares hides everything but the sum is `accounting.sums.split_and_mix.security_bits`.
     To an aggregator that adds up and shows the sum alone, to a curator, or straight to the analyst ("nobody" is trusted): one
     residue, which is not hidden from whoever receives it.
     """

@@ -34,7 +34,7 @@ class Packed:
     Through a shuffler: a group of `together` residues and one that is always 0 are one element of Z_{2^bits}^(together + 1). It is
     sent as `shares` elements that add up to it, all but one of them exactly uniform (split-and-mix). Every message says which group it
     belongs to; the messages of a group are a pile, and piles are mixed each by itself. How well a pile hides everything but its sum is
-    `accounting.split_and_mix.security_bits(honest, shares, 2**group_bits)`.
+    `accounting.sums.split_and_mix.security_bits(honest, shares, 2**group_bits)`.
     The constant 0 is a check: a pile in which a message is missing has a uniform sum there, so it is noticed but with probability
     2^-bits. It is no protection against somebody who changes messages on purpose: she can set any sum anyway.
     To an aggregator that adds up and shows the sums alone, to a curator, or straight to the analyst ("nobody" is trusted): one element a

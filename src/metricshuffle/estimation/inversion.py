@@ -14,7 +14,7 @@ from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.channel import LARGEST_CONDITION, Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.randomizers.tabulated import Tabulated
 
 IntervalMethod = Literal["normal", "bernstein"]
@@ -30,11 +30,11 @@ class Inversion:
     @classmethod
     def of(cls, randomizer: Randomizer) -> Inversion:
         """NotCertified if the histogram of the inputs cannot be told from the reports."""
-        if isinstance(randomizer, PlanarGeometric):
+        if has_law_of(randomizer, PlanarGeometric):
             across, up = (cls.of(axis) for axis in randomizer.axes)
             return cls((*up.rows, *across.rows), (*up.debiasing, *across.debiasing))
         rows = np.asarray(randomizer.rows(), dtype=np.float64)
-        if isinstance(randomizer, BoundedGeometric):
+        if has_law_of(randomizer, BoundedGeometric):
             return cls((rows,), (randomizer.debiasing()[:, 1:],))
         if _tells_inputs(randomizer):
             return cls((rows,), (randomizer.debiasing(),))
@@ -58,31 +58,36 @@ class Inversion:
         """A bound on the variance of one report, whatever its value, for the total of each value: its mean square."""
         return _product([(rows @ part**2).max(axis=0) for rows, part in zip(self.rows, self.debiasing, strict=True)])
 
+    @cached_property
+    def own_variances(self) -> Floats:
+        """Variance that the report of somebody who holds a value adds to the total of that value."""
+        return _product([np.einsum("xy,yx->x", rows, part**2) for rows, part in zip(self.rows, self.debiasing, strict=True)]) - 1.0
+
     @property
     def largest_terms(self) -> Floats:
         """A bound on |contribution of one report - what it should be|, for the total of each value."""
-        return 1.0 + _product([np.abs(part).max(axis=0) for part in self.debiasing])
+        least, most = self.debiasing[0].min(axis=0), self.debiasing[0].max(axis=0)
+        for part in self.debiasing[1:]:
+            ends = [np.kron(one, other) for one in (least, most) for other in (part.min(axis=0), part.max(axis=0))]
+            least, most = np.min(ends, axis=0), np.max(ends, axis=0)
+        # (what it should be lies between 0 and 1)
+        return np.asarray(np.maximum(most, 1.0 - least))
 
     @property
     def condition(self) -> float:
         """How many people one report can count for, in absolute numbers: the condition number in the sum norm (rows sum to one)."""
         return math.prod(float(np.abs(part).sum(axis=1).max()) for part in self.debiasing)
 
-    def half_widths(self, variances: Floats, reports: int, miss: float, method: IntervalMethod) -> Floats:
-        """Half the width of an interval for each total that misses with probability `miss`.
+    def half_widths(self, variances: Floats, miss: float) -> Floats:
+        """Half the width of an interval for each total, whose variance is at most this, that misses with probability `miss` at the most.
 
-        normal: by the given variances of the totals, as if the error were normal. bernstein: Statement: an error of independent
-        terms of mean 0, at most M, of variances that sum to at most V, exceeds h with probability at most
-        2 exp(-h^2/(2V + 2Mh/3)), so h = ML/3 + sqrt((ML/3)^2 + 2VL) with L = log(2/miss) holds whatever people hold and
-        however few they are. Reference: Bernstein's inequality.
+        Statement: an error of independent terms of mean 0, at most M, of variances that sum to at most V, exceeds h with probability at
+        most 2 exp(-h^2/(2V + 2Mh/3)), so h = ML/3 + sqrt((ML/3)^2 + 2VL) with L = log(2/miss) holds for any number of terms.
+        Reference: Bernstein's inequality.
         """
-        if method == "normal":
-            from scipy.special import ndtri
-
-            return -float(ndtri(miss / 2.0)) * np.sqrt(variances)
         log_miss = math.log(2.0 / miss)
         linear = self.largest_terms * log_miss / 3.0
-        return linear + np.sqrt(linear**2 + 2.0 * reports * self.largest_variances * log_miss)
+        return np.asarray(linear + np.sqrt(linear**2 + 2.0 * variances * log_miss))
 
 
 def _tells_inputs(randomizer: Randomizer) -> bool:

@@ -3,7 +3,7 @@
 Density proportional to e^(-||z||/scale) hides a query that moves by at most 1 in that norm at epsilon 1/scale, purely. These laws
 have no sampler in integers, so they are computed from the key stream to so many digits that the released cells differ from
 those of the exact law with probability at most `variation` (below 2^-100 a coordinate). A guarantee adds (1 + e^epsilon) times
-that to delta: accounting.padded.RarelyClamped. Laplace noise (the l1 norm) needs none of this: see grid_laplace.
+that to delta: accounting.sums.padded.RarelyClamped. Laplace noise (the l1 norm) needs none of this: see grid_laplace.
 
 The direction must follow the cone measure of the ball: uniform in the ball, or on the sphere for l2. Uniform on the surface of
 another ball (Imola24, Algorithm 1, for a general norm) is not private at any rate.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.numerics.rounding import promised, reached
-from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
-from metricshuffle.planning.explain import FEW_PEOPLE, alone_in_vain, error_text, name_of, unit_of
+from metricshuffle.planning.candidate import EQUAL_ERRORS, TRUST_ORDER, Candidate
+from metricshuffle.planning.explain import FEW_PEOPLE, alone_in_vain, expected_text, name_of, unit_of
 from metricshuffle.planning.offers import NotMade, made
-from metricshuffle.planning.plan import EQUAL_ERRORS, Plan, most_exact, planned
+from metricshuffle.planning.plan import Plan, most_exact, planned
 from metricshuffle.planning.setting import EncodingChoice, Setting
 from metricshuffle.privacy.target import Honest, honest_count
 from metricshuffle.protocols.frequencies import Frequencies
@@ -120,7 +120,7 @@ def on_honest(plan: Plan, wishes: Wishes, tell: Callable[[str], None] = lambda n
     if written or fewer < 2 or plan.choice.trusted not in ("shuffler", "aggregator"):
         return []
     tell(f"what --honest {SUGGESTED_HONEST} would cost")
-    then, now = recalibrated(plan, honest=fewer), error_text(plan.query, plan.choice.expected_error)
+    then, now = recalibrated(plan, honest=fewer), expected_text(plan.query, plan.choice.expected_error)
     cost = ""
     if then is not None:
         # Who trusts nobody or a curator does not count on others, and may be chosen instead.
@@ -128,7 +128,7 @@ def on_honest(plan: Plan, wishes: Wishes, tell: Callable[[str], None] = lambda n
             offer for offer in plan.candidates if offer.trusted in ("nobody", "curator") and not offer.baseline and wishes.allow(offer)
         ]
         error = min(offer.expected_error for offer in (then, *steady))
-        cost = f"; the expected error would then be {error_text(plan.query, error)} instead of {now}"
+        cost = f"; the expected error would then be {expected_text(plan.query, error)} instead of {now}"
     return [
         f"Without --honest all {plan.users:,} must report: if one stays away the batch is refused, and everybody has to be asked again. "
         f"--honest {SUGGESTED_HONEST} counts on {fewer:,} of them{cost}."
@@ -174,17 +174,17 @@ def _quieter(plan: Plan, wishes: Wishes) -> str:
     capped = [offer for offer in usable if offer.local_epsilon <= LARGE_EPSILON]
     if capped:
         best = most_exact(capped)
-        now = error_text(plan.query, plan.choice.expected_error)
+        now = expected_text(plan.query, plan.choice.expected_error)
         return (
-            f"--max-local-epsilon {LARGE_EPSILON:g} limits that: the expected error would be {error_text(plan.query, best.expected_error)} "
-            f"({_named(best)}) or less, instead of {now}."
+            f"--max-local-epsilon {LARGE_EPSILON:g} limits that: the expected error would be "
+            f"{expected_text(plan.query, best.expected_error)} ({_named(best)}) or less, instead of {now}."
         )
     least = min(usable, key=lambda offer: offer.local_epsilon)
     if least.local_epsilon >= plan.choice.local_epsilon:
         return "No candidate gives away less; more people, a shorter distance or a smaller epsilon would."
     return (
         f"The least of these candidates is {promised(least.local_epsilon)} ({_named(least)}, expected error "
-        f"{error_text(plan.query, least.expected_error)}); --max-local-epsilon looks for the most exact one below a limit."
+        f"{expected_text(plan.query, least.expected_error)}); --max-local-epsilon looks for the most exact one below a limit."
     )
 
 
@@ -192,7 +192,7 @@ def on_limits(plan: Plan, wishes: Wishes) -> list[str]:
     """What a cap cost: the most exact candidate that it ruled out, and the least that could be reached."""
     usable = [offer for offer in plan.candidates if not offer.baseline]
     best = most_exact(usable)
-    if not wishes.limits or plan.choice.expected_error <= best.expected_error * (1.0 + EQUAL_ERRORS):
+    if not wishes.limits or plan.choice.expected_error <= best.largest_equal:
         return []
     lines = []
     relying = [offer for offer in usable if offer.trusted != "nobody"]
@@ -202,16 +202,16 @@ def on_limits(plan: Plan, wishes: Wishes) -> list[str]:
             lines.append(
                 f"--max-local-epsilon {wishes.max_local_epsilon:g} leaves nothing that relies on the {plan.trusted}: the least epsilon of "
                 f"one report that any such candidate reaches here is {promised(quietest.local_epsilon)} ({_named(quietest)}, expected "
-                f"error {error_text(plan.query, quietest.expected_error)})."
+                f"error {expected_text(plan.query, quietest.expected_error)})."
             )
         shortest = min(relying, key=lambda offer: offer.bits_per_user)
         if wishes.max_bits is not None and shortest.bits_per_user > wishes.max_bits:
             lines.append(
                 f"--max-bits {wishes.max_bits} leaves nothing that relies on the {plan.trusted}: the fewest bits that any such candidate "
                 f"sends are {shortest.bits_per_user:,} ({_named(shortest)}, expected error "
-                f"{error_text(plan.query, shortest.expected_error)})."
+                f"{expected_text(plan.query, shortest.expected_error)})."
             )
-    lost = f"expected error {error_text(plan.query, best.expected_error)}, epsilon {promised(best.local_epsilon)} of one report"
+    lost = f"expected error {expected_text(plan.query, best.expected_error)}, epsilon {promised(best.local_epsilon)} of one report"
     lines.append(f"More exact, but ruled out by {' and '.join(wishes.limits)}: {_named(best)} ({lost}, {best.bits_per_user:,} bits).")
     return lines
 
@@ -236,7 +236,7 @@ def _with_more(plan: Plan, tell: Callable[[str], None]) -> list[str]:
             continue
         relies = "" if more.trusted == "nobody" else f", relying on the {more.trusted}"
         lines.append(
-            f"With {users:,} people the expected error would be {error_text(plan.query, more.expected_error)} ({_named(more)}{relies})."
+            f"With {users:,} people the expected error would be {expected_text(plan.query, more.expected_error)} ({_named(more)}{relies})."
         )
         if more.trusted != "nobody":
             break
@@ -281,6 +281,7 @@ def _setting(
         samples=plan.samples,
         transport="aggregator" if "aggregator" in (choice.trusted, plan.trusted) else "shuffler",
         most_items=getattr(mechanism, "most_items", None),
+        spread=plan.spread,
         protocols=protocols,
         shapes=shapes,
     )

@@ -31,6 +31,8 @@ from metricshuffle.wire.task import Task
 BUDGET_FORMAT = "metricshuffle-budget/1"
 EVERYBODY = "everybody"
 """The group of people that nobody named. It may hold anybody, so its releases count for every group."""
+RELEASES_LEDGER = "releases.ledger"
+"""The ledger's name, beside the plan, the task or the collection. Earlier versions named it after the file (`plan.ledger`)."""
 LONGEST_NAME = 60
 REMEDY = "name a file in a folder that can be written with --ledger (in Python: Budget(path))"
 
@@ -190,7 +192,7 @@ class OpenBudget:
             if row.task == task.digest and row.same_as(new):
                 if row.people != people:
                     raise InputError(
-                        f"{self.path} says that this batch was released about {row.people!r} {row.told}; give --people {row.people}."
+                        f"{self.path} says that this batch was released about {row.people!r} {row.told}; give people={row.people!r}."
                     )
                 return True
         self._check_new(task, new)
@@ -202,7 +204,7 @@ class OpenBudget:
         known = next((row.people for row in self.notes.releases if row.people != people and _sounds(row.people) == _sounds(people)), None)
         if known is not None:
             raise InputError(
-                f"{self.path} knows a group {known!r}, and {people!r} is almost the same name; give --people {known} for the same people, "
+                f"{self.path} knows a group {known!r}, and {people!r} is almost the same name; give people={known!r} for the same people, "
                 "or another name for others."
             )
 
@@ -227,7 +229,7 @@ class OpenBudget:
         spent = Spending(task, released + 1).price
         return InputError(
             f"{said} Another batch is another round, the {ordinal(released + 1)} release of {task.rounds} that are planned: epsilon "
-            f"{promised(spent.epsilon)} of {promised(task.guarantee.epsilon)} would be spent. Use --round {free}; reports must be "
+            f"{promised(spent.epsilon)} of {promised(task.guarantee.epsilon)} would be spent. Use round={free}; reports must be "
             "randomized for the round that they are released in."
         )
 
@@ -250,19 +252,38 @@ class OpenBudget:
             raise _not_written(self.path, str(wrong).rstrip(".")) from None
 
 
+def ledgers_of(folder: Path, task: str) -> list[Path]:
+    """The analyst's ledgers in a folder, whatever their names, that have releases of the task of that digest."""
+    ledgers = []
+    for path in sorted(folder.glob("*.ledger")):
+        content = read_bytes(path) if path.is_file() else b""
+        if BUDGET_FORMAT.encode() in content[:200] and task.encode() in content:
+            ledgers += [path] if any(row.task == task for row in Notes.read(path).releases) else []
+    return ledgers
+
+
 class Budget:
-    """The ledger beside a plan (`plan.json` -> `plan.ledger`), in which an analyst notes every release."""
+    """The ledger beside a plan (`releases.ledger`), in which an analyst notes every release."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     @classmethod
-    def beside(cls, plan_file: str | Path) -> Budget:
-        """The ledger of a plan or task file: its name with another ending. The shuffler's has the whole name, `plan.json.ledger`."""
+    def beside(cls, plan_file: str | Path, task: Task | None = None) -> Budget:
+        """The ledger of a plan, a task or a collection in a file: `releases.ledger` in the same folder.
+
+        If another ledger there has releases of that task, and `releases.ledger` has none, it is that one: what was begun is continued.
+        """
         file = Path(plan_file)
         if written_in_place(file):
             raise InputError(f"no ledger lies beside {file}, which is no file in a folder; name one with --ledger.")
-        return cls(file.with_name(f"{file.stem if file.suffix else f'{file.name}-releases'}.ledger"))
+        ledger = file.with_name(RELEASES_LEDGER)
+        digest = task.digest if task is not None else _digest_in(file)
+        known = ledgers_of(file.parent, digest) if digest else []
+        if not known or ledger in known:
+            return cls(ledger)
+        named_after_it = file.with_suffix(".ledger")
+        return cls(named_after_it if named_after_it in known else known[0])
 
     @contextmanager
     def opened(self, seconds: float = 30.0) -> Iterator[OpenBudget]:
@@ -303,6 +324,14 @@ class Budget:
         return f"Budget({str(self.path)!r})"
 
 
+def _digest_in(file: Path) -> str:
+    """The digest that a plan or a task says it has; nothing if there is no such file."""
+    if not file.exists():
+        return ""
+    data = parsed(read_bytes(file).decode("utf-8", "replace"), "a plan or a task")
+    return str(data.get("digest", "")) if isinstance(data, dict) else ""
+
+
 def spendings(ledgers: Sequence[Notes], people: str) -> list[Spending]:
     """How many rounds of each task somebody of a group is in, over several ledgers; the same release in two of them counts once."""
     merged = Notes({}, ())
@@ -328,7 +357,7 @@ def checked_people(name: str) -> str:
         raise InputError(f"the name of a group of people is 1 to {LONGEST_NAME} printable letters, got {name!r:.80}.")
     tidy = unicodedata.normalize("NFC", " ".join(name.split()))
     if tidy != EVERYBODY and _sounds(tidy) == _sounds(EVERYBODY):
-        raise InputError(f"{tidy!r} can be taken for {EVERYBODY!r}, whose releases count for every group; give --people {EVERYBODY}.")
+        raise InputError(f"{tidy!r} can be taken for {EVERYBODY!r}, whose releases count for every group; give people={EVERYBODY!r}.")
     return tidy
 
 
@@ -354,8 +383,8 @@ def beyond_plan(task: Task, rounds: int) -> str:
 
 def _more_rounds(task: Task) -> str:
     return (
-        "Plan again with more --rounds (what was released adds up with that); if these are other people than in the earlier rounds, keep "
-        "count of them in a --ledger of their own, or name all groups with --people from the first round on."
+        "Plan again with more `rounds` (what was released adds up with that); if these are other people than in the earlier rounds, keep "
+        "count of them in a ledger of their own, or name all groups with `people` from the first round on."
     )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from metricshuffle.numerics.rounding import plain, promised, raised, reached
+from metricshuffle.numerics.rounding import about, plain, promised, raised, reached
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
@@ -15,8 +15,9 @@ from metricshuffle.queries import Histogram, UserHistogram, UserLinearQuery
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.additive import AdditiveRandomizer
-from metricshuffle.spaces import Categories, Discrete, Domain, Grid, Integers
+from metricshuffle.spaces import Categories, Discrete, Domain, Grid, Integers, Places
 from metricshuffle.wire.task import Task
+from metricshuffle.wire.wording import NO_QUESTION, asked_sentence, quoted
 
 # Odds that shift by thousands are told as hiding little, and those beyond any use as hiding nothing.
 LITTLE, NOTHING = 8.0, 30.0
@@ -47,22 +48,24 @@ class Consent:
     @property
     def markdown(self) -> str:
         parts = [f"### {section.heading}\n\n{_unmarked(' '.join(section.sentences))}" for section in self.sections]
-        return "\n\n".join([f"## {self.title}", *parts]) + "\n"
+        return "\n\n".join([f"## {_unmarked(self.title)}", *parts]) + "\n"
 
 
-def consent(task: Task, *, expected_error: float | None = None, contact: str = "") -> Consent:
-    """What people should know before they take part in a task, which is believed: verify it first.
+def consent(task: Task, *, expected_error: float | None = None, contact: str = "", minimum: int | None = None) -> Consent:
+    """What people should know before they take part in a task, which is verified first.
 
-    `expected_error` is that of the plan, if it is at hand; `contact` says who answers questions.
+    `expected_error` is that of the plan, if it is at hand; `contact` says who answers questions; `minimum` is the least number of
+    reports of a collection, if it asks for more than the task does.
     """
+    task.verify_once()
     return Consent(
-        TITLE,
+        TITLE if task.title is None else f"{quoted(task.title)}: {TITLE[:1].lower()}{TITLE[1:]}",
         (
-            Section("What you are asked", (_asked(task), *_result(task, expected_error))),
+            Section("What you are asked", (_words(task), _asked(task), *_result(task, expected_error))),
             Section("What leaves your device", _sent(task)),
             Section("What nobody learns", _hidden(task)),
             Section("What is not hidden", _not_hidden(task)),
-            Section("Whom you rely on", _trusted(task)),
+            Section("Whom you rely on", _trusted(task, task.minimum if minimum is None else minimum)),
             Section("How often", (_often(task),)),
             Section("If you change your mind", (_withdrawing(task),)),
             Section("Questions", _questions(task, contact)),
@@ -71,6 +74,10 @@ def consent(task: Task, *, expected_error: float | None = None, contact: str = "
 
 
 # What is collected
+
+
+def _words(task: Task) -> str:
+    return NO_QUESTION if task.question is None else asked_sentence(task.question)
 
 
 def _asked(task: Task) -> str:
@@ -94,6 +101,8 @@ def _one_of(domain: Domain) -> str:
             f"a square of a grid of {domain.width:,} by {domain.height:,} squares, each {plain(domain.cell)} {domain.unit}".rstrip()
             + " wide"
         )
+    if isinstance(domain, Places):
+        return f"a place, as latitude and longitude, within {domain.box}"
     whole = "a whole number" if isinstance(domain, Integers) else "a number"
     low, high, unit = (getattr(domain, name) for name in ("low", "high", "unit"))
     return f"{whole} from {plain(low)} to {plain(high)} {unit}".rstrip()
@@ -105,7 +114,7 @@ def _result(task: Task, expected_error: float | None) -> tuple[str, ...]:
     if isinstance(query, Histogram):
         places = isinstance(query.domain, Grid)
         what = "a map of how many are in each square" if places else "how many gave each answer"
-        off = "" if expected_error is None else f"; its shares are off by about {plain(100.0 * expected_error)} % of the people on average"
+        off = "" if expected_error is None else f"; its shares are off by about {about(100.0 * expected_error)} % of the people on average"
     elif isinstance(query, UserHistogram):
         what = "how the items of all together are spread, where everybody counts the same"
     elif isinstance(query, UserLinearQuery):
@@ -180,6 +189,8 @@ def _example(task: Task) -> str:
         return f"Think of any two answers, such as {domain.labels[0]} and {domain.labels[1]}."
     if isinstance(domain, Grid):
         return f"Think of any two squares whose middles are at most {reached(distance)}{unit} apart."
+    if isinstance(domain, Places):
+        return f"Think of any two places at most {reached(distance)}{unit} apart on the ground."
     if isinstance(query, Histogram):
         bins = math.floor(distance / query.step * (1.0 + 1e-12))
         first = (query.cells - 1 - bins) // 2
@@ -257,8 +268,8 @@ def _not_hidden(task: Task) -> tuple[str, ...]:
     if query.diameter > promise.distance * (1.0 + 1e-9):
         what = "Items that are moved farther" if isinstance(query, UserQuery) else "Answers that are farther apart"
         lines.append(
-            f"{what} than {reached(promise.distance)}{unit} can be told apart more easily, the farther the more; "
-            f"about the farthest, {plain(query.diameter)}{unit}, nothing is promised."
+            f"{what} than {reached(promise.distance)}{unit} may be told apart more easily: about those, up to "
+            f"{plain(query.diameter)}{unit}, nothing is promised."
         )
     lines.append("That you took part is not hidden, nor how many did.")
     if isinstance(query, UserQuery) and query.items != "any":
@@ -286,7 +297,7 @@ def _if_they_collude(task: Task) -> tuple[str, ...]:
 # Who, how often, and how to leave
 
 
-def _trusted(task: Task) -> tuple[str, ...]:
+def _trusted(task: Task, minimum: int) -> tuple[str, ...]:
     who = task.protocol.trusted
     if who == "nobody":
         return ("You need to trust nobody but your own device: what is said above holds whoever gets your report.",)
@@ -301,7 +312,7 @@ def _trusted(task: Task) -> tuple[str, ...]:
     return (
         f"You rely on the {who}, the service that gets the reports of all: {does}.",
         f"You also rely on the others: what is said above counts on honest reports from {counted} people. "
-        f"If {'anybody cheats' if everybody else 'more of them stay away or cheat'}, less is hidden; with fewer than {task.minimum:,} "
+        f"If {'anybody cheats' if everybody else 'more of them stay away or cheat'}, less is hidden; with fewer than {minimum:,} "
         "reports there is no result.",
     )
 
@@ -323,12 +334,13 @@ def _withdrawing(task: Task) -> str:
 
 def _questions(task: Task, contact: str) -> tuple[str, ...]:
     asked = contact.strip() or "Ask whoever invited you to take part."
+    but = "" if task.title is None and task.question is None else ", but for the words of whoever planned it,"
     return (
         asked if asked[-1] in ".!?" else f"{asked}.",
-        f"Anybody can check what is said here with the file of this task ({task.digest[:16]}) and the free program metricshuffle.",
+        f"Anybody can check what is said here{but} with the file of this task ({task.digest[:16]}) and the free program metricshuffle.",
     )
 
 
 def _unmarked(text: str) -> str:
     """Text in which no character means anything to Markdown."""
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|" else letter for letter in text)
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|&~${}" else letter for letter in text)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.noise.polya import LARGEST_RATE, Polya
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.answer_noise import AnswerNoise
 from metricshuffle.randomizers.additive import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
+from metricshuffle.randomizers.planar_geometric import PlanarGeometric
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Users, earth_mover
 from metricshuffle.spaces.earth_mover import told_by_formula
 
 MANY_ENTRIES = 2**17  # of the table of laws: beyond, counts are drawn from their normal approximation
+LEAST_TAIL, MOST_TABULATED = -40.0, 2e5  # of the law of noise: the logarithm of what is left out, and how wide a table is made
 ENTRIES_A_DRAW = 16  # normal numbers take as long as one draw from such a table
 
 
@@ -58,12 +64,15 @@ class ReportLaws:
         return cls(tuple(law / law.sum(axis=1, keepdims=True) for law in rows))
 
     @cached_property
-    def _ends(self) -> Floats:
-        """Where the reports of each row end in x .. x+1, one row x after the other: a rising sequence."""
-        ends = np.cumsum(self.laws[0], axis=1)
-        ends[:, -1] = 1.0
-        ends += np.arange(len(ends))[:, None]
-        return ends.ravel()
+    def _ends(self) -> tuple[Floats, ...]:
+        """Where the reports of each row end in x .. x+1, one row x after the other: a rising sequence, for each table."""
+        found = []
+        for law in self.laws:
+            ends = np.cumsum(law, axis=1)
+            ends[:, -1] = 1.0
+            ends += np.arange(len(ends))[:, None]
+            found.append(ends.ravel())
+        return tuple(found)
 
     def counts(self, held: Integers64, generator: np.random.Generator) -> Floats:
         """How often each report occurs if so many people hold each value; on a grid, one axis after the other."""
@@ -85,9 +94,23 @@ class ReportLaws:
         """By a draw for each person: where people are few beside the entries of the table."""
         reports, values = self.laws[0].shape[1], np.repeat(np.arange(len(held)), held)
         # (in order, so that the table is read from its first entry to its last; values are in order already)
-        ended = np.searchsorted(self._ends, np.sort(values + generator.random(len(values))), side="right")
+        ended = np.searchsorted(self._ends[0], np.sort(values + generator.random(len(values))), side="right")
         # (a number just below 1 may be rounded up to the next row)
         return np.bincount(np.minimum(ended - values * reports, reports - 1), minlength=reports).astype(np.float64)
+
+    def counts_by_person(self, held: Integers64, generator: np.random.Generator) -> Floats:
+        """The same from one random number for each person and axis, where their report lies in its law: a law that hardly differs makes
+        reports that hardly differ, from the same generator."""
+        if len(self.laws) == 1:
+            return self._one_by_one(held, generator)
+        (rows, columns), people = (len(law) for law in self.laws), np.repeat(np.arange(len(held)), held)
+        moved = [self._moved(axis, values, generator) for axis, values in enumerate(np.divmod(people, columns))]
+        return np.bincount(moved[0] * columns + moved[1], minlength=rows * columns).astype(np.float64)
+
+    def _moved(self, axis: int, values: Integers64, generator: np.random.Generator) -> Integers64:
+        reports = self.laws[axis].shape[1]
+        ended = np.searchsorted(self._ends[axis], values + generator.random(len(values)), side="right")
+        return np.asarray(np.minimum(ended - values * reports, reports - 1))
 
 
 def randomized_counts(rows: tuple[Floats, ...], held: Integers64, generator: np.random.Generator) -> Floats:
@@ -102,6 +125,60 @@ def _nearly_normal(law: Floats, held: Integers64, generator: np.random.Generator
     spread = np.sqrt(held)
     # sum of sqrt(h) (noise - law * sum of noise), without a table of the products
     return np.asarray((held - spread * noise.sum(axis=1)) @ law + spread @ noise)
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseLaw:
+    """K-ary randomized response: kept, or else any of the values, which takes no table."""
+
+    options: int
+    kept: float
+
+    @classmethod
+    def of(cls, randomizer: KaryRandomizedResponse) -> ResponseLaw:
+        total = randomizer.keep + (randomizer.options - 1) * randomizer.other
+        return cls(randomizer.options, (randomizer.keep - randomizer.other) / total)
+
+    def counts(self, held: Integers64, generator: np.random.Generator) -> Floats:
+        """How often each report occurs if so many people hold each value."""
+        kept = generator.binomial(held, self.kept)
+        others = generator.multinomial(int(held.sum() - kept.sum()), np.full(self.options, 1.0 / self.options))
+        return np.asarray(kept + others, dtype=np.float64)
+
+    def counts_by_person(self, held: Integers64, generator: np.random.Generator) -> Floats:
+        """The same from two random numbers for each person: whether the value is kept, and which one is reported if not."""
+        values = np.repeat(np.arange(self.options), held)
+        reports = np.where(generator.random(len(values)) < self.kept, values, generator.integers(self.options, size=len(values)))
+        return np.bincount(reports, minlength=self.options).astype(np.float64)
+
+
+def report_laws(randomizer: Randomizer) -> ReportLaws | ResponseLaw:
+    """The laws of a randomizer's reports, ready for many draws."""
+    if isinstance(randomizer, KaryRandomizedResponse):
+        return ResponseLaw.of(randomizer)
+    if isinstance(randomizer, PlanarGeometric):
+        across, up = randomizer.axes
+        return ReportLaws.of((up.rows(), across.rows()))
+    return ReportLaws.of((np.asarray(randomizer.rows(), dtype=np.float64),))
+
+
+def noise_quantiles(shape: Fraction, rate: float, uniforms: Floats) -> Floats:
+    """Where the Polya noise of that shape and rate lies below which its law has the mass of each number in (0, 1).
+
+    The same numbers make noise that is larger for every one of them if the rate is smaller, or the shape larger.
+    Numerics: a law that is too wide to be tabulated is that of a larger rate, in proportion.
+    """
+    signed = 2.0 * uniforms - 1.0
+    beyond = np.maximum(1.0 - np.abs(signed), 2.0**-53)  # the chance of noise that is larger, in absolute numbers
+    if rate >= LARGEST_RATE:
+        return np.zeros_like(uniforms)
+    if shape == 1:  # P(|Z| > m) = 2 p^(m + 1)/(1 + p), p = e^-rate
+        sizes = np.maximum(np.ceil(-np.log(0.5 * beyond * (1.0 + math.exp(-rate))) / rate - 1.0), 0.0)
+        return np.asarray(np.sign(signed) * sizes)
+    wide = max(1.0, Polya(shape, rate).tail_radius(LEAST_TAIL) / MOST_TABULATED)
+    law = Polya(shape, rate * wide).law(LEAST_TAIL)
+    sizes = np.searchsorted(-2.0 * law.tail[1:], -beyond, side="left") * wide
+    return np.asarray(np.sign(signed) * sizes)
 
 
 @lru_cache(maxsize=1)

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from metricshuffle.numerics.rounding import plain, promised, promised_delta, reached
+from metricshuffle.numerics.rounding import about, plain, promised, promised_delta, reached
 from metricshuffle.privacy.guarantee import likelihood_text
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.spaces import Categories
+from metricshuffle.wire.wording import wording_lines
 
 if TYPE_CHECKING:
     from metricshuffle.planning.candidate import Candidate
@@ -29,10 +30,22 @@ def unit_of(plan: Plan) -> str:
 
 
 def error_text(query: Query, error: float) -> str:
-    """An expected error with its unit; shares are told in percent."""
+    """An error with its unit; shares are told in percent."""
     if isinstance(query, Histogram):
         return f"{plain(100.0 * error)} %"
     return f"{plain(error)} {query.error_unit}".rstrip()
+
+
+def is_simulated(query: Query) -> bool:
+    """Whether expected errors come from a simulation: those of shares do, as they depend on what people hold."""
+    return query.shared
+
+
+def expected_text(query: Query, error: float) -> str:
+    """An expected error with its unit, and with the digits that it has where it is simulated."""
+    if not is_simulated(query):
+        return error_text(query, error)
+    return f"{about(100.0 * error)} %" if isinstance(query, Histogram) else f"{about(error)} {query.error_unit}".rstrip()
 
 
 def target_text(plan: Plan) -> str:
@@ -59,7 +72,7 @@ def rows(plan: Plan) -> list[tuple[str, ...]]:
                 name_of(offer),
                 offer.encoding or "",
                 offer.trusted,
-                error_text(plan.query, offer.expected_error),
+                expected_text(plan.query, offer.expected_error),
                 "raw values" if offer.trusted == "curator" else promised(offer.local_epsilon),
                 f"{offer.bits_per_user:,}",
             )
@@ -79,13 +92,16 @@ def name_of(offer: Candidate) -> str:
 def why_chosen(plan: Plan) -> str:
     """One sentence on the choice; and one on whose errors were compared, where they depend on what people hold."""
     choice = plan.choice
-    least = min(offer.expected_error for offer in plan.candidates if not offer.baseline)
-    near = "the least expected error" if choice.expected_error <= least else "the least expected error (to 0.1 %) with the fewest bits"
-    if choice.expected_error > least * 1.001:
+    least = min((offer for offer in plan.candidates if not offer.baseline), key=lambda offer: offer.expected_error)
+    near = "the least expected error"
+    if least.expected_error < choice.expected_error <= least.largest_equal:
+        equal = "to 0.1 %" if least.simulation_error is None else "as far as the simulation tells"
+        near = f"the least expected error ({equal}) with the {'fewest bits' if choice.trusted == least.trusted else 'least trust'}"
+    elif choice.expected_error > least.largest_equal:
         near = "the least expected error within the limits on bits and local epsilon"
     trust = "trust nobody" if plan.trusted == "nobody" else f"trust no more than the {plan.trusted}"
     encoding = f" ({choice.encoding})" if choice.encoding else ""
-    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that {trust}.{_whose_errors(plan)}"
+    return f"Chosen: {name_of(choice)}{encoding}, {near} among the protocols that {trust}.{_whose_errors(plan)}{_which_features(plan)}"
 
 
 def _whose_errors(plan: Plan) -> str:
@@ -93,13 +109,34 @@ def _whose_errors(plan: Plan) -> str:
     if isinstance(plan.query, Histogram):
         if not plan.choice.other_errors:
             return ""
-        told = ", ".join(f"{error_text(plan.query, error)} for people {spread}" for spread, error in plan.choice.other_errors.items())
-        return f" Its expected error is the largest of three, by simulation: {told}."
+        told = ", ".join(f"{expected_text(plan.query, error)} for people {kind}" for kind, error in plan.choice.other_errors.items())
+        which = {
+            "any": "the largest of three",
+            "smooth": "the larger one of the first two of three, as people are said to be spread smoothly",
+            "spiky": "the last of three, as people are said to be at few points",
+        }[plan.spread]
+        return f" Its expected error is {which}, each about what a simulation finds: {told}."
     if not isinstance(plan.query, UserHistogram):
         return ""
-    others = [f"{error_text(plan.query, error)} for items {spread}" for spread, error in plan.choice.other_errors.items()]
+    others = [f"{expected_text(plan.query, error)} for items {spread}" for spread, error in plan.choice.other_errors.items()]
     also = f"; {name_of(plan.choice)} is off by {' and by '.join(others)}" if others else ""
     return f" Expected errors are those of users whose items are spread evenly over all points{also}."
+
+
+def _which_features(plan: Plan) -> str:
+    """By which rule its features were chosen, where there were several sets of them."""
+    choice = plan.choice
+    if choice.regret is None:
+        return ""
+    people = {"any": "any of these people", "smooth": "people spread smoothly", "spiky": "people at few points"}[plan.spread]
+    sets = f"{', '.join(choice.feature_sets[:-1])} and {choice.feature_sets[-1]}"
+    features = str(getattr(choice.mechanism, "features", choice.encoding))
+    if about(choice.regret) == "1":
+        return f" Of the feature sets {sets}, {features} is the most exact one for {people}."
+    return (
+        f" Of the feature sets {sets} it takes {features}, which for {people} is at most {about(choice.regret)} times as far off as the "
+        "best of these sets is for them; each of the others is farther from the best for some of them."
+    )
 
 
 def alone_in_vain(plan: Plan) -> list[str]:
@@ -210,7 +247,7 @@ def plan_text(plan: Plan) -> str:
     table = [COLUMNS, *rows(plan)]
     widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    lines.insert(0, f"{heading(plan)}, {target_text(plan)}")
+    lines = [*wording_lines(plan.title, plan.question), f"{heading(plan)}, {target_text(plan)}", *lines]
     lines += ["", why_chosen(plan), *alone_in_vain(plan), *guarantee_lines(plan)]
     if isinstance(plan.query, UserQuery):
         lines.append(plan.task.full_replacement)

@@ -8,19 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.planning.candidate import Candidate
+from metricshuffle.numerics.rounding import plain, two_digits_below
+from metricshuffle.planning.candidate import Candidate, allowed, in_known_order
+from metricshuffle.planning.explain import is_simulated
 from metricshuffle.planning.offers import NotMade, made
 from metricshuffle.planning.offers.sums import NAMES, SumSetting
-from metricshuffle.planning.plan import Plan, allowed, planned
+from metricshuffle.planning.plan import Plan, most_exact, planned
 from metricshuffle.planning.setting import EncodingChoice, Setting, checked_setting
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.sums import SummedQuery
 
-# The epsilon that is returned exceeds the smallest one by at most this (relative).
-TOLERANCE = 1e-3
+# The epsilon that is returned exceeds the smallest one by at most this (relative); errors that are simulated have two digits.
+TOLERANCE, SIMULATED_TOLERANCE = 1e-3, 1e-2
 LARGEST, SMALLEST = 1000.0, 1e-9
 # How often the choice of protocol may change before the last one is kept.
 MOST_CHANGES = 4
@@ -32,23 +33,24 @@ def plan_for_error(
 ) -> Plan:  # fmt: skip
     """The plan with the smallest epsilon at `distance` whose expected absolute error, in query units, is at most `error`.
 
-    The plan itself certifies the error (its chosen candidate's `expected_error` is at most `error`); the epsilon is the
-    smallest to a thousandth. `choices` are those of `plan`. The search follows one protocol, which is cheap, and a full
-    plan at what it finds tells whether another one does better there.
+    The plan itself certifies the error (its chosen candidate's `expected_error`, as it is printed, is at most `error`); the epsilon is
+    the smallest to a thousandth, or to a hundredth where errors are simulated, which have two digits. `choices` are those of `plan`. The
+    search follows one protocol, which is cheap, and a full plan at what it finds tells whether another one does better there.
     """
     if not (isinstance(error, int | float) and 0.0 < error < math.inf):
         raise InputError(f"error must be a finite number > 0, in units of the query, got {error!r}.")
     setting = checked_setting(query, Target(1.0, delta, distance, shape), users, honest, **choices)
     if isinstance(query, SummedQuery):
         SumSetting(setting, query).check()
+    goal = two_digits_below(error) if is_simulated(query) else error
     narrow, epsilon = _least_noise(setting), _guess(setting, error)
     best: Plan | None = None
     for _ in range(MOST_CHANGES):
-        found = _smallest_epsilon(narrow, error, epsilon, progress)
+        found = _smallest_epsilon(narrow, goal, epsilon, progress)
         if found is None and best is not None:
             return best
         full = planned(setting.at_epsilon(_guess(setting, error) if found is None else found), progress)
-        met = full.choice.expected_error <= error
+        met = full.choice.expected_error <= goal
         if met and (best is None or full.target.epsilon < best.target.epsilon):
             best = full
         again = _only(setting, full.choice)
@@ -92,13 +94,14 @@ def _smallest_epsilon(setting: Setting, error: float, start: float, progress: Ca
     """The smallest epsilon found that reaches the error in this (narrow) setting; None if none up to LARGEST does."""
 
     def reached(epsilon: float) -> float:
-        """Least expected error of what may be chosen; infinite if nothing may."""
+        """The expected error of what would be chosen; infinite if nothing may be."""
         if progress is not None:
             progress(f"epsilon {plain(epsilon)}")
         at = setting.at_epsilon(epsilon)
-        usable = allowed(at, [offer for offer in made(at) if not isinstance(offer, NotMade)])
-        return min((offer.expected_error for _, offer in usable), default=math.inf)
+        usable = allowed(at, in_known_order([offer for offer in made(at) if not isinstance(offer, NotMade)], at.spread))
+        return most_exact([offer for _, offer in usable]).expected_error if usable else math.inf
 
+    tolerance = SIMULATED_TOLERANCE if is_simulated(setting.query) else TOLERANCE
     epsilon, passing, failing = start, math.inf, 0.0
     for _ in range(60):
         got = reached(epsilon)
@@ -106,20 +109,20 @@ def _smallest_epsilon(setting: Setting, error: float, start: float, progress: Ca
             passing = epsilon
         else:
             failing = max(failing, epsilon)
-        if passing <= failing * (1.0 + TOLERANCE):
+        if passing <= failing * (1.0 + tolerance):
             break
         # The error falls about like 1/epsilon: aim a little inside the goal, but never beyond the bracket's middle half.
-        aim = epsilon * got / error * (1.0 + 0.3 * TOLERANCE if got > error else 1.0 - 0.6 * TOLERANCE)
+        aim = epsilon * got / error * (1.0 + 0.3 * tolerance if got > error else 1.0 - 0.6 * tolerance)
         if math.isinf(passing):
             if failing >= LARGEST:
                 return None
-            epsilon = min(max(aim, failing * (1.0 + TOLERANCE)) if math.isfinite(got) else 2.0 * failing, 4.0 * failing, LARGEST)
+            epsilon = min(max(aim, failing * (1.0 + tolerance)) if math.isfinite(got) else 2.0 * failing, 4.0 * failing, LARGEST)
         elif failing == 0.0:
             if passing <= SMALLEST:
                 return passing
-            epsilon = max(min(aim, passing * (1.0 - 0.9 * TOLERANCE)), 0.25 * passing, SMALLEST)
+            epsilon = max(min(aim, passing * (1.0 - 0.9 * tolerance)), 0.25 * passing, SMALLEST)
         else:
-            inside = failing * (1.0 + 0.5 * TOLERANCE) < aim < passing * (1.0 - 0.5 * TOLERANCE)
+            inside = failing * (1.0 + 0.5 * tolerance) < aim < passing * (1.0 - 0.5 * tolerance)
             epsilon = aim if inside else math.sqrt(failing * passing)
     return passing if math.isfinite(passing) else None
 

@@ -14,10 +14,10 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import promised
 from metricshuffle.planning.budget import EVERYBODY, Budget, checked_people
-from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
+from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed, in_known_order
 from metricshuffle.planning.first_version import first_version
 from metricshuffle.planning.offers import NotMade, made
-from metricshuffle.planning.setting import EncodingChoice, Padding, Setting, ShareTransport, checked_setting
+from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, checked_setting
 from metricshuffle.planning.simulate import other_errors
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.privacy.target import Honest, Target
@@ -25,19 +25,19 @@ from metricshuffle.protocols.base import Protocol, Reports
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Query
-from metricshuffle.queries.rows import CoordinatesAre, PerUser, parts_of
+from metricshuffle.queries.rows import CoordinatesAre, PerUser
 from metricshuffle.queries.table import Library, frame
 from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.queries.values import parts_of
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.shown import Plotted
+from metricshuffle.wire.reading import Reading
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger
 from metricshuffle.wire.task import Task, new_batch_id
 
 PLAN_FORMAT = "metricshuffle-plan/2"
-# Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.
-EQUAL_ERRORS = 1e-3
 
 
 class NotOffered(Declared):
@@ -56,6 +56,7 @@ class Plan(Plotted, Stored):
     target: Target
     granularity: Real = 1.0
     samples: int | None = None
+    spread: KindsOfPeople = "any"
     trusted: Who
     chosen: int
     candidates: tuple[Candidate, ...]
@@ -66,6 +67,8 @@ class Plan(Plotted, Stored):
     def _chosen_exists(self) -> Self:
         if not 0 <= self.chosen < len(self.candidates):
             raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
+        if (self.choice.guarantee, self.choice.fallback) != (self.task.guarantee, self.task.if_shuffler_colludes):
+            raise ValueError("the chosen candidate promises something else than the task: the file was edited; make the plan again")
         return self
 
     @property
@@ -81,6 +84,15 @@ class Plan(Plotted, Stored):
     @property
     def query(self) -> Query:
         return self.task.query
+
+    @property
+    def title(self) -> str | None:
+        return self.task.title
+
+    @property
+    def question(self) -> str | None:
+        """What people are asked, in the planner's words."""
+        return self.task.question
 
     @property
     def users(self) -> int:
@@ -147,11 +159,12 @@ class Plan(Plotted, Stored):
         return self.task.shuffle(reports, randomness, ledger=ledger)
 
     def estimate(
-        self, shuffled: Shuffled, *, raw_values_seen: bool = False, budget: Budget | None = None, people: str = EVERYBODY
-    ) -> Release:
+        self, shuffled: Shuffled, *, raw_values_seen: bool = False, budget: Budget | None = None, people: str = EVERYBODY,
+        reading: Reading | None = None,
+    ) -> Release:  # fmt: skip
         """Analyst: the answer with its interval and both guarantees; noted in the `budget`, which refuses what it should not be."""
         expected = self.choice.expected_error if isinstance(shuffled, Shuffled) and shuffled.people == self.users else None
-        release = self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected)
+        release = self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected, reading=reading)
         if budget is not None:
             budget.note(release, people)
         return release
@@ -179,9 +192,12 @@ class Plan(Plotted, Stored):
         taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
                          drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
 
+        reading = Reading(clamp=clamp, drop_outside=drop_outside, drop_missing=drop_missing, per_user=per_user)
+
         def released(number: int) -> Release:
             tally = self.task.counted(taken, randomness, clamp=clamp, round=number)
-            return self.estimate(self.task.publish(tally, randomness, batches=[new_batch_id()]), raw_values_seen=True)
+            shuffled = self.task.publish(tally, randomness, batches=[new_batch_id()])
+            return self.estimate(shuffled, raw_values_seen=True, reading=reading)
 
         if budget is None:
             return released(1 if round is None else round)
@@ -214,7 +230,9 @@ class Plan(Plotted, Stored):
             "users": self.users,
             "honest": self.honest,
             "rounds": self.rounds,
-            **{name: stored[name] for name in ("granularity", "samples", "trusted", "chosen", "candidates", "not_offered")},
+            **{name: stored[name] for name in ("granularity", "samples")},
+            **({} if self.spread == "any" else {"spread": self.spread}),
+            **{name: stored[name] for name in ("trusted", "chosen", "candidates", "not_offered")},
             "digest": self.digest,
             "task": task,
         }
@@ -249,7 +267,10 @@ class Plan(Plotted, Stored):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        return cls.from_json(read_text(path))
+        """The plan in a file, with its task verified; `from_json` reads one without verifying it."""
+        plan = cls.from_json(read_text(path))
+        plan.task.verify_once()
+        return plan
 
     def to_frame(self, library: Library | None = None) -> Any:
         """The candidates as a frame of "pandas", "polars" or "pyarrow", or of whichever is installed: a row each, in the table's order."""
@@ -289,8 +310,11 @@ def plan(
     max_bits: int | None = None,
     floor: bool = True,
     most_items: int | None = None,
+    spread: KindsOfPeople = "any",
     protocols: Sequence[str] | None = None,
     randomizer: Randomizer | None = None,
+    title: str | None = None,
+    question: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Calibrate every protocol that fits the query (or only `protocols`); choose the least expected error for the trust that is allowed.
@@ -301,8 +325,10 @@ def plan(
     "modular"), `padding` ("clamp", "bounded"), `granularity` (values are rounded at random to it first; real numbers need it),
     `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where users hold
     different numbers of items, and `most_items`, how many one may hold if vectors are added up. Histograms and users' items: not `floor`:
-    noisy vectors of values as they are, which a colluding shuffler can read. Histograms: `randomizer`, one of your own (or one that
-    `solve` built), which is accounted for as it is, in place of all others. `progress` is called with what is being calibrated.
+    noisy vectors of values as they are, which a colluding shuffler can read; `spread`, what is known of how people are spread ("smooth":
+    evenly or in clusters, "spiky": at few points), so that features and errors are those for such people. Histograms: `randomizer`, one
+    of your own (or one that `solve` built), which is accounted for as it is, in place of all others. `title` and `question`: what people
+    are asked, shown to them and on everything that is made of the plan. `progress` is called with what is being calibrated.
     """
     setting = checked_setting(
         query,
@@ -320,8 +346,11 @@ def plan(
         max_bits=max_bits,
         floor=floor,
         most_items=most_items,
+        spread=spread,
         protocols=protocols,
         randomizer=randomizer,
+        title=title,
+        question=question,
     )
     return planned(setting, progress)
 
@@ -336,6 +365,7 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
             missing += [row] if row not in missing else []
         else:
             candidates.append(outcome)
+    candidates = in_known_order(candidates, setting.spread)
     candidates.sort(key=lambda offer: (offer.baseline, offer.expected_error))
     chosen = choose(setting, candidates, missing)
     choice = candidates[chosen]
@@ -345,6 +375,8 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
         others = other_errors(setting.query, choice.mechanism, setting.users, setting.samples)
         choice = candidates[chosen] = choice.model_copy(update={"other_errors": others})
     task = Task(
+        title=setting.title,
+        question=setting.question,
         query=setting.query,
         protocol=choice.mechanism,
         users=setting.users,
@@ -357,22 +389,13 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
         target=setting.target,
         granularity=setting.granularity,
         samples=setting.samples,
+        spread=setting.spread,
         trusted=setting.trusted,
         chosen=chosen,
         candidates=tuple(candidates),
         not_offered=tuple(missing),
         task=task,
     )
-
-
-def allowed(setting: Setting, candidates: list[Candidate]) -> list[tuple[int, Candidate]]:
-    """The candidates that may be chosen, with their indices: no more trust, bits or local epsilon than allowed."""
-    cap, bits = setting.max_local_epsilon, setting.max_bits
-    return [
-        (index, offer)
-        for index, offer in enumerate(candidates)
-        if not offer.baseline and (cap is None or offer.local_epsilon <= cap) and (bits is None or offer.bits_per_user <= bits)
-    ]
 
 
 def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffered]) -> int:
@@ -390,9 +413,9 @@ def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffer
 
 def most_exact(offers: Sequence[Candidate]) -> Candidate:
     """That of the least expected error; among equals the one with the least trust, then the fewest bits."""
-    least = min(offer.expected_error for offer in offers)
-    near = [offer for offer in offers if offer.expected_error <= least * (1.0 + EQUAL_ERRORS)]
-    return min(near, key=lambda offer: (TRUST_ORDER[offer.trusted], offer.bits_per_user, offer.expected_error))
+    least = min(offers, key=lambda offer: offer.expected_error)
+    equal = [offer for offer in offers if offer.expected_error <= least.largest_equal]
+    return min(equal, key=lambda offer: (TRUST_ORDER[offer.trusted], offer.bits_per_user, offer.expected_error))
 
 
 def _nearest(candidates: list[Candidate]) -> str:

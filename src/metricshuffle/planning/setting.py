@@ -13,10 +13,13 @@ from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
 from metricshuffle.queries.base import Query
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.wire.wording import tidied_question, tidied_title
 
 EncodingChoice = Literal["unary", "modular", "auto"]
 ShareTransport = Literal["shuffler", "aggregator"]
 Padding = Literal["clamp", "bounded"]
+KindsOfPeople = Literal["any", "smooth", "spiky"]
+"""What is known of how people are spread: nothing, evenly or in clusters, or at few points."""
 MOST_SAMPLES = 10**6
 OWN_RANDOMIZER = "own-randomizer"
 
@@ -42,12 +45,16 @@ class Setting:
     """Whether noisy vectors are made of values that were randomized first, for the day that the shuffler colludes."""
     most_items: int | None = None
     """Users with any number of items: how many one may hold if her vector is to be added up."""
+    spread: KindsOfPeople = "any"
+    """For which people the errors of histograms count, and feature sets of noisy vectors are chosen."""
     randomizer: Randomizer | None = None
     """One of the user's own, which is accounted for as it is; no other protocol is calibrated then."""
     protocols: tuple[str, ...] | None = None
     """Only these protocols are calibrated (all if None)."""
     shapes: tuple[int, ...] | None = None
     """Only these total shapes of shuffled noise are calibrated (a few between 1 and honest if None)."""
+    title: str | None = None
+    question: str | None = None
 
     def at_epsilon(self, epsilon: float) -> Setting:
         return replace(self, target=Target(epsilon, self.target.delta, self.target.distance, self.target.shape))
@@ -60,7 +67,7 @@ class Setting:
 # What an option is where nobody chose it: then it is no matter whether it makes sense for the query.
 DEFAULTS: dict[str, object] = {
     "encoding": "auto", "padding": "clamp", "granularity": None, "samples": None, "transport": "shuffler", "floor": True,
-    "most_items": None,
+    "most_items": None, "spread": "any",
 }  # fmt: skip
 
 
@@ -81,8 +88,11 @@ def checked_setting(
     max_bits: int | None = None,
     floor: bool = True,
     most_items: int | None = None,
+    spread: KindsOfPeople = "any",
     protocols: Sequence[str] | None = None,
     randomizer: Randomizer | None = None,
+    title: str | None = None,
+    question: str | None = None,
 ) -> Setting:
     """A setting whose parts fit together, or a sentence."""
     users = checked_users(users)
@@ -93,15 +103,14 @@ def checked_setting(
         )
     chosen = {
         "encoding": encoding, "padding": padding, "granularity": granularity, "samples": samples, "transport": transport, "floor": floor,
-        "most_items": most_items,
+        "most_items": most_items, "spread": spread,
     }  # fmt: skip
     for name, value in chosen.items():
         if name not in query.options and value != DEFAULTS[name]:
             raise InputError(f"{name} makes no sense for a {query.kind}; leave it out.")
-    _among("encoding", encoding, get_args(EncodingChoice))
-    _among("padding", padding, get_args(Padding))
-    _among("transport", transport, get_args(ShareTransport))
-    _among("trusted", trusted, get_args(Who))
+    words = {"encoding": EncodingChoice, "padding": Padding, "transport": ShareTransport, "spread": KindsOfPeople, "trusted": Who}
+    for name, known in words.items():
+        _among(name, {**chosen, "trusted": trusted}[name], get_args(known))
     if trusted == "aggregator" and "transport" in query.options:
         transport = "aggregator"
     query.check_distance(target.distance)
@@ -113,18 +122,7 @@ def checked_setting(
                 raise InputError(f"{name} must be a whole number from 1 to 1e6, for users with any number of items, got {value!r}.")
     if not isinstance(floor, bool):
         raise InputError(f"floor must be True or False, got {floor!r}.")
-    if max_bits is not None:
-        _whole("max_bits", max_bits)
-    if max_local_epsilon is not None and not (_is_number(max_local_epsilon) and 0.0 < max_local_epsilon < math.inf):
-        raise InputError(f"max_local_epsilon must be a finite number > 0, got {max_local_epsilon!r}.")
-    if granularity is not None and not (_is_number(granularity) and 0.0 < granularity < math.inf):
-        raise InputError(f"granularity must be a finite number > 0, got {granularity!r}.")
-    if protocols is not None and (isinstance(protocols, str) or not isinstance(protocols, Sequence)):
-        raise InputError(f"protocols must be a list of names, such as ['{protocols}'].")
-    if randomizer is not None:
-        if not isinstance(randomizer, Randomizer) or protocols is not None:
-            raise InputError("randomizer must be a Randomizer (see metricshuffle.randomizers), and leaves nothing to choose for protocols.")
-        protocols = (OWN_RANDOMIZER,)
+    _check_limits(max_bits, max_local_epsilon, granularity)
     return Setting(
         query,
         target,
@@ -134,16 +132,40 @@ def checked_setting(
         trusted=trusted,
         encoding=encoding,
         padding=padding,
-        granularity=1.0 if granularity is None else granularity,
+        granularity=query.default_granularity if granularity is None else granularity,
         samples=samples,
         transport=transport,
         max_local_epsilon=max_local_epsilon,
         max_bits=max_bits,
         floor=floor,
         most_items=most_items,
-        protocols=None if protocols is None else tuple(protocols),
+        spread=spread,
+        protocols=_checked_protocols(protocols, randomizer),
         randomizer=randomizer,
+        title=tidied_title(title),
+        question=tidied_question(question),
     )
+
+
+def _checked_protocols(protocols: Sequence[str] | None, randomizer: Randomizer | None) -> tuple[str, ...] | None:
+    """Which protocols may be candidates; one's own randomizer is the only one."""
+    if protocols is not None and (isinstance(protocols, str) or not isinstance(protocols, Sequence)):
+        raise InputError(f"protocols must be a list of names, such as ['{protocols}'].")
+    if randomizer is not None:
+        if not isinstance(randomizer, Randomizer) or protocols is not None:
+            raise InputError("randomizer must be a Randomizer (see metricshuffle.randomizers), and leaves nothing to choose for protocols.")
+        return (OWN_RANDOMIZER,)
+    return None if protocols is None else tuple(protocols)
+
+
+def _check_limits(max_bits: int | None, max_local_epsilon: float | None, granularity: float | None) -> None:
+    """Raise unless they are numbers that can be, where they are given."""
+    if max_bits is not None:
+        _whole("max_bits", max_bits)
+    if max_local_epsilon is not None and not (_is_number(max_local_epsilon) and 0.0 < max_local_epsilon < math.inf):
+        raise InputError(f"max_local_epsilon must be a finite number > 0, got {max_local_epsilon!r}.")
+    if granularity is not None and not (_is_number(granularity) and 0.0 < granularity < math.inf):
+        raise InputError(f"granularity must be a finite number > 0, got {granularity!r}.")
 
 
 def _among(name: str, value: object, words: tuple[str, ...]) -> None:

@@ -17,16 +17,18 @@ import numpy as np
 from metricshuffle.declared import shown
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.estimation.likelihood_runs import likeliest_runs
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning.crowd import Crowd, checked_shares, zipf_shares
-from metricshuffle.planning.drawing import ReportLaws, distance_of, total_errors
+from metricshuffle.planning.drawing import distance_of, report_laws, total_errors
+from metricshuffle.planning.share_errors import share_errors
 from metricshuffle.planning.user_runs import answer_run, drawn_shares, interval_width, mean_distance
-from metricshuffle.planning.vector_runs import MANY_POINTS, covered_share, crowd_of, released_shares, share_errors
+from metricshuffle.planning.vector_runs import MANY_POINTS, covered_share, crowd_of, released_shares
 from metricshuffle.privacy.target import checked_users
 from metricshuffle.protocols.base import Protocol
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import FINE, NoisyVectors
+from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.sums import SummedQuery
@@ -38,8 +40,10 @@ from metricshuffle.wire.task import Task
 if TYPE_CHECKING:
     from metricshuffle.planning.plan import Plan
 
-PLANNING_RUNS, OTHER_RUNS, SHARE_RUNS = (12, 96), (8, 12), (8, 96)
-"""Simulated releases of users' items that are spread evenly, otherwise, and of a histogram; of many points, and of few."""
+PLANNING_RUNS, OTHER_RUNS = (12, 96), (8, 12)
+"""Simulated releases of users' items that are spread evenly, and otherwise; of many points, and of few."""
+CROWDS = 4
+"""So many draws of who holds what are simulated where items do not lie evenly: which point all of them are on matters."""
 Spread = Literal["evenly", "spread by Zipf's law", "all on one point"]
 """How everybody's items lie: all points alike; 1, 1/2, 1/3, ... of them in random order; all at one point, drawn at random."""
 OTHERS: tuple[Spread, ...] = ("spread by Zipf's law", "all on one point")
@@ -48,7 +52,7 @@ TYPICAL_ITEMS = 100
 MOST_RUNS = 10**7  # they are kept
 # Values of a range at which the variance of a WitchHat report is looked at, for people spread evenly.
 EVEN_VALUES = 65
-# Releases about the same people that are simulated at once, from noisy vectors.
+# Releases that are simulated at once: about the same people, from noisy vectors.
 RUNS_TOGETHER = 16
 
 Run = tuple[float, float]
@@ -66,15 +70,26 @@ class Simulation(Shown):
     standard_error: float
     """Of the mean absolute error over the runs."""
     root_mean_square_error: float
-    coverage_95: float
-    """Share of the released numbers inside their 95 % interval (axes of a place jointly)."""
+    coverage_95: float | None
+    """Share of the released numbers inside their 95 % interval (axes of a place jointly). Of smoothed shares, which have none: how much of
+    what is said of them is true, what each is at most and the shares nearby; None where nothing is said."""
     expected_error: float
+    smoothed: bool = False
+    """The shares are smoothed, and have no intervals."""
 
     def __repr__(self) -> str:
         return (
             f"Simulation({self.runs:,} runs of {self.users:,} users: mean absolute error {self.mean_absolute_error:.4g}, "
-            f"expected {self.expected_error:.4g}, {100 * self.coverage_95:.4g} % inside their 95 % interval)"
+            f"expected {self.expected_error:.4g}, {self.covered})"
         )
+
+    @property
+    def covered(self) -> str:
+        """How often intervals hold, in words."""
+        if self.coverage_95 is None:
+            return "smoothed shares without intervals"
+        held = f"{100 * self.coverage_95:.4g} %"
+        return f"{held} of what is said of smoothed shares at 95 % holds" if self.smoothed else f"{held} inside their 95 % interval"
 
 
 def simulate(
@@ -109,15 +124,16 @@ def simulate(
     expected = protocol.expected_error(query, count)
     if expected is None:
         users_items = isinstance(query, UserQuery)
-        expected = simulated_error(query, protocol, count) if users_items else max(other_errors(query, protocol, count).values())
+        expected = simulated_error(query, protocol, count) if users_items else share_errors(protocol, query, count).largest()[0]
     return Simulation(
         runs=runs,
         users=count,
         mean_absolute_error=float(errors.mean()),
         standard_error=float(errors.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.inf,
         root_mean_square_error=float(np.sqrt((errors**2).mean())),
-        coverage_95=float(covered.mean()),
+        coverage_95=None if np.isnan(covered).any() else float(covered.mean()),
         expected_error=expected,
+        smoothed=isinstance(protocol, NoisyVectors) and not protocol.tells_apart(query),
     )
 
 
@@ -133,10 +149,14 @@ def simulated_error(query: Query, protocol: Protocol, users: int, samples: int |
             return zipf_shares(size, generator)
         return None if spread == "evenly" else np.eye(1, size, int(generator.integers(size)))[0]
 
-    if isinstance(protocol, NoisyVectors):  # about the same people each time, which takes a fraction of the time
-        crowd = _invented(query, protocol, users, shares(), generator, samples)
-        return mean_distance(query.people, [(row, crowd.truth) for row in released_shares(protocol, query, crowd, runs, generator)])
-    draw, releases = drawn_shares(query, protocol), []
+    releases: list[tuple[Floats, Floats]] = []
+    if isinstance(protocol, NoisyVectors):  # several about the same people, which takes a fraction of the time
+        crowds = 1 if spread == "evenly" else CROWDS
+        for _ in range(crowds):
+            crowd = _invented(query, protocol, users, shares(), generator, samples)
+            releases += [(row, crowd.truth) for row in released_shares(protocol, query, crowd, runs // crowds, generator)]
+        return mean_distance(query.people, releases)
+    draw = drawn_shares(query, protocol)
     for _ in range(runs):
         crowd = _invented(query, protocol, users, shares(), generator, samples)
         releases.append((draw(crowd, generator)[0], crowd.truth))
@@ -144,9 +164,7 @@ def simulated_error(query: Query, protocol: Protocol, users: int, samples: int |
 
 
 def other_errors(query: Query, protocol: Protocol, users: int, samples: int | None = None) -> dict[str, float]:
-    """`simulated_error` for people whose items do not lie evenly, by how they lie; empty where it does not matter."""
-    if isinstance(query, Histogram) and isinstance(protocol, NoisyVectors):
-        return share_errors(protocol, query, users, 1 if query.cells > FINE else SHARE_RUNS[query.cells <= MANY_POINTS])
+    """`simulated_error` for users whose items do not lie evenly, by how they lie; empty where it does not matter."""
     if not isinstance(query, UserHistogram) or protocol.expected_error(query, users) is not None:
         return {}
     return {spread: simulated_error(query, protocol, users, samples, spread) for spread in OTHERS}
@@ -171,7 +189,7 @@ def _sums(query: Query, protocol: Sums, people: int, runs: int, source: Randomne
     halves = protocol.half_widths(people, 0.95)
     draws = protocol.noise_draws(people)
     errors = np.stack([total_errors(randomizer, draws, people, runs, source) for randomizer in protocol.randomizers], axis=1)
-    sizes = np.sqrt((errors**2).sum(axis=1)) * query.error_scale(people, protocol.step)
+    sizes = np.linalg.norm(errors * query.error_scales(people, protocol.step), axis=1)
     return np.column_stack([sizes, (np.abs(errors) <= halves + 1e-9).all(axis=1)])
 
 
@@ -203,15 +221,16 @@ def _drawing(
 
 
 def _histogram_runs(query: Histogram, protocol: Frequencies, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:
+    """How far the likeliest shares are off, and how often unbiased ones lie inside their intervals."""
     inversion = Inversion.of(protocol.randomizer)
-    laws = ReportLaws.of(inversion.rows)
+    laws = report_laws(protocol.randomizer)
     while True:
-        held = generator.multinomial(users, shares / shares.sum())
-        truth = held / users
-        unbiased = inversion.totals(laws.counts(held, generator)) / users
-        halves = interval_width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
-        errors = np.abs(unbiased - truth)
-        yield float(errors.mean()), float((errors <= halves).mean())
+        held = generator.multinomial(users, shares / shares.sum(), RUNS_TOGETHER)
+        counts = np.stack([laws.counts(row, generator) for row in held])
+        off = np.abs(likeliest_runs(protocol.randomizer, counts).shares - held / users).mean(axis=1)
+        for truth, reported, error in zip(held / users, counts, off, strict=True):
+            halves = interval_width(users) * np.sqrt(users * inversion.variances(truth) + inversion.largest_variances) / users
+            yield float(error), float((np.abs(inversion.totals(reported) / users - truth) <= halves).mean())
 
 
 def _vector_runs(query: Histogram, protocol: NoisyVectors, users: int, shares: Floats, generator: np.random.Generator) -> Iterator[Run]:

@@ -35,7 +35,7 @@ from metricshuffle.privacy.target import Honest, Target, checked_users, honest_c
 from metricshuffle.protocols.frequencies import shuffled_profile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.shown import Brief
 from metricshuffle.spaces import Domain, Metric, Space
 
@@ -215,7 +215,7 @@ class SolvedMetric(Brief):
             return ""
         unit = f" {self.unit}" if self.unit else ""
         shares = (
-            f"a share of the histogram is off by {_percent(self.share_error)} on average"
+            f"an unbiased share of the histogram is off by {_percent(self.share_error)} on average"
             if math.isfinite(self.share_error)
             else "the histogram cannot be told from its reports"
         )
@@ -428,8 +428,8 @@ def _metrics(shape: Shape, best: Allowed) -> list[Floats]:
 def _told(name: str, randomizer: Randomizer | None) -> str:
     if randomizer is None:
         return ""
-    if isinstance(randomizer, BoundedGeometric):
+    if has_law_of(randomizer, BoundedGeometric):
         return f"geometric noise of rate {plain(randomizer.rate)} per step (bounded-geometric)"
-    if isinstance(randomizer, KaryRandomizedResponse):
+    if has_law_of(randomizer, KaryRandomizedResponse):
         return f"randomized response over all {randomizer.inputs} values (k-ary-randomized-response)"
     return f"a table of {randomizer.inputs} x {randomizer.outputs} probabilities ({name}, as a channel)"

@@ -14,8 +14,9 @@ from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserQuery
-from metricshuffle.spaces import Categories, Grid, Interval
+from metricshuffle.spaces import Categories, Grid, Interval, Places
 from metricshuffle.spaces.earth_mover import has_formula
+from metricshuffle.spaces.places import POINTS_PER_DEGREE
 
 # So many pairs of people put a quartile where between 24.7 % and 25.3 % of all pairs are nearer, in all likelihood.
 MOST_PAIRS = 100_000
@@ -104,6 +105,9 @@ def _step(query: Query) -> float:
 
 def _apart(query: Query, numbers: Floats, first: Integers64, second: Integers64) -> Floats:
     domain = query.values_in
+    if isinstance(domain, Places):
+        places = (numbers + domain.corner) / float(POINTS_PER_DEGREE)
+        return domain.ground(places[first], places[second])
     if isinstance(domain, Grid):
         columns = np.column_stack([numbers[:, 0] % domain.width, numbers[:, 0] // domain.width]) if numbers.shape[1] == 1 else numbers
         apart: Floats = domain.cell * np.hypot(*(columns[first] - columns[second]).T)

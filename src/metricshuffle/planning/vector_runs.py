@@ -1,27 +1,22 @@
-"""Simulated releases of noisy vectors: how far the shares are off for people who are spread evenly, clustered or spiky."""
+"""Simulated releases of noisy vectors: their shares, how many of these lie inside their intervals, and how far mass is off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from fractions import Fraction
 
 import numpy as np
 
 from metricshuffle.numerics.types import Floats
-from metricshuffle.planning.crowd import Crowd, clustered_shares, zipf_shares
-from metricshuffle.planning.drawing import ReportLaws
+from metricshuffle.planning.crowd import Crowd
+from metricshuffle.planning.drawing import ReportLaws, noise_quantiles
 from metricshuffle.protocols.features import Lattice, space_of
-from metricshuffle.protocols.vectors import NoisyVectors, feature_table, half_widths
+from metricshuffle.protocols.vectors import NoisyVectors, feature_table
 from metricshuffle.queries.base import Query
 from metricshuffle.spaces import Grid, Space
 
 MANY_POINTS = 256
 """From more of them on fewer releases are simulated when planning."""
-SPREADS: dict[str, Callable[[Space, np.random.Generator], Floats]] = {
-    "spread evenly": lambda space, _: np.full(space.domain.size or 1, 1.0 / (space.domain.size or 1)),
-    "in a few clusters": clustered_shares,
-    "spread by Zipf's law": lambda space, generator: zipf_shares(space.domain.size or 1, generator),
-}
-"""How people lie, by words that follow "for people"."""
 
 
 def crowd_of(query: Query, shares: Floats, people: int, generator: np.random.Generator) -> Crowd:
@@ -37,11 +32,16 @@ def simulated_means(protocol: NoisyVectors, space: Space, crowd: Crowd, runs: in
     else:
         laws = ReportLaws.of(protocol.blur)
         counted = np.stack([laws.counts(crowd.sampled, generator) for _ in range(runs)]) / crowd.sampled.sum()
-    shape = 1.0 if protocol.trusted == "curator" else people / protocol.sharers
-    failing = -np.expm1(-protocol.rates(space))
-    size = (runs, protocol.coordinates)
-    noise = generator.negative_binomial(shape, failing, size) - generator.negative_binomial(shape, failing, size)
-    return np.asarray(counted @ table + noise / (people * protocol.units))
+    return np.asarray(counted @ table + noise_rows(protocol, space, people, generator.random((runs, protocol.coordinates))))
+
+
+def noise_rows(protocol: NoisyVectors, space: Space, people: int, uniforms: Floats) -> Floats:
+    """The noise on the means of the features, from a number in (0, 1) for each, which tells where in its law it lies."""
+    shape = Fraction(1) if protocol.trusted == "curator" else Fraction(people, protocol.sharers)
+    noise, rates = np.empty_like(uniforms), protocol.rates(space)
+    for rate in np.unique(rates):
+        noise[:, rates == rate] = noise_quantiles(shape, float(rate), uniforms[:, rates == rate])
+    return noise / (people * protocol.units)
 
 
 def released_shares(protocol: NoisyVectors, query: Query, crowd: Crowd, runs: int, generator: np.random.Generator) -> Floats:
@@ -52,20 +52,22 @@ def released_shares(protocol: NoisyVectors, query: Query, crowd: Crowd, runs: in
 
 
 def covered_share(protocol: NoisyVectors, query: Query, crowd: Crowd, runs: int, generator: np.random.Generator) -> float:
-    """Which part of the released numbers lies inside its 95 % interval, over so many releases about the same people."""
-    space, errors = space_of(query), protocol.errors(query, crowd.users)
-    means = simulated_means(protocol, space, crowd, runs, generator)
-    told_apart = protocol.features.unbiased(space, means[0], errors)
-    grain = 0.0 if told_apart is None else 1.0 / (crowd.users * protocol.units)
-    measured = told_apart if protocol.floor is None else None
-    if measured is None:
-        released = protocol.features.shares(space, means, errors, protocol.blur)
-        # (as a release tells them: about what was estimated, which does not know how much was smoothed away)
-        deviations = protocol.deviations(query, released[0], errors, crowd.users)
-    else:
-        released = np.stack([found[0] for row in means if (found := protocol.features.unbiased(space, row, errors)) is not None])
-        deviations = measured[1]
-    return float(np.mean(np.abs(released - crowd.truth) <= half_widths(deviations, 0.05, grain)))
+    """Which part of what is said of the shares at 95 % is true, over so many releases about the same people; nan where nothing is said.
+
+    Intervals of shares; of smoothed ones what they are at most, and the intervals of the shares nearby.
+    """
+    space = space_of(query)
+    known, means = protocol.known(space, crowd.users), simulated_means(protocol, space, crowd, runs, generator)
+    if known.single is not None:
+        return float(np.mean(np.abs(known.single.values(means) - crowd.truth) <= known.half_widths(means, 0.95, False)))
+    held = []
+    if known.above is not None:
+        held.append(np.mean(crowd.truth <= known.at_most(means, 0.95, False)))
+    if known.around is not None:
+        low, high = known.around_ends(means, 0.95, False)
+        around = known.around.values(crowd.truth @ feature_table(protocol.features, space))[known.around.row_of]
+        held.append(np.mean((low <= around) & (around <= high)))
+    return float(np.mean(held)) if held else math.nan
 
 
 def moved_mass(space: Space, one: Floats, other: Floats) -> Floats:
@@ -87,30 +89,3 @@ def moved_mass(space: Space, one: Floats, other: Floats) -> Floats:
         total = total + 0.5 * size * np.abs(np.add.reduceat(down, np.arange(0, domain.width, size), axis=2)).sum(axis=(1, 2))
         size *= 2
     return np.asarray(total)
-
-
-def share_errors(protocol: NoisyVectors, query: Query, people: int, runs: int) -> dict[str, float]:
-    """The mean absolute error of a share, by how people lie."""
-    return {
-        words: float(np.mean(errors)) for words, errors in _errors(protocol, query, people, runs, lambda _, a, b: np.abs(a - b)).items()
-    }
-
-
-def moved_errors(protocol: NoisyVectors, query: Query, people: int, runs: int) -> dict[str, float]:
-    """About how far mass is off, by how people lie."""
-    return {words: float(np.mean(errors)) for words, errors in _errors(protocol, query, people, runs, moved_mass).items()}
-
-
-def _errors(
-    protocol: NoisyVectors, query: Query, people: int, runs: int, measure: Callable[[Space, Floats, Floats], Floats]
-) -> dict[str, Floats]:  # fmt: skip
-    space, generator, crowds, means = space_of(query), np.random.default_rng(0), [], []
-    for shares in SPREADS.values():
-        crowds.append(crowd_of(query, shares(space, generator), people, generator))
-        means.append(simulated_means(protocol, space, crowds[-1], runs, generator))
-    # fitted together: what the fit needs of features and noise takes as long as a few fits
-    fitted = protocol.features.shares(space, np.concatenate(means), protocol.errors(query, people), protocol.blur)
-    return {
-        words: measure(space, fitted[place * runs : (place + 1) * runs], crowd.truth)
-        for place, (words, crowd) in enumerate(zip(SPREADS, crowds, strict=True))
-    }

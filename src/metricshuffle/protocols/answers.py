@@ -20,7 +20,7 @@ from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.answer_features import AnyAnswerFeatures
 from metricshuffle.protocols.answer_noise import AnswerNoise
 from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, normal_width
+from metricshuffle.protocols.frequencies import FEW_PEOPLE
 from metricshuffle.protocols.tally import Shuffled, Tally, exact_sums
 from metricshuffle.queries.base import Estimate, Inputs, Query
 from metricshuffle.queries.coordinates import Answers
@@ -102,7 +102,7 @@ class NoisyAnswers(Protocol):
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             miss = (1.0 - level) / (totals.size if simultaneous else 1)
             # Chebyshev's inequality where there are too few draws for the normal approximation
-            halves = deviations * (1.0 / math.sqrt(miss) if certain or method == "bernstein" else normal_width(miss))
+            halves = deviations * (1.0 / math.sqrt(miss) if certain or method == "bernstein" else self.noise.width(draws, miss))
             return totals - halves, totals + halves
 
         return Estimate(totals, deviations, people, self.step, ends, self.features.possible(query, means))

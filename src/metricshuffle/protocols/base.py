@@ -86,7 +86,7 @@ class Account(Brief):
     bound: str
     shape: Shape
 
-    @property
+    @cached_property
     def kept(self) -> bool:
         """Certified at every distance up to the target's; what cannot be certified is not kept."""
         return self.target.kept_by(self.profile)
@@ -175,6 +175,9 @@ class Protocol(Kinded, ABC):
 
     def check_people(self, query: Query, people: int, users: int) -> None:
         """Raise if the protocol has no room for so many."""
+
+    def check_size(self, honest: int) -> None:
+        """Raise if what the honest reports hide would take minutes to compute, as for no protocol that was planned."""
 
     def warning(self, query: Query) -> str:
         """What the number that is left if the shuffler colludes does not say, in a sentence; empty if it says enough."""

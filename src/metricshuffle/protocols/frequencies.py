@@ -35,7 +35,7 @@ from metricshuffle.queries.user_items import UserHistogram, UserQuery
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
-from metricshuffle.randomizers.randomizer import Randomizer, counted, smallest_type
+from metricshuffle.randomizers.randomizer import Randomizer, counted, has_law_of, smallest_type
 from metricshuffle.randomizers.witch_hat import WitchHat
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers, Interval
@@ -65,9 +65,9 @@ AnyRandomizer = Annotated[SerializeAsAny[Randomizer], BeforeValidator(_known)]
 
 def displacements(randomizer: Randomizer, users: int) -> ShuffledGeometric | None:
     """One law for each displacement, if the noise is clamped geometric on a line or a grid; None for other randomizers."""
-    if isinstance(randomizer, BoundedGeometric):
+    if has_law_of(randomizer, BoundedGeometric):
         return ShuffledGeometric((randomizer.span,), float(randomizer.exact_rate), users)
-    if isinstance(randomizer, PlanarGeometric):
+    if has_law_of(randomizer, PlanarGeometric):
         spans = (randomizer.width - 1, randomizer.height - 1)
         return ShuffledGeometric(spans, float(randomizer.axes[0].exact_rate), users, randomizer.cell, randomizer.metric)
     return None
@@ -77,7 +77,7 @@ def measured(randomizer: Randomizer, users: int) -> PrivacyProfile | None:
     """A channel that has distances of its own, at every one of them; None for other randomizers."""
     from metricshuffle.amplification.measured import MeasuredProfile
 
-    return MeasuredProfile(randomizer, users) if isinstance(randomizer, Channel) and randomizer.distances is not None else None
+    return MeasuredProfile(randomizer, users) if has_law_of(randomizer, Channel) and randomizer.distances is not None else None
 
 
 def one_report(randomizer: Randomizer) -> PrivacyProfile:
@@ -93,7 +93,8 @@ def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
 
 def knows_distances(randomizer: Randomizer) -> bool:
     """Whether linear promises are certified at the distances that there are, with one report too; else at whole steps only."""
-    return isinstance(randomizer, BoundedGeometric | PlanarGeometric) or measured(randomizer, 1) is not None
+    geometric = has_law_of(randomizer, BoundedGeometric) or has_law_of(randomizer, PlanarGeometric)
+    return geometric or measured(randomizer, 1) is not None
 
 
 def has_metric(randomizer: Randomizer) -> bool:
@@ -175,17 +176,23 @@ class Frequencies(Protocol):
         variances = reports * spread + inversion.largest_variances
         people, items = shuffled.people, self.items
         totals = unbiased * people
+        own = np.maximum(inversion.own_variances, 0.0) + self.drawn
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             miss = (1.0 - level) / (totals.size if simultaneous else 1)
-            if method == "normal" and people < FEW_PEOPLE:
-                halves = np.sqrt(variances / miss)
-            else:
-                halves = inversion.half_widths(variances, reports, miss, method)
-            return totals - halves / items, totals + halves / items
+            if method == "bernstein":  # by the largest variances there are: it holds whatever people hold
+                halves = inversion.half_widths(reports * inversion.largest_variances, miss)
+                return totals - halves / items, totals + halves / items
+            width = 1.0 / math.sqrt(miss) if people < FEW_PEOPLE else normal_width(miss)
+            halves = width * np.sqrt(variances)
+            # a larger total has a larger variance than the one that is told: up to where h^2 = width^2 (variance at the total + h)
+            slope = 0.5 * width**2 * own
+            beside = np.maximum(variances + (unbiased - possible) * reports * own, 0.0)
+            above = np.maximum(halves, slope + np.sqrt(slope**2 + width**2 * beside))
+            return totals - halves / items, totals + above / items
 
         errors = np.sqrt(variances) / items
-        warning = " ".join(part for part in (_noisy(inversion.condition, errors / people), warning) if part)
+        warning = " ".join(part for part in (mostly_noise(inversion.condition, errors / people), warning) if part)
         return Estimate(totals, errors, people, self.step, ends, possible, warning)
 
     def _total(self, counts: Integers64, people: int) -> Estimate:
@@ -208,23 +215,20 @@ class Frequencies(Protocol):
 
     @property
     def witch_hat(self) -> WitchHat:
-        if not isinstance(self.randomizer, WitchHat):
-            raise PlanError("only a WitchHat's reports are read out as a total; the task is damaged.")
+        if not has_law_of(self.randomizer, WitchHat):
+            raise PlanError(
+                "only a WitchHat's reports are read out as a total (a class that extends it must say that it keeps its law: "
+                "keeps_law = True); use a WitchHat."
+            )
         return self.randomizer
 
     def expected_error(self, query: Query, people: int) -> float | None:
-        """Histogram: mean over the values of E|unbiased share - true share|, for people spread evenly, by the normal approximation.
-
-        Total: E|error| if everybody holds an end of the range; elsewhere it is smaller. Users' items: by simulation only.
-        """
-        if self.readout == "total":
-            return math.sqrt(2.0 / math.pi * self.witch_hat.variance(self.witch_hat.half_width) / people) * (
-                1.0 if query.kind == "mean" else people
-            )
-        if not isinstance(query, Histogram):
+        """Total: E|error| if everybody holds an end of the range; elsewhere it is smaller. Shares that can be true: by simulation only."""
+        if self.readout != "total":
             return None
-        variances = Inversion.of(self.randomizer).variances(np.full(query.cells, 1.0 / query.cells))
-        return math.sqrt(2.0 / math.pi) * float(np.mean(np.sqrt(variances / people)))
+        return math.sqrt(2.0 / math.pi * self.witch_hat.variance(self.witch_hat.half_width) / people) * (
+            1.0 if query.kind == "mean" else people
+        )
 
     # What it hides
 
@@ -260,9 +264,9 @@ class Frequencies(Protocol):
     def _check_distances(self, query: Histogram) -> None:
         """Raise unless no two values are farther apart for the randomizer, in its steps, than they are for the query."""
         randomizer, domain = self.randomizer, query.domain
-        if isinstance(randomizer, BoundedGeometric):
+        if has_law_of(randomizer, BoundedGeometric):
             same = isinstance(domain, Integers | Interval) and self.step == query.step
-        elif isinstance(randomizer, PlanarGeometric):
+        elif has_law_of(randomizer, PlanarGeometric):
             cells = (randomizer.width, randomizer.height, randomizer.cell, randomizer.metric)
             same = isinstance(domain, Grid) and cells == (domain.width, domain.height, domain.cell, "euclidean") and self.step == 1.0
         else:
@@ -301,10 +305,11 @@ class Frequencies(Protocol):
         if self.trusted == "nobody":
             return Account(one_report(self.randomizer), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
         profile = shuffled_profile(self.randomizer, honest)
-        named = "pure" if promise.delta == 0.0 else profile.bound
-        if promise.delta > 0.0 and isinstance(profile, ShuffledProfile):
-            named = profile.decisive(promise.epsilon, promise.distance, promise.shape)
-        return Account(profile, promise, "one person", target.delta, named, shape)
+        account = Account(profile, promise, "one person", target.delta, "pure" if promise.delta == 0.0 else profile.bound, shape)
+        # Which argument decides takes a close look; where nothing is kept, none does.
+        if promise.delta > 0.0 and isinstance(profile, ShuffledProfile) and account.kept:
+            object.__setattr__(account, "bound", profile.decisive(promise.epsilon, promise.distance, promise.shape))
+        return account
 
     def promise(self, query: Query, target: Target) -> Target:
         """The target as the profile of the randomizer measures it: in its own steps, or for any two values alike."""
@@ -353,7 +358,7 @@ def normal_width(miss: float) -> float:
     return -float(ndtri(miss / 2.0))
 
 
-def _noisy(condition: float, errors: Floats) -> str:
+def mostly_noise(condition: float, errors: Floats) -> str:
     """What inversion does to single cells, in words."""
     error, average = float(np.median(errors)), 1.0 / errors.size
     if error <= average:

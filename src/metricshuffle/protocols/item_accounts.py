@@ -25,7 +25,7 @@ from metricshuffle.protocols.base import Account, seen_alone
 from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.spaces import Clustered, Discrete, Metric, Scaled, Users
 
 if TYPE_CHECKING:
@@ -166,10 +166,10 @@ class ItemAccounts:
     def _measures(self, people: Users) -> bool:
         """Whether the randomizer's own distances are those of the points, but for a factor: its laws are accounted for by them."""
         metric, randomizer = unscaled(people.items_in.metric)[0], self.randomizer
-        if isinstance(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
+        if has_law_of(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
             return (randomizer.clusters, randomizer.size, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
         alike = isinstance(metric, Discrete) or (isinstance(metric, Clustered) and metric.inner == 1.0)
-        return alike and isinstance(randomizer, KaryRandomizedResponse)
+        return alike and has_law_of(randomizer, KaryRandomizedResponse)
 
     def account(self, each: Target, target: Target, honest: int) -> Account:
         profile = self.profile(each, honest)

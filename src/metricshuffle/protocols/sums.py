@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Discriminator
+from pydantic import Discriminator, SerializerFunctionWrapHandler, model_serializer
 
 from metricshuffle.accounting.sums.additive import TAIL_MARGIN
 from metricshuffle.accounting.sums.padded import RarelyClamped
@@ -16,6 +17,7 @@ from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, security_bi
 from metricshuffle.encodings import Modular, Unary
 from metricshuffle.errors import ConditionError, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod
+from metricshuffle.noise.bit_count import bit_count_range
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import sample_polya
 from metricshuffle.numerics.types import Floats
@@ -23,6 +25,7 @@ from metricshuffle.privacy.guarantee import Guarantee, Protects
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
+from metricshuffle.protocols.place_accounts import PlaceAccounts
 from metricshuffle.protocols.sum_accounts import SumAccounts
 from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.queries.base import Estimate, Inputs, Query
@@ -32,8 +35,11 @@ from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 
 Randomizer = Annotated[AdditiveRandomizer | CountResponse, Discriminator("kind")]
+Accounts = SumAccounts | PlaceAccounts
 # Sums of padded noise over up to this many cells are accounted exactly, wider ones by the chance of clamping.
 EXACT_CELLS = 10_000
+# Counts of flipped bits with more values than this (twice what is ever planned) would take minutes, and are refused.
+MOST_COUNTED = 1_000_000
 
 
 class Sums(Protocol):
@@ -43,6 +49,16 @@ class Sums(Protocol):
     randomizers: tuple[Randomizer, ...]
     shares: int = 1
     """Into how many residues of `modulus` a number is split; without a modulus, messages are unary."""
+    rounding: Literal["random"] | None = None
+    """"random": real values are rounded at random to units of `step`, which are `granularity` points of the query along each axis."""
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Tasks written before there was a rounding carry a digest of this dictionary.
+        written: dict[str, Any] = handler(self)
+        if self.rounding is None:
+            written.pop("rounding", None)
+        return written
 
     @property
     def encoding(self) -> Literal["unary", "modular"]:
@@ -65,7 +81,12 @@ class Sums(Protocol):
     @property
     def grain(self) -> int:
         """How many steps are rounded to one cell of the noise."""
-        return self.randomizers[0].granularity
+        return 1 if self.rounding is not None else self.randomizers[0].granularity
+
+    @property
+    def grains(self) -> tuple[int, ...]:
+        """How many whole numbers of the query are rounded to one cell of the noise, along each axis."""
+        return tuple(randomizer.granularity for randomizer in self.randomizers)
 
     @property
     def layout(self) -> Layout:
@@ -86,7 +107,7 @@ class Sums(Protocol):
             room = min(users, (self.modulus - 1) // top)
             raise PlanError(
                 f"{people:,} reports are more than this plan's modulus has room for, {room:,}; plan again for more people, or "
-                "say whose rows they are if a person has several (--user-column)."
+                "say whose rows they are if a person has several (`user_column`)."
             )
 
     # Clients
@@ -159,20 +180,20 @@ class Sums(Protocol):
         """How many shares of noise are in a total of that many reports."""
         return 1 if self.trusted == "curator" else people
 
-    def mean_error(self, people: int) -> float:
-        """E|error| of the total in steps (one axis), or E of the Euclidean error (two axes)."""
+    def mean_error(self, people: int, scales: Sequence[float] = (1.0, 1.0)) -> float:
+        """E|error| of the total in steps (one axis), or E of the Euclidean error (two axes); `scales`: of so many units a step."""
         spreads = [randomizer.error_points(self.noise_draws(people), people) for randomizer in self.randomizers]
         if len(spreads) == 1:
             values, weights = spreads[0]
-            return float(np.dot(np.abs(values), weights))
+            return float(np.dot(np.abs(values), weights)) * scales[0]
         (first, p), (second, q) = spreads
-        return float(p @ np.hypot(first[:, None], second[None, :]) @ q)
+        return float(p @ np.hypot(first[:, None] * scales[0], second[None, :] * scales[1]) @ q)
 
-    def expected_error(self, query: Query, people: int) -> float | None:
-        return self.mean_error(people) * _summed(query).error_scale(people, self.step)
+    def expected_error(self, query: Query, people: int) -> float:
+        return self.mean_error(people, _summed(query).error_scales(people, self.step))
 
     def standard_error(self, query: Query, people: int) -> float | None:
-        return math.sqrt(float((self.standard_errors(people) ** 2).sum())) * _summed(query).error_scale(people, self.step)
+        return float(np.linalg.norm(self.standard_errors(people) * _summed(query).error_scales(people, self.step)))
 
     def standard_errors(self, people: int) -> Floats:
         """Standard deviation of each total, in steps."""
@@ -197,9 +218,14 @@ class Sums(Protocol):
         summed = _summed(query)
         summed.check_step(self.step)
         spans = summed.spans(self.step)
+        if any(type(randomizer) not in (AdditiveRandomizer, CountResponse) for randomizer in self.randomizers):
+            raise PlanError("a class that extends the noise of a sum may send anything, and no account covers it; use the noise as it is.")
         if tuple(randomizer.span for randomizer in self.randomizers) != spans:
             raise PlanError(f"values of this query take {' and '.join(map(str, spans))} steps, and its randomizers are made for others.")
-        noises = [randomizer.model_dump(exclude={"span", "table_digest"}) for randomizer in self.randomizers]
+        if self.rounding != summed.rounding:
+            raise PlanError("values of this query are rounded at random to units, or are not, and its protocol says otherwise.")
+        own = {"span", "table_digest"} if self.rounding is None else {"span", "granularity"}
+        noises = [randomizer.model_dump(exclude=own) for randomizer in self.randomizers]
         if any(noise != noises[0] for noise in noises):
             raise PlanError("the noise differs between the axes, which no account covers.")
         randomizer, encoded = self.randomizers[0], self.encoding
@@ -209,26 +235,41 @@ class Sums(Protocol):
             known = randomizer.padding in ("clamp", "bounded") and self.trusted == "shuffler"
         else:
             known = randomizer.padding == "none"
+        if self.rounding is not None:
+            known = known and isinstance(randomizer, AdditiveRandomizer) and randomizer.padding != "bounded"
+            # (another machine's sines may be off by a little, and the plane is rounded down by ten times as much)
+            pairs = zip(self.randomizers, summed.grains(1.0, self.step), strict=True)
+            if not all(fewest * (1.0 - 1e-10) <= part.granularity <= 2**62 for part, fewest in pairs):
+                raise PlanError(f"its units are shorter than {self.step:g} {query.unit}, which its noise is accounted for, or cannot be.")
         if not known or (encoded == "unary" and self.shares != 1):
             raise PlanError(f"no account covers this noise in {encoded} messages to {self.trusted}; the protocol is damaged.")
         _ = self.encodings  # refuses a modulus or a number of shares that cannot be
 
-    def accounts(self, target: Target, rounds: int) -> SumAccounts:
+    def check_size(self, honest: int) -> None:
+        if isinstance(self.shorter, CountResponse):
+            low, high = bit_count_range(0, honest * self.shorter.span, self.shorter.flip)
+            if high - low > MOST_COUNTED:
+                raise ConditionError("RR-Shuffle", f"a count of ones that takes at most {MOST_COUNTED:,} values", f"{high - low:,}")
+
+    def accounts(self, target: Target, rounds: int) -> Accounts:
+        if self.rounding is not None:
+            tops = [part.top for part in self.randomizers if isinstance(part, AdditiveRandomizer)]
+            return PlaceAccounts(target.in_steps(self.step), sum(tops), rounds)
         return SumAccounts(target.in_steps(self.step), len(self.randomizers), self.grain, rounds)
 
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
         accounts = self.accounts(target, rounds)
-        if accounts.target.distance < 1.0 - 1e-12:
+        if self.rounding is None and accounts.target.distance < 1.0 - 1e-12:
             raise ConditionError("Sums", "a distance of at least one step", f"{accounts.target.distance:g} steps")
         profile, pure = self._profile(accounts, honest)
-        together = self.grain == 1
+        together = accounts.together if isinstance(accounts, PlaceAccounts) else self.grain == 1
         if self.trusted == "nobody":
             # Pure reports: epsilons of several people add, so a linear promise holds for a total distance too.
             together = pure and target.shape == "linear"
         protects: Protects = "people together" if together else "one person"
         return Account(profile, accounts.target, protects, 0.0 if pure else target.delta, profile.bound, target.shape)
 
-    def _profile(self, accounts: SumAccounts, honest: int) -> tuple[PrivacyProfile, bool]:
+    def _profile(self, accounts: Accounts, honest: int) -> tuple[PrivacyProfile, bool]:
         """The profile of the honest people's total, and whether it needs no delta."""
         randomizer = self.randomizers[0]
         if isinstance(randomizer, CountResponse):
@@ -245,13 +286,13 @@ class Sums(Protocol):
         sharings = accounts.axes * accounts.rounds
         return SplitAndMix(ideal, security_bits(honest, self.shares, self.modulus), sharings), False
 
-    def _ideal(self, accounts: SumAccounts, total: Polya) -> tuple[PrivacyProfile, bool]:
+    def _ideal(self, accounts: Accounts, total: Polya) -> tuple[PrivacyProfile, bool]:
         """Exact noise: pure where its shape is at least 1 and its rate small enough, else by its law."""
         if total.shape >= 1 and total.rate <= accounts.pure_rate():
             return accounts.pure_profile(total.rate), True
         return accounts.noise_profile(total), False
 
-    def _padded_profile(self, accounts: SumAccounts, randomizer: AdditiveRandomizer, total: Polya, honest: int) -> PrivacyProfile:
+    def _padded_profile(self, accounts: Accounts, randomizer: AdditiveRandomizer, total: Polya, honest: int) -> PrivacyProfile:
         """Padded noise: by its exact law where that is narrow, else by the chance that the padding ever shows."""
         target = accounts.target
         bounded, plain = randomizer.padding == "bounded", accounts.axes == accounts.rounds == accounts.grain == 1
@@ -263,10 +304,10 @@ class Sums(Protocol):
         ideal = accounts.pure_profile(total.rate) if certain else accounts.noise_profile(total)
         return rarely_clamped(ideal, randomizer, honest * accounts.axes * accounts.rounds)
 
-    def _narrow(self, accounts: SumAccounts, total: Polya) -> bool:
+    def _narrow(self, accounts: Accounts, total: Polya) -> bool:
         return narrow(total, accounts.target, accounts.grain)
 
-    def _response_profile(self, accounts: SumAccounts, honest: int) -> PrivacyProfile:
+    def _response_profile(self, accounts: Accounts, honest: int) -> PrivacyProfile:
         self.check_bits(honest, accounts.target.distance)
         return accounts.total_profile(self.shorter.summed_profile(honest))
 
@@ -282,6 +323,12 @@ class Sums(Protocol):
             raise ConditionError(
                 "RR-Shuffle on two axes", "at least as many honest bits on the shorter axis as the distance has cells", f"{bits:,}"
             )
+
+    def remarks(self, query: Query, target: Target, honest: int, rounds: int) -> list[str]:
+        if self.rounding is None:
+            return []
+        unit = f"{self.step:g} {query.unit}"
+        return [f"Places are rounded at random to units of {unit}, so that they are right on average; errors and promises count that in."]
 
     def report_profile(self, target: Target, rounds: int) -> PrivacyProfile:
         """What one person's report hides, in steps."""

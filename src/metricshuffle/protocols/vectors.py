@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
 from metricshuffle.accounting.vectors.colluding import no_noise_probability
 from metricshuffle.accounting.vectors.floor import floor_loss
-from metricshuffle.accounting.vectors.mixing import largest_mixed_epsilon, mixing_term, packed_security_bits
+from metricshuffle.accounting.vectors.mixing import largest_mixed_epsilon, packed_security_bits
 from metricshuffle.accounting.vectors.unequal import rounding_factor
 from metricshuffle.declared import Positive, Whole
 from metricshuffle.encodings.packed import Packed
@@ -23,23 +23,23 @@ from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import rational_rate, sample_polya_rows
 from metricshuffle.numerics.rounding import promised, promised_delta, raised, reached
-from metricshuffle.numerics.search import last_whole
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.guarantee import Guarantee, Protects
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
-from metricshuffle.protocols.features import AnyFeatures, Blur, Cells, Features, Lattice, blurred, blurred_variances, space_of
-from metricshuffle.protocols.frequencies import AnyRandomizer, normal_width
+from metricshuffle.protocols.features import AnyFeatures, Blur, Cells, Features, Lattice, space_of
+from metricshuffle.protocols.frequencies import AnyRandomizer, mostly_noise
 from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.protocols.vector_accounts import VectorAccounts
-from metricshuffle.queries.base import Estimate, Inputs, Query
+from metricshuffle.protocols.vector_intervals import KnownShares, SumNoise, noise_radius
+from metricshuffle.queries.base import Estimate, Inputs, Nearby, Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserHistogram
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Discrete, Space
 
@@ -48,11 +48,8 @@ if TYPE_CHECKING:
 
 # What the messages that are made at once take up in memory, about.
 BYTES_AT_ONCE = 2**26
-# A promise with a larger delta is not worth telling.
-LARGEST_TOLD = 1e-3
-# Simulated releases from which the errors of shares are told where the features do not measure single points; fewer of fine maps, of which
-# one takes seconds.
-LIKE_RELEASES, FEW_LIKE_RELEASES = 64, 8
+# How the remark begins that says what a single person's move costs.
+OF_ONE_PERSON = "Of one person the sums tell less"
 FINE = 4096
 """A map of more points than this takes seconds to fit: less is simulated of it, and when planning one feature set is tried."""
 
@@ -110,7 +107,7 @@ class NoisyVectors(Protocol):
             room = min(users, ((self.modulus or 1) - 1) // most)
             raise PlanError(
                 f"{people:,} reports are more than this plan's modulus has room for, {room:,}; plan again for more people, or "
-                "say whose rows they are if a person has several (--user-column)."
+                "say whose rows they are if a person has several (`user_column`)."
             )
 
     # Clients
@@ -150,7 +147,7 @@ class NoisyVectors(Protocol):
         if int(sizes.max(initial=0)) > self.most_items:
             raise InputError(
                 f"somebody holds {int(sizes.max()):,} items, and the plan counts on {self.most_items:,} at the most; leave items out, or "
-                "plan again for more (--most-items)."
+                "plan again for more (`most_items`)."
             )
         return np.asarray((2 * self.units * sums + sizes[:, None]) // (2 * sizes[:, None]))
 
@@ -181,34 +178,58 @@ class NoisyVectors(Protocol):
         most = people * self.units * feature_table(self.features, space).max(axis=0).toarray().ravel()
         sums = [self.packed.centred(number, 0, int(top)) for number, top in zip(shuffled.numbers, most, strict=True)]
         means, errors = np.array(sums, dtype=np.float64) / (people * self.units), self.errors(query, people)
-        possible = self.features.shares(space, means, errors, self.blur)
-        told_apart, warning = self.features.unbiased(space, means, errors), ""
-        measured = told_apart if self.floor is None else None
-        if measured is None:
-            measured = possible, self.deviations(query, possible, errors, people)
-            simulated = f"standard errors and intervals come from {_like_releases(space)} simulated releases about the estimated shares"
-            warning = (
-                f"Values were randomized before they were counted, so {simulated}."
-                if told_apart is not None
-                else f"What was measured does not tell single cells apart, so shares are smoothed: their {simulated}, and know nothing of "
-                "peaks narrower than what was measured: there single shares lie outside of their intervals more often than these say."
-            )
-        totals, deviations = measured[0] * people, measured[1] * people
-        grain, rounding = 0.0 if told_apart is None else 1.0 / self.units, people * self._rounded_by(space, means)
+        possible, known = self.features.shares(space, means, errors, self.blur), self.known(space, people)
+        band, single = self._band(query, means, people), known.single
+        if single is None:
+            return Estimate(
+                possible * people, None, people, self.step, None, possible, self._smoothed, band=band,
+                at_most=None if known.above is None else lambda level, simultaneous: known.at_most(means, level, simultaneous),
+                nearby=self._nearby(known, means),
+            )  # fmt: skip
+        totals = single.values(means) * people
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
-            miss = (1.0 - level) / (totals.size if simultaneous else 1)
-            halves = deviations / math.sqrt(miss) if method == "bernstein" else half_widths(deviations, miss, grain)
-            return totals - halves - rounding, totals + halves + rounding
+            halves = known.half_widths(means, level, simultaneous, method) * people
+            return totals - halves, totals + halves
 
-        return Estimate(totals, deviations, people, self.step, ends, possible, warning, band=self._band(query, means, people))
+        variances, warning = known.noise.deviations(single.factors) ** 2, ""
+        if known.inversion is not None:
+            reports = people * self.units
+            # one more report, of the worst value, so that no cell is said to be known exactly
+            variances = variances + (known.inversion.variances(possible) + known.inversion.largest_variances / reports) / reports
+            warning = mostly_noise(known.inversion.condition, np.sqrt(variances))
+        return Estimate(totals, np.sqrt(variances) * people, people, self.step, ends, possible, warning, band=band)
 
-    def _rounded_by(self, space: Space, means: Floats) -> Floats | float:
-        """By how much rounding averages to whole units may move each unbiased share: they are sums and differences of means."""
-        if self.most_items is None:
-            return 0.0
-        found = self.features.unbiased(space, means, np.ones(self.coordinates))
-        return 0.0 if found is None else found[1] ** 2 * 0.5 / self.units
+    def known(self, space: Space, people: int) -> KnownShares:
+        """What the means of the features tell of the shares for certain."""
+        # (averages were rounded to whole units)
+        noise = SumNoise(self._shape(people), self.rates(space), people * self.units, 0.0 if self.most_items is None else 0.5 / self.units)
+        return KnownShares(self.features, space, noise, self.floor)
+
+    def tells_apart(self, query: Query) -> bool:
+        """Whether single cells are told apart, so that their shares have intervals; otherwise they are smoothed."""
+        return self.known(space_of(query), 1).identified
+
+    def _nearby(self, known: KnownShares, means: Floats) -> Nearby | None:
+        if known.around is None:
+            return None
+        shares = known.around.values(means)[known.around.row_of]
+        words = f"within about {getattr(self.features, 'width', 1):,} cells"
+        return Nearby(shares, words, lambda level, simultaneous: known.around_ends(means, level, simultaneous))
+
+    @property
+    def _smoothed(self) -> str:
+        """Why shares have no interval, in words."""
+        told = (
+            "What was measured does not tell single cells apart, so shares are smoothed and have no interval: a peak may be lost in them."
+        )
+        if self.floor is not None:
+            return f"{told} Values were randomized before they were counted, so there is no bound on single shares either."
+        return f"{told} What a share is at most holds wherever people are."
+
+    def _shape(self, people: int) -> Fraction:
+        """Of the noise on each sum."""
+        return Fraction(1) if self.trusted == "curator" else Fraction(people, self.sharers)
 
     def _band(self, query: Query, means: Floats, people: int) -> Callable[[float], tuple[Floats, Floats]] | None:
         """For the shares up to each point of a line: by the exact law of the noise, and between windows because such shares rise.
@@ -220,8 +241,7 @@ class NoisyVectors(Protocol):
         known = self.features.cumulative(space, means, self.errors(query, people)) if self.floor is None else None
         if known is None:
             return None
-        shape = Fraction(1) if self.trusted == "curator" else Fraction(people, self.sharers)
-        rates, windows = self.rates(space), known.last - known.first + 1
+        shape, rates, windows = self._shape(people), self.rates(space), known.last - known.first + 1
         # (averages were rounded to whole units)
         rounding = 0.0 if self.most_items is None else 0.5 / self.units
 
@@ -251,33 +271,7 @@ class NoisyVectors(Protocol):
 
     def _noise_variances(self, space: Space, people: int) -> Floats:
         """Of the noise on each sum."""
-        shape = Fraction(1) if self.trusted == "curator" else Fraction(people, self.sharers)
-        rates, which = np.unique(self.rates(space), return_inverse=True)
-        return np.array([Polya(shape, float(rate)).variance() for rate in rates])[which]
-
-    def deviations(self, query: Query, shares: Floats, errors: Floats, people: int) -> Floats:
-        """How much the shares of releases like this one differ, simulated; `errors` are the ones that shares are fitted with.
-
-        Where single points are told apart, with what randomizing values of these shares adds, and no less than unbiased shares differ:
-        those of points that seem empty cannot fall. Elsewhere with the most that randomizing may add, which makes up for some of what
-        smoothing hides, and for the same reason no less than points differ on the whole (root mean square): points that seem empty in
-        every simulated release are not known to be.
-        """
-        from scipy.special import ndtri
-
-        space, spread, least = space_of(query), errors, None
-        count = _like_releases(space)
-        words = Randomness.seeded("like releases").words(count * self.coordinates) >> np.uint64(11)
-        drawn = ndtri((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(count, self.coordinates)
-        table = feature_table(self.features, space)
-        means = blurred(shares, self.blur) @ table
-        if self.blur is not None and self.features.unbiased(space, means, errors) is not None:
-            added = people * self.units * blurred_variances(shares, self.blur, table)
-            spread = np.sqrt(self._noise_variances(space, people) + added) / (people * self.units)
-            measured = self.features.unbiased(space, means, spread)
-            least = None if measured is None else measured[1]
-        off = self.features.shares(space, means + spread * drawn, errors, self.blur) - shares
-        return np.maximum(np.sqrt(np.mean(off**2, axis=0)), np.sqrt(np.mean(off**2)) if least is None else least)
+        return self.known(space, people).noise.variances
 
     def expected_error(self, query: Query, people: int) -> float | None:
         return None
@@ -353,16 +347,14 @@ class NoisyVectors(Protocol):
         sigma, sharings = (self.security(honest), self.packed.groups * rounds) if mixed else (0.0, 1)
         if isinstance(query, Histogram) and target.shape == "linear" and target.delta > 0.0:
             accounts = self.accounts(query, rounds)
-            far, told = accounts.far(), []
+            far, told = SplitAndMix(accounts.far(), sigma, sharings) if mixed else accounts.far(), []
             for distance in sorted({target.distance, query.diameter}):
                 epsilon = far.epsilon(target.delta, distance)
-                # (mixing adds more where epsilon is larger)
-                delta = target.delta + (mixing_term(epsilon, sigma, sharings) if mixed else 0.0)
-                if promised(epsilon) != promised(accounts.slope * distance) and delta < LARGEST_TOLD:
-                    moved = f"{reached(distance)} {query.unit}".rstrip()
-                    told.append(f"epsilon {promised(epsilon)} with delta {promised_delta(raised(delta, 1))} if she moves by {moved}")
+                if math.isfinite(epsilon) and promised(epsilon) != promised(accounts.slope * distance):
+                    told.append(f"epsilon {promised(epsilon)} if they move by {f'{reached(distance)} {query.unit}'.rstrip()}")
             if told:
-                lines.append(f"Of one person the sums tell less once a delta is allowed: {' and '.join(told)}.")
+                delta = promised_delta(target.delta)
+                lines.append(f"{OF_ONE_PERSON}, with the same delta of {delta}: {' and '.join(told)}.")
         if mixed:
             most, ideal = largest_mixed_epsilon(sharings, sigma, target.delta), self.accounts(query, rounds).ideal(target)
             if ideal.delta(most, target.distance) > 0.0:  # the noise takes some of delta there too, but no more than at a smaller epsilon
@@ -387,10 +379,6 @@ class NoisyVectors(Protocol):
         return seen_alone(query, target, rounds, epsilon, bound, step=self.step)
 
 
-def _like_releases(space: Space) -> int:
-    return LIKE_RELEASES if (space.domain.size or 0) <= FINE else FEW_LIKE_RELEASES
-
-
 @lru_cache(maxsize=32)
 def feature_table(features: Features, space: Space) -> csr_array:
     """The features of every point, made once."""
@@ -399,7 +387,7 @@ def feature_table(features: Features, space: Space) -> csr_array:
 
 @lru_cache(maxsize=32)
 def _laws(floor: Randomizer) -> Blur:
-    if isinstance(floor, PlanarGeometric):
+    if has_law_of(floor, PlanarGeometric):
         across, up = floor.axes
         return up.rows(), across.rows()
     return (np.asarray(floor.rows(), dtype=np.float64),)
@@ -413,34 +401,11 @@ def floor_slope(floor: Randomizer, features: Features, space: Space) -> float | 
     any two. See docs/proofs/noisy-vectors.md.
     """
     lattice = Lattice.of(space)
-    if isinstance(floor, BoundedGeometric) and lattice is not None and floor.inputs == max(lattice.sides) == space.domain.size:
+    if has_law_of(floor, BoundedGeometric) and lattice is not None and floor.inputs == max(lattice.sides) == space.domain.size:
         return lattice.per_unit(floor_loss(float(floor.exact_rate), 1.0))
-    if isinstance(floor, PlanarGeometric) and lattice is not None and lattice.sides == (floor.width, floor.height):
+    if has_law_of(floor, PlanarGeometric) and lattice is not None and lattice.sides == (floor.width, floor.height):
         same = (floor.cell, floor.metric) == (lattice.step, "euclidean" if lattice.straight else "manhattan")
         return raised(floor.rate, 4) if same else None
-    if isinstance(floor, KaryRandomizedResponse) and isinstance(features, Cells) and type(space.metric) is Discrete:
+    if has_law_of(floor, KaryRandomizedResponse) and isinstance(features, Cells) and type(space.metric) is Discrete:
         return floor.local_epsilon() if floor.inputs == space.domain.size else None
     return None
-
-
-def noise_radius(noise: Polya, miss: float) -> int:
-    """What the noise exceeds to either side with probability `miss` at the most."""
-    law, most = noise.law(math.log(miss) - 5.0), math.ceil(noise.tail_radius(math.log(miss)))
-    return last_whole(lambda radius: law.beyond(radius) <= miss, -1, most)
-
-
-def laplace_width(miss: float) -> float:
-    """How many standard errors a sum of Laplace variables exceeds to either side with probability about `miss`.
-
-    P(|Z| > t sd(Z)) is e^(-t sqrt 2) for one of them and normal for very many; the wider of the two is taken for any number.
-    """
-    return max(normal_width(miss), -math.log(miss) / math.sqrt(2.0))
-
-
-def half_widths(deviations: Floats, miss: float, grain: float) -> Floats:
-    """Half the widths of intervals that sums of discrete Laplace noise in whole grains leave with probability about `miss`.
-
-    Statement: at most `miss` for one variable of rate a (per grain): |Z| > k has probability 2 p^(k+1)/(1+p) <= p^(k+1/2), p = e^-a, and
-    1/a^2 <= 1/(4 sinh^2(a/2)) + 1/12 = (variance + 1/6)/2. For sums of them as `laplace_width`; it was never exceeded for 1 to 13.
-    """
-    return np.asarray(laplace_width(miss) * np.sqrt(deviations**2 + grain**2 / 6.0) + grain / 2.0)

@@ -46,31 +46,66 @@ class Inputs:
 
 
 @dataclass(frozen=True, eq=False)
+class Nearby(Brief):
+    """The unbiased share around each cell, where people count the less the farther they are; how far that reaches, in words; and
+    (low, high) of these shares for a level, one by one or all at once."""
+
+    shares: Floats
+    words: str
+    ends: Callable[[float, bool], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True, eq=False)
 class Estimate(Brief):
     """Unbiased totals over the people who reported, their standard errors, and intervals for them.
 
     Totals are in whole steps of `step` units (numbers, places), or people (histograms), or shares of people (users' items). They count
-    from `origin`, so that nothing is lost where a total has more digits than a double.
+    from `origin`, so that nothing is lost where a total has more digits than a double. Smoothed shares are biased: they have neither
+    errors nor ends, but what each is at most and the shares nearby, unless values were randomized first.
     """
 
     totals: Floats
-    standard_errors: Floats
+    errors: Floats | None
     people: int
     step: float
-    ends: Callable[[float, bool, IntervalMethod], tuple[Floats, Floats]]
+    ends: Callable[[float, bool, IntervalMethod], tuple[Floats, Floats]] | None
     possible: Floats | None = None
     """Shares that can be true (none negative, summing to one) near the unbiased ones; None where totals are no shares."""
     warning: str = ""
     origin: tuple[int, ...] = (0, 0)
     band: Callable[[float], tuple[Floats, Floats]] | None = None
     """On a line where that was measured: (low, high) of the shares of all up to each cell, which hold together with that probability."""
+    at_most: Callable[[float, bool], Floats] | None = None
+    """Of smoothed shares: what the share of each cell is at most, for a level; one by one or all at once."""
+    nearby: Nearby | None = None
+
+    @property
+    def smoothed(self) -> bool:
+        """Whether these are shares without intervals."""
+        return self.ends is None
+
+    @property
+    def standard_errors(self) -> Floats:
+        if self.errors is None:
+            raise InputError(self.no_interval("standard error"))
+        return self.errors
+
+    def no_interval(self, name: str = "interval") -> str:
+        """Why smoothed shares have none, and what to ask instead."""
+        reason = f"These shares are smoothed: what was measured does not tell single cells apart, so they have no {name}"
+        asked = [*(["release.at_most(0.95)"] if self.at_most else []), *(["release.nearby(0.95)"] if self.nearby else [])]
+        return (
+            f"{reason}; ask {' or '.join(asked)} instead." if asked else f"{reason}; values were also randomized before they were counted."
+        )
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> tuple[Floats, Floats]:
-        """(low, high) of every total; `simultaneous`: all hold at once. "bernstein" holds for any number of reports and is wider."""
+        """(low, high) of every total; `simultaneous`: all hold at once. "bernstein" holds for any number of reports and may be wider."""
         if not 0.0 < level < 1.0:
             raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
         if method not in ("normal", "bernstein"):
             raise InputError(f"method must be 'normal' or 'bernstein', got {method!r}.")
+        if self.ends is None:
+            raise InputError(self.no_interval())
         return self.ends(level, simultaneous, method)
 
 
@@ -78,13 +113,16 @@ class Estimate(Brief):
 class Answer(Brief):
     """What is published: a number, a pair or a table, with the error and an interval of the same shape.
 
-    `plane`: for places in degrees, the same answer in units from the south-west corner of the grid.
+    `plane`: for places in degrees, the same answer in units from the south-west corner of the grid. Smoothed shares have neither error
+    nor interval, but what each is at most, and (low, high) of the share around it, a row each.
     """
 
     value: float | Pair | Table
-    standard_error: float | Pair | Floats
-    interval: Pair | tuple[Pair, Pair] | Floats
+    standard_error: float | Pair | Floats | None
+    interval: Pair | tuple[Pair, Pair] | Floats | None
     plane: Answer | None = None
+    at_most: Floats | None = None
+    nearby: Floats | None = None
 
 
 class Query(Kinded, ABC):
@@ -123,6 +161,11 @@ class Query(Kinded, ABC):
     def items(self) -> Items | None:
         """How many values a person holds, for a guarantee; None if it is a single one."""
         return None
+
+    @property
+    def default_granularity(self) -> float:
+        """What values are rounded to where nobody says."""
+        return 1.0
 
     @property
     def shared(self) -> bool:

@@ -63,26 +63,34 @@ def _edge(number: float) -> str:
 
 
 def shares_answer(places: Mapping[str, Any], estimate: Estimate, level: float, *, simultaneous: bool, method: IntervalMethod) -> Answer:
-    """The table of a histogram: for each cell a possible share, the unbiased one, its standard error and interval.
+    """The table of a histogram: for each cell a possible share, and what is known about it.
 
-    `share` is never negative and sums to one. The interval belongs to the unbiased share, is cut to what is possible, and is
-    widened to the share where a projection left it, which only makes it hold more often. Where the shares up to each cell of a line were
-    measured, they come with a band that holds for all of them together.
+    `share` is never negative and sums to one. Where cells are told apart: the unbiased share, its standard error and interval. The
+    interval belongs to the unbiased share, is cut to what is possible, and is widened to the share where a projection left it, which
+    only makes it hold more often. Smoothed shares have none: what each is at most (no less than the share that is told), and the share
+    nearby with its interval. Where the shares up to each cell of a line were measured, they come with a band that holds for all of
+    them together.
     """
-    people = estimate.people
-    unbiased, errors = estimate.totals / people, estimate.standard_errors / people
-    shares = unbiased if estimate.possible is None else estimate.possible
-    low, high = (np.clip(end / people, 0.0, 1.0) for end in estimate.interval(level, simultaneous=simultaneous, method=method))
-    interval: Floats = np.column_stack([np.minimum(low, shares), np.maximum(high, shares)])
-    columns: dict[str, Any] = {
-        **places,
-        "share": shares,
-        "count": shares * people,
-        "standard_error": errors,
-        f"interval_{level * 100:g}": [tuple(row) for row in interval.tolist()],
-        "unbiased": unbiased,
-    }
+    people, told = estimate.people, f"{level * 100:g}"
+    shares = estimate.totals / people if estimate.possible is None else estimate.possible
+    columns: dict[str, Any] = {**places, "share": shares, "count": shares * people}
+    errors = interval = at_most = nearby = None
+    if not estimate.smoothed:
+        errors = estimate.standard_errors / people
+        low, high = (np.clip(end / people, 0.0, 1.0) for end in estimate.interval(level, simultaneous=simultaneous, method=method))
+        interval = np.column_stack([np.minimum(low, shares), np.maximum(high, shares)])
+        columns |= {"standard_error": errors, f"interval_{told}": _pairs(interval), "unbiased": estimate.totals / people}
+    if estimate.at_most is not None:
+        at_most = np.maximum(estimate.at_most(level, simultaneous), shares)
+        columns[f"at_most_{told}"] = at_most
+    if estimate.nearby is not None:
+        nearby = np.column_stack(estimate.nearby.ends(level, simultaneous))
+        columns |= {"nearby": estimate.nearby.shares, f"nearby_{told}": _pairs(nearby)}
     if estimate.band is not None:
         columns["cumulative"] = np.minimum(np.cumsum(shares), 1.0)
-        columns[f"cumulative_{level * 100:g}"] = list(zip(*(end.tolist() for end in estimate.band(level)), strict=True))
-    return Answer(Table(columns), errors, interval)
+        columns[f"cumulative_{told}"] = _pairs(np.column_stack(estimate.band(level)))
+    return Answer(Table(columns), errors, interval, at_most=at_most, nearby=nearby)
+
+
+def _pairs(rows: Floats) -> list[tuple[float, ...]]:
+    return [tuple(row) for row in rows.tolist()]

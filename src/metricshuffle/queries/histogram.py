@@ -27,7 +27,7 @@ class Histogram(Query):
     `step`: numbers are counted in bins of that width; an Interval needs one, whole numbers are counted one by one without.
     """
 
-    options: ClassVar[frozenset[str]] = frozenset({"floor"})
+    options: ClassVar[frozenset[str]] = frozenset({"floor", "spread"})
     kind: Literal["histogram"] = "histogram"
     domain: AnyDomain
     step: Positive

@@ -9,7 +9,7 @@ import numpy as np
 from metricshuffle.columns import Chunk, Spelling
 from metricshuffle.declared import shown
 from metricshuffle.errors import DomainError, WrongRows
-from metricshuffle.spaces import Box, Categories, Grid
+from metricshuffle.spaces import Box, Categories, Grid, Places
 
 
 def labels_of(domain: Categories, cells: list[str]) -> Any:
@@ -22,12 +22,12 @@ def labels_of(domain: Categories, cells: list[str]) -> Any:
     return np.array(cells, dtype=object)
 
 
-def cells_of(grid: Grid, columns: tuple[Any, ...], coordinates: str, clamp: bool) -> Any:
-    if coordinates == "places":
+def cells_of(grid: Grid | Places, columns: tuple[Any, ...], coordinates: str, clamp: bool) -> Any:
+    if coordinates == "places" and isinstance(grid, Grid):
         return grid.cells_at(*columns, clamp=clamp)
     kinds = {column.dtype for column in columns}
     pairs = np.stack([column if len(kinds) == 1 else column.astype(object) for column in columns], axis=1)
-    if coordinates == "points":
+    if coordinates == "points" and isinstance(grid, Grid):
         return grid.cells(pairs, clamp=clamp)
     return grid.clamped(pairs) if clamp else grid.validated(pairs)
 

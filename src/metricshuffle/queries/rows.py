@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from metricshuffle.columns import ARGUMENTS, OPTIONS, Chunk, Spelling, Table, Wanted, frame_table, is_table
+from metricshuffle.columns import OPTIONS, Chunk, Spelling, Table, Wanted
 from metricshuffle.columns.cells import complaint, is_missing
-from metricshuffle.columns.frames import column_names, speaks_arrow
 from metricshuffle.declared import shown
-from metricshuffle.errors import DomainError, InputError, InputWarning, WrongRows
+from metricshuffle.errors import DomainError, InputError, WrongRows
 from metricshuffle.numerics.types import Integers64, Mask
 from metricshuffle.queries.base import Query
 from metricshuffle.queries.numbers import NumberQuery
@@ -22,7 +20,7 @@ from metricshuffle.queries.row_values import cells_of, labels_of, nowhere
 from metricshuffle.queries.user_names import alike
 from metricshuffle.queries.wrong_rows import MISSING, MOST_SHOWN, SeenRows, WrongValues
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval
+from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval, Places
 
 PerUser = Literal["mean", "sum", "first", "sample"]
 CoordinatesAre = Literal["cells", "points", "places"]
@@ -68,7 +66,7 @@ class Rows:
     ) -> Rows:
         """Options that fit together, or a sentence; the table is opened last."""
         where = coordinates_of(query.values_in, coordinates, query.title, spelling)
-        needed = 2 if isinstance(query.values_in, Grid) else 1
+        needed = 2 if isinstance(query.values_in, Grid | Places) else 1
         if len(columns) != needed:
             raise InputError(_other_number(query, needed, len(columns), spelling))
         if query.items is not None and user_column is None:
@@ -94,7 +92,8 @@ class Rows:
 
     def parts(self, tell: Callable[[str], None] = lambda _: None) -> Iterator[Any]:
         """Values as the query takes them, a chunk at a time; users' values all at once, because their rows may lie anywhere."""
-        return self._parts(self._checked_chunks(), tell)
+        yield from self._parts(self._checked_chunks(), tell)
+        self.remark_moved()
 
     def usable_parts(self) -> Iterator[Any]:
         """The same without a judgement at the end: these are some of the rows, and whoever has what was seen in all of them judges."""
@@ -145,6 +144,10 @@ class Rows:
             left = f"Of {total:,} rows of {self.table.title}, {rows} not in {outside.inside} and {was} left out"
             self.remarks.append(f"{left}: {outside.listed()}.")
 
+    def remark_moved(self) -> None:
+        """A remark on values from outside that were moved to the ends or averaged; complete when everybody's value was made."""
+        self.remarks.extend(self.seen.moved_sentences(self.table.title, str(self.query.values_in), self.per_user))
+
     def _with_user(self, chunk: Chunk, nameless: WrongValues) -> Chunk:
         """The rows that name a user; the others are left out or taken down."""
         if self.user_column is None or not (missing := _missing_cells(chunk.cells[0])).any():
@@ -170,15 +173,25 @@ class Rows:
             return None
 
     def _values(self, chunk: Chunk) -> Any:
-        """The values of a chunk, every one of them inside the domain."""
+        """The values of a chunk, every one of them inside the domain; those that had to be moved there are counted."""
+        values = self._taken(chunk, clamp=self.clamp)
+        if self.per_user == "mean":
+            self.seen.averaged += outside(lambda: self.query.values_in.validated(chunk.columns[self.values_at]))
+        elif self.clamp and self.per_user != "sum":
+            self.seen.clamped += outside(lambda: self._taken(chunk, clamp=False))
+        return values
+
+    def _taken(self, chunk: Chunk, *, clamp: bool) -> Any:
         domain, columns = self.query.values_in, chunk.columns[self.values_at :]
         if isinstance(domain, Categories):
             return labels_of(domain, ["" if cell is None else str(cell).strip() for cell in chunk.cells[self.values_at]])
-        if isinstance(domain, Grid):
-            return cells_of(domain, columns, self.coordinates, self.clamp)
+        if isinstance(domain, Grid | Places):
+            return cells_of(domain, columns, self.coordinates, clamp)
         if self.per_user in ("mean", "sum"):  # what counts is the outcome
+            if self.per_user == "mean" and self.drop_outside and isinstance(domain, Integers | Interval):
+                return Interval(domain.low, domain.high, domain.unit).validated(columns[0])
             return Interval(-1e300, 1e300).validated(columns[0])
-        return domain.clamped(columns[0]) if self.clamp else domain.validated(columns[0])
+        return domain.clamped(columns[0]) if clamp else domain.validated(columns[0])
 
     # What is missing, and what is wrong
 
@@ -310,6 +323,8 @@ class Rows:
             totals = np.bincount(owner, weights=np.asarray(values, dtype=np.float64), minlength=len(counts))
             outcome = totals / counts if self.per_user == "mean" else totals
             outcome = np.rint(outcome) if isinstance(domain, Integers) else outcome
+            self.seen.people += len(counts)
+            self.seen.clamped_people += outside(lambda: domain.validated(outcome)) if self.clamp else 0
             try:
                 return domain.clamped(outcome) if self.clamp else domain.validated(outcome)
             except DomainError as wrong:
@@ -336,51 +351,13 @@ class Rows:
         )
 
 
-def parts_of(
-    query: Query,
-    values: Any,
-    *,
-    column: str | Sequence[str] | None = None,
-    user_column: str | None = None,
-    per_user: str | None = None,
-    coordinates: str | None = None,
-    drop_missing: bool = False,
-    drop_outside: bool = False,
-    clamp: bool = False,
-) -> Iterator[Any]:
-    """Values as the query takes them: columns of a frame or table a chunk at a time, or what was given as it is."""
-    asked: dict[str, Any] = {"column": column, "user_column": user_column, "per_user": per_user, "coordinates": coordinates}
-    asked |= {"drop_missing": drop_missing or None, "drop_outside": drop_outside or None}
-    named = next((name for name, value in asked.items() if value is not None), None)
-    if not is_table(values) and not (column is not None and speaks_arrow(values)):
-        if named is not None:
-            raise InputError(f"{named}= is for a frame or a table with named columns, and this is a {type(values).__name__}; leave it out.")
-        yield values
-        return
-    if column is None:
-        raise InputError(f"say which column of the {type(values).__name__} holds the values, column=; it has: {column_names(values)}.")
-    names: list[Any] = list(column) if isinstance(column, list | tuple) else [column]  # pandas also has columns named by numbers
-    rows = Rows.of(
-        partial(frame_table, values),
-        query,
-        names,
-        coordinates=coordinates,
-        clamp=clamp,
-        user_column=user_column,
-        per_user=per_user,
-        drop_missing=drop_missing,
-        drop_outside=drop_outside,
-        spelling=ARGUMENTS,
-    )
-    yield from rows.parts()
-    for remark in rows.remarks:
-        warnings.warn(remark, InputWarning, stacklevel=4)
-
-
-def joined(parts: Iterable[Any]) -> Any:
-    """All parts as one."""
-    held = list(parts)
-    return held[0] if len(held) == 1 else np.concatenate(held)
+def outside(check: Callable[[], Any]) -> int:
+    """How many values a check refuses because they lie outside: those that clamping would move."""
+    try:
+        check()
+    except DomainError as wrong:
+        return 0 if wrong.where is None else sum(map(wrong.where.can_clamp, wrong.where.rows))
+    return 0
 
 
 def _missing_cells(cells: Any) -> Mask:
@@ -407,12 +384,14 @@ def _other_number(query: Query, needed: int, given: int, spelling: Spelling) -> 
 
 def coordinates_of(domain: Domain, coordinates: str | None, kind: str, spelling: Spelling = OPTIONS) -> str:
     """What the columns of places are: places on a map, else cells, unless something else is said."""
-    on_map = isinstance(domain, Grid) and domain.box is not None
+    on_map = isinstance(domain, Places) or (isinstance(domain, Grid) and domain.box is not None)
     if coordinates is None:
         return "places" if on_map else "cells"
     if coordinates not in COORDINATES:
         raise InputError(f"{spelling('coordinates')} must be one of {', '.join(COORDINATES)}, got {coordinates!r}.")
-    if not isinstance(domain, Grid):
+    if isinstance(domain, Places) and coordinates != "places":
+        raise InputError(f"{spelling('coordinates', coordinates)} is for a grid; this {kind} takes places in degrees.")
+    if not isinstance(domain, Grid | Places):
         raise InputError(f"{spelling('coordinates', coordinates)} is for places on a grid; leave it out for this {kind}.")
     if coordinates == "places" and not on_map:
         box = "a plan with --box" if spelling.as_options else "a Grid.from_box"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
 from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.target import Target
 from metricshuffle.queries.base import Estimate, Query
 from metricshuffle.spaces import AnyDomain, Domain, Space
 
@@ -52,6 +53,13 @@ class SummedQuery(Query):
         """Units per step of the whole numbers that are randomized."""
         return 1.0
 
+    def planned_step(self, target: Target, users: int, rounds: int, granularity: float) -> float:
+        """The step that a plan for so many people takes."""
+        return self.step(granularity)
+
+    def check_new(self) -> None:
+        """Raise if no new plan is made of such a query, although old ones can be read."""
+
     def check_step(self, step: float) -> None:
         """Raise unless values can be counted in steps of that size."""
         if step != self.step(1.0):
@@ -62,6 +70,15 @@ class SummedQuery(Query):
         if granularity != int(granularity) or granularity < 1:
             raise InputError(f"granularity must be a whole number >= 1 for {self.domain}, got {granularity!r}.")
         return int(granularity)
+
+    def grains(self, granularity: float, step: float) -> tuple[int, ...]:
+        """The same along each axis, of values that are counted in that step."""
+        return (self.grain(granularity),) * self.axes
+
+    @property
+    def rounding(self) -> Literal["random"] | None:
+        """Whether real values are rounded at random to units, so that promises are about them and not about steps."""
+        return None
 
     @property
     def snapping(self) -> float:
@@ -91,6 +108,10 @@ class SummedQuery(Query):
     @abstractmethod
     def error_scale(self, people: int, step: float) -> float:
         """How many units of the answer one step of error in a total makes."""
+
+    def error_scales(self, people: int, step: float) -> tuple[float, ...]:
+        """The same along each axis."""
+        return (self.error_scale(people, step),) * self.axes
 
     def __str__(self) -> str:
         return f"{self.kind} over {self.domain}"

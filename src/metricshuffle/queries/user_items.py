@@ -159,7 +159,7 @@ class UserQuery(Query):
 class UserHistogram(UserQuery):
     """The share of every point among a user's items, averaged over the users."""
 
-    options: ClassVar[frozenset[str]] = frozenset({"samples", "floor", "most_items"})
+    options: ClassVar[frozenset[str]] = frozenset({"samples", "floor", "most_items", "spread"})
     kind: Literal["user-histogram"] = "user-histogram"
 
     def __init__(self, people: Users, **rest: Any) -> None:

@@ -9,6 +9,11 @@ from typing import Any
 
 MOST_SHOWN = 5
 MISSING = "is missing"
+COUNTS = ("total", "used", "clamped", "averaged", "people", "clamped_people")
+"""The numbers among what was seen."""
+MANY_MOVED = 0.01
+"""More than this share of values moved to the ends is worth a warning."""
+NOT_PRIVATE = "This count is exact and not private: keep it to yourself."
 
 
 @dataclass
@@ -80,6 +85,14 @@ class SeenRows:
     """Rows that were left out because they lie outside."""
     total: int = 0
     used: int = 0
+    clamped: int = 0
+    """Values that lay outside and were moved to the nearest end."""
+    averaged: int = 0
+    """Values that lay outside and went into the mean of somebody's rows as they are."""
+    people: int = 0
+    """Whose rows were made one value by a mean or a sum."""
+    clamped_people: int = 0
+    """Of those, whose mean or sum lay outside and was moved."""
 
     @property
     def refused(self) -> bool:
@@ -89,14 +102,42 @@ class SeenRows:
         self.wrong.merge(other.wrong)
         self.nameless.merge(other.nameless)
         self.outside.merge(other.outside)
-        self.total, self.used = self.total + other.total, self.used + other.used
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""
         parts = {"wrong": self.wrong.to_plain(), "nameless": self.nameless.to_plain(), "outside": self.outside.to_plain()}
-        return {**parts, "total": self.total, "used": self.used}
+        return {**parts, **{name: getattr(self, name) for name in COUNTS}}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> SeenRows:
-        parts = {name: WrongValues.from_plain(plain[name]) for name in ("wrong", "nameless", "outside")}
-        return cls(**parts, total=plain["total"], used=plain["used"])
+        parts: dict[str, Any] = {name: WrongValues.from_plain(plain[name]) for name in ("wrong", "nameless", "outside")}
+        return cls(**(parts | {name: int(plain[name]) for name in COUNTS}))
+
+    def moved_sentences(self, where: str, inside: str, per_user: str | None) -> list[str]:
+        """What was moved or averaged from outside, if something was. These counts are exact: they are for whoever holds the values."""
+        rows = _moved(f"{self.clamped:,} of {self.used:,} values of {where}", self.clamped, self.used, inside)
+        people = _moved(f"the {per_user} of {self.clamped_people:,} of {self.people:,} people of {where}",
+                        self.clamped_people, self.people, inside)  # fmt: skip
+        sentences = [*rows, *people]
+        if self.averaged:
+            share = f"{self.averaged:,} of {self.used:,} values of {where} ({_percent(self.averaged, self.used)})"
+            lie = "lies" if self.averaged == 1 else "lie"
+            sentences.append(f"{share} {lie} outside {inside}, and went into somebody's mean all the same. {NOT_PRIVATE}")
+        return sentences
+
+
+def _moved(which: str, moved: int, of: int, inside: str) -> list[str]:
+    if not moved:
+        return []
+    warning = "Warning: " if moved > MANY_MOVED * of else ""
+    were = "was" if moved == 1 else "were"
+    share = f"{which} ({_percent(moved, of)}) lay outside {inside} and {were} moved to the nearest end"
+    about = "an answer is about the moved values"
+    return [f"{warning}{share if warning else share[:1].upper() + share[1:]}: {about}. {NOT_PRIVATE}"]
+
+
+def _percent(part: int, whole: int) -> str:
+    percent = 100.0 * part / whole
+    return f"{percent:.1f} %".replace(".0 %", " %") if percent >= 0.1 else "less than 0.1 %"

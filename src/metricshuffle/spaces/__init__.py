@@ -12,6 +12,7 @@ from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.matrix import Matrix, closure
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Haversine, Manhattan, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares, nested_squares, nested_squares_on_map
+from metricshuffle.spaces.places import Places
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 from metricshuffle.spaces.tree_embedding import TreeEmbedding, embedding
@@ -38,6 +39,7 @@ __all__ = [
     "Maximum",
     "Metric",
     "NestedSquares",
+    "Places",
     "Scaled",
     "Space",
     "Threshold",

@@ -19,6 +19,7 @@ from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.offers import sums as candidates
 from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
 from metricshuffle.planning.setting import checked_setting
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
@@ -207,7 +208,7 @@ def test_nothing_but_pure_noise_without_a_delta() -> None:
         with pytest.raises(ConditionError, match="delta"):
             build(setting, 1)
     with pytest.raises(ConditionError, match="delta"):
-        candidates.randomized_response(setting)
+        randomized_response(setting)
     summed = setting_for(target=Target(1.0, 0.0, 10), transport="aggregator")
     for shape in (1, 60):
         offer = candidates.shuffled_modular(summed, shape)
@@ -223,7 +224,7 @@ def test_shares_need_nineteen_honest_people() -> None:
 
 def test_randomized_response_is_verified_over_every_data_set() -> None:
     setting = setting_for(query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50)
-    offer = candidates.randomized_response(setting)
+    offer = randomized_response(setting)
     assert offer.rate is None
     profile = flips_of(offer).summed_profile(50)
     assert all(profile.delta(0.5 * d, d) <= 1e-3 for d in (1, 2, 3))
@@ -235,13 +236,13 @@ def test_randomized_response_is_verified_over_every_data_set() -> None:
 
 def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffler_colludes() -> None:
     setting = setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=20)
-    offer = candidates.randomized_response(setting)
+    offer = randomized_response(setting)
     assert offer.flip is not None
     rate = math.log((1 - offer.flip) / offer.flip)
     farthest = max(i + j for i in range(3) for j in range(30) if math.hypot(i, j) <= 20)
     assert offer.local_epsilon >= rate * farthest
     with pytest.raises(ConditionError, match="shorter axis"):
-        candidates.randomized_response(setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9))
+        randomized_response(setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9))
 
 
 def test_real_numbers_are_rounded_first() -> None:
@@ -283,9 +284,9 @@ def test_randomized_response_is_the_same_if_every_step_looks_at_all_data(
     users: int, rounds: int, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = setting_for(query, users=users, rounds=rounds)
-    found = candidates.randomized_response(setting)
+    found = randomized_response(setting)
     monkeypatch.setattr(RandomizedResponseProfile, "fewest_ones", lambda profile: profile)
-    assert candidates.randomized_response(setting).flip == found.flip
+    assert randomized_response(setting).flip == found.flip
 
 
 def test_the_profile_that_certified_a_rate_is_at_hand_for_its_account() -> None:

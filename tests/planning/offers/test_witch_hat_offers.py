@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
-from metricshuffle.errors import BatchTooSmall, DomainError, InputError
+from metricshuffle.errors import BatchTooSmall, DomainError, InputError, InputWarning
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
@@ -111,7 +111,8 @@ def test_wrong_wishes_are_told(road: Plan) -> None:
         road.shuffle(road.randomize([1.0]))
     with pytest.raises(DomainError, match="row 0"):
         road.randomize([9.0])
-    assert len(road.randomize([9.0], clamp=True)) == 1
+    with pytest.warns(InputWarning, match=r"1 of 1 values of the list \(100 %\) lay outside"):
+        assert len(road.randomize([9.0], clamp=True)) == 1
     release = plan(ROAD, TARGET, 1, trusted="nobody", protocols=ONLY).run([3.0])
     for level in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match="level"):

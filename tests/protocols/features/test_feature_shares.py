@@ -21,8 +21,6 @@ from metricshuffle.protocols.features import (
     Hats,
     Ramps,
     ShiftedBoxes,
-    blurred,
-    blurred_variances,
     space_of,
 )
 from metricshuffle.queries import Histogram, Mean, UserHistogram
@@ -320,24 +318,7 @@ def test_rows_and_columns_of_a_grid_are_blurred_like_the_table_of_both() -> None
     features, truth = ShiftedBoxes(2), generator.dirichlet(np.ones(20))
     table = features.table(space).toarray()
     errors = np.full(table.shape[1], 1e-3)
-    means = blurred(truth, (up, across)) @ table + 1e-3 * generator.standard_normal((3, table.shape[1]))
-    np.testing.assert_allclose(blurred(truth, (up, across)), truth @ np.kron(up, across))
     both: Floats = np.asarray(np.kron(up, across), dtype=np.float64)
+    means = truth @ both @ table + 1e-3 * generator.standard_normal((3, table.shape[1]))
     apart, together = features.shares(space, means, errors, (up, across)), features.shares(space, means, errors, (both,))
     np.testing.assert_allclose(apart, together, atol=1e-6)
-
-
-def test_randomizing_adds_the_variance_of_the_laws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mean over points of the variance under each one's law, coordinate by coordinate; for a table and for rows and columns."""
-    monkeypatch.setattr("metricshuffle.protocols.features.base.ENTRIES_AT_ONCE", 100)
-    generator = np.random.default_rng(4)
-    up, across = generator.dirichlet(np.ones(6), 6), generator.dirichlet(np.ones(8), 8)
-    laws: Floats = np.asarray(np.kron(up, across), dtype=np.float64)
-    shares = some_shares(PLANE, 1)
-    for features in (Cells(), ShiftedBoxes(3)):
-        table = features.table(PLANE)
-        values = table.toarray()
-        expected = np.sum([share * (law @ (values - law @ values) ** 2) for share, law in zip(shares, laws, strict=True)], axis=0)
-        blurs: tuple[tuple[Floats, ...], ...] = ((laws,), (up, across))
-        for blur in blurs:
-            np.testing.assert_allclose(blurred_variances(shares, blur, table), expected, rtol=1e-9, atol=1e-14)

@@ -336,8 +336,8 @@ def kinds(space: Any, people: int, total: float) -> list[Features]:
 
 
 def test_which_features_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule of thumb first, then its neighbours, and always single thresholds or cells."""
-    assert kinds(Integers(0, 999), 500, 10.0) == [Ramps(28), Ramps(14), Ramps(56), Ramps(1)]
+    """Always single thresholds or cells; the rule of thumb, and its neighbours."""
+    assert kinds(Integers(0, 999), 500, 10.0) == [Ramps(1), Ramps(28), Ramps(14), Ramps(56)]
     assert kinds(Integers(0, 63), 2_000, 10.0) == [Ramps(1), Ramps(2)]
     grid = kinds(Space(Grid(32, 32), Manhattan()), 2_000, 20.0 * 31 / 32)
     assert grid == [ShiftedBoxes(8), ShiftedBoxes(5), ShiftedBoxes(4), Cells()]

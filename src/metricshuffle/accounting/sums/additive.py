@@ -20,7 +20,7 @@ from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.search import first_certified
 from metricshuffle.numerics.types import Floats
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import FARTHEST_EPSILON, PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 # The tail that is cut off (and added to delta) lies this far, in log, below the delta that is asked for.
 TAIL_MARGIN = 40.0
@@ -119,6 +119,7 @@ class AdditiveNoise(PrivacyProfile):
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
         steps, found = math.floor(checked_distance(distance)), np.zeros(len(epsilons))
+        epsilons = np.minimum(epsilons, FARTHEST_EPSILON)
         pending = np.flatnonzero(epsilons < self.pure(steps)) if steps else np.zeros(0, dtype=np.int64)
         asked = 1e-12
         while len(pending):

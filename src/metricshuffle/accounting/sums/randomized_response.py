@@ -66,8 +66,15 @@ class _Pair:
         value = kernels.hockey_sticks(self.p, self.q, factor, math.exp(epsilon) / factor)
         return raised(float(value) * math.exp(self.total), 16) + self.outside
 
+    def delta_below(self, epsilon: float) -> float:
+        """At most the hockey-stick of p over q: each law is right to `slack` + `total` (relative) but for what lies outside."""
+        doubt, growth = self.slack + self.total + 64.0 * ROUNDOFF, math.exp(epsilon)
+        excess = self.p * math.exp(-doubt) - self.q * (growth * math.exp(doubt))
+        found = float(np.maximum(excess, 0.0).sum()) * (1.0 - (len(self.p) + 64) * ROUNDOFF)
+        return max(0.0, found - 2.0 * (1.0 + growth) * self.outside)
+
     def curve(self, growth: Floats) -> Floats:
-        """The same at many ascending e^epsilon, in one pass."""
+        """The same as `delta` at many ascending e^epsilon, in one pass."""
         from metricshuffle.noise import _binomial_kernels as kernels
 
         return np.asarray(kernels.half_line_curve(self.p, self.q, self.slack, growth) * raised(math.exp(self.total), 16) + self.outside)
@@ -138,6 +145,17 @@ class RandomizedResponseProfile(PrivacyProfile):
 
         bound = float(self._worst(values, steps, min(steps, ONE_BY_ONE))[0])
         return min(1.0, bound, PureProfile(self.rate).delta(epsilon, steps))
+
+    def delta_below(self, epsilon: float, distance: float) -> float:
+        """What is certainly given away if no unchanged bit is a one (T = 0): at most `delta`, and quick.
+
+        Statement: the hockey-stick between P and P' at T = 0 (module docstring), rounded down. It falls in flip: a bit that was
+        flipped rarely can be flipped once more, which is post-processing.
+        Conditions: each bit independent, flip < 1/2. Numerics: certified laws, P reduced and P' enlarged by their errors.
+        Reference: this docstring.
+        """
+        epsilon, steps = checked_epsilon(epsilon), self._steps(distance)
+        return self._pair(steps, 0, 0).delta_below(min(epsilon, LARGEST_EXPONENT)) if steps >= 1 and epsilon <= LARGEST_EXPONENT else 0.0
 
     def curve(self, epsilons: Floats, distance: float) -> Floats:
         """delta at many epsilons; the likelihood ratio of the counts is monotone, so sums over half-lines serve them all.

@@ -119,7 +119,7 @@ class BatchScore:
 
     def _of_totals(self, protocol: Sums, batches: Sequence[Shuffled]) -> Floats:
         totals = np.column_stack([_axis_totals(protocol, axis, batches) for axis in range(len(protocol.randomizers))])
-        first, second = self._inputs([self.pair.first, self.pair.second]).numbers / protocol.grain
+        first, second = self._inputs([self.pair.first, self.pair.second]).numbers / protocol.grains
         randomizer = protocol.randomizers[0]
         if len(protocol.randomizers) == 1 or self.pair.others is None or not isinstance(randomizer, AdditiveRandomizer):
             return np.asarray(totals @ (first - second))
@@ -132,7 +132,7 @@ class BatchScore:
     def _total_of_others(self) -> Any:
         """Along each axis, in cells of the noise."""
         others = self.pair.others
-        return self._inputs(others).numbers.sum(axis=0) / self.task.protocol.grain if others else 0.0
+        return self._inputs(others).numbers.sum(axis=0) / self.task.protocol.grains if others else 0.0  # type: ignore[attr-defined]
 
     # Vectors
 

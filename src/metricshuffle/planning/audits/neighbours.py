@@ -12,6 +12,7 @@ import numpy as np
 from metricshuffle.amplification.lower import information
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.search import last_certified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.protocols.answers import NoisyAnswers
@@ -21,7 +22,7 @@ from metricshuffle.queries.base import Query
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserQuery
 from metricshuffle.randomizers.count_response import CountResponse
-from metricshuffle.spaces import Categories, Grid, Integers, Interval
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, Places
 from metricshuffle.wire.task import Task
 
 # Distances that are equal but for roundings.
@@ -48,6 +49,9 @@ def distance_between(query: Query, step: float, first: Any, second: Any) -> floa
     """How far apart two values are, in units, as the promise measures it."""
     if isinstance(query, UserQuery):
         return query.people.distance(first, second)
+    if isinstance(query.values_in, Places):
+        places = query.values_in.validated([first, second])
+        return float(query.values_in.ground(places[:1], places[1:])[0])
     codes = query.inputs([first, second], step).numbers
     if isinstance(query, Histogram):
         return query.distance(int(codes[0, 0]), int(codes[1, 0]))
@@ -111,6 +115,8 @@ def _value_pairs(task: Task) -> list[tuple[Any, Any]]:
         across, up = min(cells, domain.width - 1), min(cells, domain.height - 1)
         moves = dict.fromkeys([(across, 0), (0, up), (min(slanted, across), min(slanted, up))])
         return [((0, 0), move) for move in moves if move != (0, 0)]
+    if isinstance(domain, Places):
+        return _place_pairs(domain, reach)
     if not isinstance(domain, Integers | Interval):
         raise InputError(f"give the two inputs: none are known by themselves for {domain}.")
     step = query.step if isinstance(query, Histogram) else protocol.step
@@ -120,6 +126,25 @@ def _value_pairs(task: Task) -> list[tuple[Any, Any]]:
     if isinstance(protocol, Sums):
         pairs = pairs[:1]  # noise is the same everywhere
     return [(int(a), int(b)) if isinstance(domain, Integers) else (float(a), float(b)) for a, b in pairs]
+
+
+def _place_pairs(places: Places, reach: float) -> list[tuple[Any, Any]]:
+    """The south-west corner, and how far one can go from there along each axis and along both."""
+    corner = np.array([places.south, places.west])
+    sides = np.array([places.north, places.east]) - corner
+    per_degree = np.array(places.metres_per_degree)
+    found = []
+    for along in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)):
+        way = np.array(along) / per_degree
+        way *= np.min(sides[way > 0.0] / way[way > 0.0])
+
+        def near(part: float, way: Floats = way) -> bool:
+            return bool(places.ground(corner[None], np.minimum(corner + part * way, corner + sides)[None])[0] <= reach)
+
+        part = 1.0 if near(1.0) else last_certified(near, 1.0, 0.0, relative=1e-9)
+        end = np.minimum(corner + part * way, corner + sides)
+        found.append(((float(corner[0]), float(corner[1])), (float(end[0]), float(end[1]))))
+    return found
 
 
 def _item_pairs(task: Task) -> list[tuple[Any, Any]]:
@@ -188,12 +213,14 @@ def _held(task: Task, code: int) -> Any:
 
 
 def value_of(query: Query, code: int, step: float = 1.0) -> Any:
-    """The value that stands for a code; on a grid a cell, (column, row)."""
+    """The value that stands for a code; on a grid a cell, (column, row), and of places one of them for all codes: noise hides all alike."""
     domain = query.values_in
     if isinstance(domain, Categories):
         return domain.labels[code]
     if isinstance(domain, Grid):
         return (code % domain.width, code // domain.width)
+    if isinstance(domain, Places):
+        return (domain.south, domain.west)
     if not isinstance(domain, Integers | Interval):
         raise InputError(f"give the two inputs: none are known by themselves for {domain}.")
     width = query.step if isinstance(query, Histogram) else 1.0 if isinstance(query, UserQuery) else step
@@ -218,5 +245,7 @@ def words_of(query: Query, held: Any) -> str:
     domain = query.values_in
     if isinstance(domain, Grid):
         return f"cell ({held[0]}, {held[1]})"
+    if isinstance(domain, Places):
+        return f"({float(held[0]):.6f}, {float(held[1]):.6f})"
     unit = "" if isinstance(domain, Categories) or not query.unit else f" {query.unit}"
     return f"{held if isinstance(held, str) else plain(float(held))}{unit}"

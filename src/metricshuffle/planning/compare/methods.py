@@ -96,7 +96,7 @@ def level_scales(tree: TreeEmbedding, epsilon: float) -> Floats:
 
 
 def gaussian_histogram(users: int, epsilon: float, delta: float) -> Method:
-    """Statement: the mean histogram moves by at most sqrt(2)/n in the Euclidean norm; noise as in `accounting.metric_gaussian`."""
+    """Statement: the mean histogram moves by at most sqrt(2)/n in the Euclidean norm; noise as in `accounting.items.gaussian`."""
     scale = math.sqrt(2.0) / users * gaussian_sigma(epsilon, delta)
     return Method(
         "Gaussian on shares", "central", "user",

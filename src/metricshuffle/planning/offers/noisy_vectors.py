@@ -16,9 +16,11 @@ from metricshuffle.numerics.search import farthest_certified, last_certified
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting
-from metricshuffle.planning.vector_runs import MANY_POINTS, moved_errors
+from metricshuffle.planning.share_errors import moved_errors, regrets, share_errors
+from metricshuffle.planning.vector_runs import MANY_POINTS
 from metricshuffle.privacy.guarantee import Who
-from metricshuffle.protocols.features import Features, Lattice, space_of
+from metricshuffle.protocols.features import Cells, Features, Lattice, space_of
+from metricshuffle.protocols.features.base import MOST_COORDINATES
 from metricshuffle.protocols.vectors import FINE, NoisyVectors, feature_table, floor_slope
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.queries.user_items import UserHistogram
@@ -31,9 +33,9 @@ from metricshuffle.spaces import Discrete
 NAME = "noisy-vectors"
 # What a floor leaves of a report at the target's distance if the shuffler colludes, where nobody says otherwise.
 FLOOR = 10.0
-# Simulated releases by which feature sets are compared, of each kind of people: of many points, and of few. Fewer of users' items, whose
-# other candidates take long: sets that three do not tell apart are nearly as good as each other.
-RUNS, ITEM_RUNS = (6, 32), (3, 32)
+# Simulated releases by which feature sets are compared for users' items, of each kind of people: of many points, and of few. Their other
+# candidates take long, and sets that three releases do not tell apart are nearly as good as each other.
+ITEM_RUNS = (3, 32)
 # Points times features of randomized values, beyond which no more than one set is tried.
 MOST_FITTED = 2**18
 # Rounding everybody's shares to whole units may take this much of the rate.
@@ -57,8 +59,10 @@ def noisy_vectors(setting: Setting) -> Iterator[Offer]:
 
 
 def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -> Candidate:
-    """The feature set whose shares are off by the least, by a short simulation of three kinds of people, with the least noise that keeps
-    the target."""
+    """The feature set with the least regret, with the least noise that keeps the target.
+
+    Regret: its error over that of the best set, at most over the kinds of people that count, in the measure of the plan.
+    """
     if trusted == "shuffler" and setting.target.delta == 0.0:
         raise ConditionError("Noisy vectors", "delta > 0 (shares are mixed up to a probability)", "delta = 0")
     _units(setting)  # refuses users with any number of items, once
@@ -68,7 +72,7 @@ def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -
         floor = next((floor for floor in floors if floor_slope(floor, features, space) is not None), None)
         if floors and floor is None:
             continue
-        # The shares of randomized values take long to fit where there are many features; the likeliest sets come first.
+        # The shares of randomized values take long to fit where there are many features; sets that tell all points apart come first.
         if floors and protocols and (space.domain.size or 0) * len(features.weights(space)) > MOST_FITTED:
             continue
         try:
@@ -82,8 +86,9 @@ def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -
     if not protocols:
         raise NotCertified("; ".join(reasons) or "no feature set fits this space.")
     fitting = [protocol for protocol in protocols if setting.max_bits is None or protocol.bits_per_user <= setting.max_bits]
+    details: dict[str, Any] = {}
     if len(fitting) > 1:
-        best = min(fitting, key=lambda protocol: _off(setting, protocol))
+        best, details = _least_regret(setting, fitting)
     else:
         best = min(fitting or protocols, key=lambda protocol: protocol.bits_per_user)
     needless = not floors and setting.floor and _floors(setting) and trusted != "curator"
@@ -92,20 +97,31 @@ def calibrated(setting: Setting, trusted: Who, floors: tuple[Randomizer, ...]) -
     account = best.account(setting.query, setting.target, setting.honest, setting.rounds)
     if not account.kept:
         raise NotCertified("the calibrated noise did not pass the final verification; please report this as a bug.")
-    details: dict[str, Any] = {"baseline": True} if needless else {}
+    details |= {"baseline": True} if needless else {}
     return candidate(setting, best, account, rate=best.factor, **details)
 
 
-def _off(setting: Setting, protocol: NoisyVectors) -> float:
-    """About how far its shares are off in a few simulated releases: the sum of logarithms over three kinds of people."""
-    runs = (ITEM_RUNS if isinstance(setting.query, UserHistogram) else RUNS)[(space_of(setting.query).domain.size or 0) <= MANY_POINTS]
-    errors = moved_errors(protocol, setting.query, setting.users, runs)
-    return math.fsum(math.log(max(error, 1e-300)) for error in errors.values())
+def _least_regret(setting: Setting, protocols: list[NoisyVectors]) -> tuple[NoisyVectors, dict[str, Any]]:
+    """The one with the least regret, and what is told of it; of equal ones that with the fewest bits."""
+    query, users = setting.query, setting.users
+    if isinstance(query, Histogram):
+        errors = [share_errors(protocol, query, users) for protocol in protocols]
+    else:
+        runs = ITEM_RUNS[(space_of(query).domain.size or 0) <= MANY_POINTS]
+        errors = [moved_errors(protocol, query, users, runs) for protocol in protocols]
+    found = regrets(errors, setting.spread)
+    best = min(range(len(found)), key=lambda index: (found[index], protocols[index].bits_per_user))
+    told = {"regret": found[best], "feature_sets": tuple(str(protocol.features) for protocol in protocols)}
+    return protocols[best], told | ({"errors": errors[best]} if isinstance(query, Histogram) else {})
 
 
 def _feature_sets(setting: Setting) -> list[Features]:
+    """Those that the kinds of features offer; on a line also single cells for a flat target, where a long move costs no more than a short
+    one (thresholds cost as much for every step)."""
     space = space_of(setting.query)
     found: list[Features] = []
+    if setting.target.shape == "flat" and Lattice.of(space) is not None and 2 <= (space.domain.size or 0) <= MOST_COORDINATES:
+        found.append(Cells())
     for kind in sorted(Features.kinds):
         known = Features.kinds[kind]
         if issubclass(known, Features):

@@ -16,7 +16,7 @@ from metricshuffle.protocols.frequencies import Frequencies, shuffled_profile
 from metricshuffle.queries.histogram import Histogram
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
 from metricshuffle.spaces import Categories
 
 
@@ -32,7 +32,7 @@ def accounted(setting: Setting, randomizer: Randomizer) -> Candidate:
     query = setting.query
     if not isinstance(query, Histogram):
         raise InputError(f"a randomizer of one's own answers a histogram, and not a {query.kind}.")
-    if isinstance(query.domain, Categories) and isinstance(randomizer, Channel) and randomizer.distances is not None:
+    if isinstance(query.domain, Categories) and has_law_of(randomizer, Channel) and randomizer.distances is not None:
         randomizer = Channel(randomizer.matrix, distances=1.0 - np.eye(randomizer.inputs))  # any two labels, for a histogram
     step = query.step if isinstance(randomizer, BoundedGeometric) else 1.0
     shuffled, alone = (Frequencies(name=OWN_RANDOMIZER, trusted=who, step=step, randomizer=randomizer) for who in ("shuffler", "nobody"))

@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from typing import TypeVar
 
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.candidate import EQUAL_ERRORS, Candidate, allowed
 from metricshuffle.planning.setting import Setting
 
 
@@ -24,6 +24,9 @@ class Offer:
     encoding: str | None
     make: Callable[[], Candidate | Callable[[], Candidate]]
     """The candidate, or what is left to do for it: work that goes on aside is waited for once all other offers were made."""
+    exceeds: Callable[[float], bool] | None = None
+    """Of an offer that takes long to calibrate: exceeds(error) is true only if its expected error is certainly larger than that. It is
+    then left out if another candidate that may be chosen has that error, unless it was asked for by name."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,38 @@ def made(setting: Setting, progress: Callable[[str], None] | None = None) -> Ite
     names = list(dict.fromkeys(offer.protocol for offer in offers))
     unknown = [name for name in setting.protocols or () if name not in names]
     if unknown or setting.protocols == ():
-        wanted = f"there is no protocol {unknown[0]!r}" if unknown else "protocols names none"
-        raise InputError(f"{wanted} for {setting.query}; choose among {', '.join(names)}.")
-    begun: list[tuple[Offer, Candidate | NotMade | Callable[[], Candidate]]] = []
-    for offer in offers:
-        if setting.wants(offer.protocol):
-            if progress is not None:
-                progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
-            begun.append((offer, _or_why_not(offer, offer.make)))
-    for offer, so_far in begun:
+        nothing = f"there is no protocol {unknown[0]!r}" if unknown else "protocols names none"
+        raise InputError(f"{nothing} for {setting.query}; choose among {', '.join(names)}.")
+    wanted = [offer for offer in offers if setting.wants(offer.protocol)]
+    begun: dict[int, Candidate | NotMade | Callable[[], Candidate]] = {}
+    # What takes long comes last: it may be left out then.
+    for place, offer in sorted(enumerate(wanted), key=lambda entry: entry[1].exceeds is not None):
+        if (why := _cannot_win(setting, offer, [one for one in begun.values() if isinstance(one, Candidate)])) is not None:
+            begun[place] = why
+            continue
+        if progress is not None:
+            progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
+        begun[place] = _or_why_not(offer, offer.make)
+    for place, offer in enumerate(wanted):
+        so_far = begun[place]
         yield so_far if isinstance(so_far, Candidate | NotMade) else _or_why_not(offer, so_far)
+
+
+def _cannot_win(setting: Setting, offer: Offer, candidates: list[Candidate]) -> NotMade | None:
+    """Why an offer is not calibrated: it takes long, and its error is certainly larger than that of a candidate that may be chosen."""
+    usable = [candidate for _, candidate in allowed(setting, candidates)]
+    if offer.exceeds is None or setting.protocols is not None or not usable:
+        return None
+    best = min(usable, key=lambda candidate: candidate.expected_error)
+    if not offer.exceeds(best.expected_error * (1.0 + EQUAL_ERRORS)):
+        return None
+    encoding = "" if best.encoding is None else f" ({best.encoding})"
+    return NotMade(
+        offer.protocol,
+        offer.encoding,
+        f"it was not calibrated, which takes long: it cannot have less error than {best.protocol}{encoding}; to see it all the same, ask "
+        f"for it by name (--protocols {offer.protocol}, or protocols=[{offer.protocol!r}] in Python).",
+    )
 
 
 def _or_why_not(offer: Offer, step: Callable[[], Made]) -> Made | NotMade:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property, partial
@@ -17,7 +17,7 @@ from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import LARGEST_RATE, rational_rate
 from metricshuffle.noise.table import LARGEST_RADIUS
-from metricshuffle.numerics.search import Remembered, last_certified, last_whole
+from metricshuffle.numerics.search import Remembered, last_whole
 from metricshuffle.planning.candidate import Candidate, candidate
 from metricshuffle.planning.offers.registry import Offer, family
 from metricshuffle.planning.setting import Setting, step_sentence
@@ -26,11 +26,11 @@ from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Account
+from metricshuffle.protocols.place_accounts import PlaceAccounts
 from metricshuffle.protocols.sum_accounts import SumAccounts
-from metricshuffle.protocols.sums import EXACT_CELLS, Sums, narrow
+from metricshuffle.protocols.sums import EXACT_CELLS, Accounts, Randomizer, Sums, narrow
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL, AdditiveRandomizer, Padding
-from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 
 # Of delta: to the statistical term of shares through a shuffler, and kept free for padding when noise is calibrated.
 SHARING_PART, PADDING_PART = 1e-3, 0.1
@@ -38,8 +38,6 @@ SHARING_PART, PADDING_PART = 1e-3, 0.1
 WRAP_LOG_PROBABILITY = -46.0
 # Rates are found to this much (relative): so much more noise than needed nobody notices.
 CALIBRATION = 1e-7
-# A count of randomized bits is looked at within so many standard deviations to both sides, and wider ones than this not at all.
-COUNT_DEVIATIONS, MOST_COUNTS = 29.0, 500_000
 # Noise with many more cells to a deviation is calibrated with about so many of them first; and no noise has a larger rate.
 FEWER_CELLS, LEAST_NOISE = (128.0, 2048.0, 32768.0), 32.0
 # Anybody's report is clamped with at most this chance: well below what a 95 % interval may miss.
@@ -61,8 +59,14 @@ class SumSetting:
         return self.query.grain(self.setting.granularity)
 
     @cached_property
+    def grains(self) -> tuple[int, ...]:
+        """How many steps (or, of places, points) along each axis are rounded to one cell of the noise."""
+        return self.query.grains(self.setting.granularity, self.step)
+
+    @cached_property
     def step(self) -> float:
-        return self.query.step(self.setting.granularity)
+        setting = self.setting
+        return self.query.planned_step(setting.target, setting.users, setting.rounds, setting.granularity)
 
     @property
     def honest(self) -> int:
@@ -82,7 +86,10 @@ class SumSetting:
         return self.setting.target.in_steps(self.step)
 
     @cached_property
-    def accounts(self) -> SumAccounts:
+    def accounts(self) -> Accounts:
+        if self.query.rounding is not None:
+            whole = sum(-(-span // grain) for span, grain in zip(self.spans, self.grains, strict=True))
+            return PlaceAccounts(self.target, whole, self.rounds)
         return SumAccounts(self.target, self.axes, self.grain, self.rounds)
 
     @cached_property
@@ -91,7 +98,8 @@ class SumSetting:
 
     def check(self) -> None:
         """Raise unless there are steps, and the distance has at least one."""
-        if self.grain and self.target.distance < 1.0:
+        self.query.check_new()
+        if self.grain and self.query.rounding is None and self.target.distance < 1.0:
             raise InputError(step_sentence(self.query, self.setting.target.distance, self.step))
 
     @cached_property
@@ -110,8 +118,8 @@ class SumSetting:
     def randomizers(self, shape: object, rate: float, padding: Padding, radius: int = 0) -> tuple[AdditiveRandomizer, ...]:
         """The same noise on every axis."""
         return tuple(
-            AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=self.grain)
-            for span in self.spans
+            AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=grain)
+            for span, grain in zip(self.spans, self.grains, strict=True)
         )
 
     def modular(self, name: str, noise: Polya, draws: int, trusted: Who, shares: int = 1) -> Sums:
@@ -119,7 +127,11 @@ class SumSetting:
         randomizers = self.randomizers(noise.shape, noise.rate, "none")
         radius = math.ceil(noise.summed(draws).tail_radius(WRAP_LOG_PROBABILITY - math.log(self.axes)))
         modulus = modulus_for(self.setting.users, max(randomizer.top for randomizer in randomizers), radius)
-        return Sums(name=name, trusted=trusted, step=self.step, randomizers=randomizers, modulus=modulus, shares=shares)
+        return self.sums(name, trusted, randomizers, modulus=modulus, shares=shares)
+
+    def sums(self, name: str, trusted: Who, randomizers: Sequence[Randomizer], **encoded: Any) -> Sums:
+        """The protocol of these randomizers."""
+        return Sums(name=name, trusted=trusted, step=self.step, randomizers=tuple(randomizers), rounding=self.query.rounding, **encoded)
 
     def offered(self, protocol: Sums, account: Account, **details: Any) -> Candidate:
         """The candidate, if its account holds at every distance."""
@@ -133,13 +145,14 @@ class SumSetting:
             return made
         # One unit may be less than a step, and is then a step at most; like the distance it may be off by a rounding.
         profile = protocol.report_profile(self.setting.target, self.rounds)
-        per_unit = profile.epsilon(made.fallback.delta, max(1.0 / self.step * (1.0 + 1e-12), 1.0))
+        shortest = 1.0 if self.query.rounding is None else 0.0
+        per_unit = profile.epsilon(made.fallback.delta, max(1.0 / self.step * (1.0 + 1e-12), shortest))
         return made.model_copy(update={"local_epsilon_per_unit": per_unit})
 
 
 @family
 def sums(setting: Setting) -> Iterator[Offer]:
-    """Local and central noise, shuffled noise of several shapes in both encodings, and randomized response."""
+    """Local and central noise, and shuffled noise of several shapes in both encodings."""
     if not isinstance(setting.query, SummedQuery):
         return
     at = SumSetting(setting, setting.query)
@@ -152,25 +165,23 @@ def sums(setting: Setting) -> Iterator[Offer]:
     for shape in shapes(at):
         for encoding in wanted:
             yield Offer(share_of(at, shape)[0], encoding, partial(builders[encoding], at, shape))
-    if "unary" in wanted:
-        yield Offer("randomized-response-shuffle", "unary", partial(randomized_response, at))
 
 
 def local(at: SumSetting) -> Candidate:
     """geometric-local: everybody's own noise is enough; nobody is trusted."""
     rate = sampled(at.accounts.pure_rate())
     protocol = at.modular("geometric-local", Polya(Fraction(1), rate), at.setting.users, "nobody")
-    return at.described(protocol, _account(at, protocol), rate=rate)
+    return at.described(protocol, account_of(at, protocol), rate=rate)
 
 
 def central(at: SumSetting) -> Candidate:
     """geometric-central: a curator sees the raw values and adds noise once."""
     rate = sampled(at.accounts.pure_rate())
     protocol = at.modular("geometric-central", Polya(Fraction(1), rate), 1, "curator")
-    return at.described(protocol, _account(at, protocol), rate=rate)
+    return at.described(protocol, account_of(at, protocol), rate=rate)
 
 
-def _account(at: SumSetting, protocol: Sums) -> Account:
+def account_of(at: SumSetting, protocol: Sums) -> Account:
     return protocol.account(at.query, at.setting.target, at.honest, at.rounds)
 
 
@@ -192,7 +203,7 @@ def shuffled_modular(at: SumSetting, total_shape: int) -> Candidate:
         if protocol.modulus is None:
             raise NotCertified("shares need a modulus; please report this as a bug.")
         protocol = protocol.model_copy(update={"shares": messages_needed(at.honest, protocol.modulus, bits)})
-    return at.offered(protocol, _account(at, protocol), rate=rate, shape=total_shape)
+    return at.offered(protocol, account_of(at, protocol), rate=rate, shape=total_shape)
 
 
 def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
@@ -201,6 +212,8 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
     target, padding = at.target, at.setting.padding
     if target.delta == 0.0:
         raise ConditionError("Unary messages", "delta > 0 (bounded noise always leaks at the edge)", "delta = 0")
+    if padding == "bounded" and at.query.rounding is not None:
+        raise ConditionError("Random rounding", "noise that is exact until it is clamped", "padding 'bounded' (use 'clamp')")
     bounded, certain = padding == "bounded", total_shape == 1 and at.rounds == 1
     budget = target.delta if certain else target.delta * (1.0 - PADDING_PART)
     # Some honest report is clamped with at most this chance at padding c: reports * law.beyond(c).
@@ -246,9 +259,9 @@ def shuffled_unary(at: SumSetting, total_shape: int) -> Candidate:
     if isinstance(profile, RarelyClamped) and clamping_penalty(target.epsilon, profile.clamp_probability) > room:
         raise NotCertified(f"clamping is not rare enough to be certified at epsilon {target.epsilon:g}; use the modular encoding.")
     randomizers = tuple(randomizer.pinned() for randomizer in at.randomizers(share, rate, padding, radius))
-    protocol = Sums(name=name, trusted="shuffler", step=at.step, randomizers=randomizers)
+    protocol = at.sums(name, "shuffler", randomizers)
     # (accounted as whoever receives the task will do it)
-    return at.offered(protocol, _account(at, protocol), rate=rate, shape=total_shape, padding=padding, radius=radius)
+    return at.offered(protocol, account_of(at, protocol), rate=rate, shape=total_shape, padding=padding, radius=radius)
 
 
 def _enough_to_see(at: SumSetting, noise: Polya) -> int:
@@ -257,62 +270,6 @@ def _enough_to_see(at: SumSetting, noise: Polya) -> int:
     Privacy counts the honest reports only, but an interval has to hold for everybody's.
     """
     return math.ceil(noise.tail_radius(math.log(CLAMPED_RARELY / (at.setting.users * at.axes))))
-
-
-def randomized_response(at: SumSetting) -> Candidate:
-    """RR-Shuffle: flip every unary bit with the smallest probability that keeps the target; the client hides positions."""
-    target = at.target
-    if target.delta == 0.0:
-        raise ConditionError("RR-Shuffle's amplification", "delta > 0", "delta = 0")
-    if at.grain != 1:
-        raise ConditionError("RR-Shuffle", "granularity 1", f"granularity {at.setting.granularity:g}")
-
-    def protocol(flip: float) -> Sums:
-        randomizers = tuple(CountResponse(span=span, flip=flip) for span in at.spans)
-        return Sums(name="randomized-response-shuffle", trusted="shuffler", step=at.step, randomizers=randomizers)
-
-    def account(flip: float) -> Account:
-        return _account(at, protocol(flip))
-
-    def nearly(flip: float) -> PrivacyProfile:
-        return at.accounts.total_profile(CountResponse(span=min(at.spans), flip=flip).summed_profile(at.honest).fewest_ones())
-
-    # Necessary checks at the distances that decide in practice; the rest is verified below. Fewer flips are less noise.
-    noisiest = 0.5 - 2.0**-10
-    about = Remembered(lambda fewer: target.shortfall(nearly(_flip(1.0 / fewer))), 1.0 / noisiest, 2.0**31)
-    less = Remembered(lambda fewer: target.shortfall(account(_flip(1.0 / fewer)).profile), 1.0 / noisiest, 2.0**31)
-    variance = at.normal_deviation**2 / (at.honest * min(at.spans))  # of a bit's estimate: flip (1 - flip) / (1 - 2 flip)^2
-    likely = COUNT_DEVIATIONS * at.normal_deviation / math.sqrt(1.0 + 4.0 * variance)
-    if likely > MOST_COUNTS:
-        raise NotCertified(
-            f"the count of ones would take about {likely:.1g} values, each of which is looked at for many data sets; beyond "
-            f"{MOST_COUNTS:.0e} that takes minutes, so use a larger unit of the values."
-        )
-    about.enclose(2.0 / (1.0 - 1.0 / math.sqrt(1.0 + 4.0 * variance)), -math.log(target.delta), 1e-4)
-    flip = _least_flip(about, noisiest)
-    if not account(flip).kept:
-        # Other data sets than those with the fewest ones decide here.
-        less.enclose(about.passing, -math.log(target.delta), 1e-4)
-        if less.passing == 1.0 / noisiest and target.shortfall(account(_flip(noisiest)).profile) > 0.0:
-            raise ConditionError("RR-Shuffle", "enough honest people for this epsilon", f"{at.honest:,}, too few at any flip")
-        flip = _least_flip(less, noisiest)
-        while not account(flip).kept:
-            flip = _flip(flip * 1.01)
-            if flip > noisiest:
-                raise NotCertified("no flip probability below one half could be verified at every distance.")
-    return at.described(protocol(flip), account(flip), flip=flip)
-
-
-def _least_flip(less: Remembered, noisiest: float) -> float:
-    """The smallest flip probability that passes, to a thousandth; `less` knows about where that is."""
-
-    def near(flip: float) -> bool:
-        return less(1.0 / flip)
-
-    passing = noisiest
-    while passing > 2.0**-30 and near(0.25 * passing):
-        passing *= 0.25
-    return _flip(last_certified(near, 0.25 * passing, passing, relative=1e-3))
 
 
 def shapes(at: SumSetting) -> list[int]:
@@ -339,7 +296,9 @@ def _shape_under(at: SumSetting, cap: float) -> int:
     @cache
     def report(shape: int) -> float:
         rate = _noise_rate(at, shape, at.setting.target.delta, relative=1e-4)
-        return at.accounts.noise_profile(Polya(Fraction(shape, at.honest), rate)).pure(at.target.distance)
+        noise, accounts = Polya(Fraction(shape, at.honest), rate), at.accounts
+        of_places = isinstance(accounts, PlaceAccounts)
+        return (accounts.report_profile(AdditiveNoise(noise)) if of_places else accounts.noise_profile(noise)).pure(at.target.distance)
 
     def fits(shape: int) -> bool:
         # The candidate's own rate is calibrated more closely, so it may be a little larger.
@@ -371,7 +330,7 @@ def _noise_rate(at: SumSetting, total_shape: int, delta: float, relative: float 
     """Largest sampled rate whose exact noise keeps the target with that much of delta."""
     accounts = at.accounts
     pure = accounts.pure_rate()
-    if delta == 0.0 or (total_shape == 1 and at.rounds == 1):
+    if delta == 0.0 or (total_shape == 1 and at.rounds == 1) or isinstance(accounts, PlaceAccounts):
         return sampled(pure)
     precise = relative if at.rounds == 1 and at.axes == 1 else max(relative, 1e-5)
 
@@ -417,8 +376,3 @@ def _shortfall(target: Target, total_shape: int, rate: float) -> float:
 def sampled(rate: float) -> float:
     """The largest rate not above `rate` that can be sampled exactly (more noise, never less)."""
     return float(rational_rate(min(rate, float(LARGEST_RATE))))
-
-
-def _flip(flip: float) -> float:
-    """The next multiple of 2^-32 up (more noise)."""
-    return math.ceil(flip * FLIP_DENOMINATOR) / FLIP_DENOMINATOR

@@ -1,10 +1,11 @@
 """Feature sets, a file for each kind of space."""
 
-from metricshuffle.protocols.features.base import AnyFeatures, Blur, Cumulative, Features, blurred, blurred_variances
+from metricshuffle.protocols.features.base import AnyFeatures, Blur, Cumulative, Features
 from metricshuffle.protocols.features.grid import Cells, Hats, ShiftedBoxes
 from metricshuffle.protocols.features.lattice import Lattice
 from metricshuffle.protocols.features.line import Ramps
 from metricshuffle.protocols.features.question import space_of
+from metricshuffle.protocols.features.readings import Readings
 from metricshuffle.protocols.features.tree import Edges
 
 __all__ = [
@@ -17,8 +18,7 @@ __all__ = [
     "Hats",
     "Lattice",
     "Ramps",
+    "Readings",
     "ShiftedBoxes",
-    "blurred",
-    "blurred_variances",
     "space_of",
 ]

@@ -20,6 +20,7 @@ from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features.lattice import FORGIVEN
 from metricshuffle.protocols.features.pairs import distances_of, moves_of_pairs
+from metricshuffle.protocols.features.readings import Readings, largest_features
 from metricshuffle.spaces import Space
 from metricshuffle.spaces.space import MOST_POINTS_PAIRED
 
@@ -32,8 +33,6 @@ Blur = tuple[Floats, ...]
 MOST_COORDINATES = 4096
 MOST_ENTRIES = 2**25
 """Of a table, those that are not 0: 400 MB."""
-ENTRIES_AT_ONCE = 2**22
-"""Of a table, those that are looked at together, 0 or not."""
 LARGEST_FEATURE = 2**31 - 1
 """So that sums over as many people and items as there are fit into 63 bits."""
 
@@ -134,10 +133,25 @@ class Features(Kinded, ABC):
         if np.any(largest > 0):
             yield changes_of(checked, largest)
 
+    def told_apart(self, space: Space) -> Readings | None:
+        """The share of every point; None where the features do not tell single points apart."""
+        return None
+
+    def nearby(self, space: Space) -> Readings | None:
+        """The share of the people around every point, who count the less the farther they are; None where nothing like that is measured."""
+        return None
+
+    def bounds(self, space: Space) -> Readings:
+        """Readings that are no less than the share of a point, some for each, whatever people hold."""
+        return largest_features(self.table(space))
+
     def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
         """Unbiased shares of the points from the means of the features (per item) with standard errors `errors`, and the standard errors
         of the shares; None where the features do not tell single points apart."""
-        return None
+        readings = self.told_apart(space)
+        if readings is None:
+            return None
+        return readings.values(means), np.sqrt(readings.factors.power(2) @ np.asarray(errors, dtype=np.float64) ** 2)
 
     def shares(self, space: Space, means: Floats, errors: Floats, blur: Blur | None = None) -> Floats:
         """Shares that can be true (>= 0, sum 1) near the means; `means` may have a row for each of several runs.
@@ -179,34 +193,6 @@ class Features(Kinded, ABC):
             )
         if entries > MOST_ENTRIES:
             raise InputError(f"the table of the features {self.kind} would have {entries:,} entries, too many to hold; {remedy}.")
-
-
-def blurred(shares: Floats, blur: Blur | None) -> Floats:
-    """The shares of the points that are counted, a row for each row of shares that are held."""
-    if blur is None:
-        return shares
-    if len(blur) == 1:
-        return np.asarray(shares @ blur[0])
-    up, across = blur
-    cells = np.asarray(shares).reshape(-1, len(up), len(across))
-    return np.asarray(up.T @ cells @ across).reshape(np.shape(shares))
-
-
-def blurred_variances(shares: Floats, blur: Blur, table: csr_array) -> Floats:
-    """The variance of each feature that randomizing adds, for one who holds a point: the mean over points of these shares."""
-    size, coordinates = table.shape
-    found, together = np.empty(coordinates), max(1, ENTRIES_AT_ONCE // size)
-    counted = blurred(shares, blur)
-    for start in range(0, coordinates, together):
-        part = np.asarray(table[:, start : start + together].toarray(), dtype=np.float64)
-        if len(blur) == 1:
-            means = blur[0] @ part
-        else:
-            up, across = blur
-            rows = (up @ part.reshape(len(up), -1)).reshape(len(up), len(across), -1)
-            means = (across @ rows).reshape(part.shape)
-        found[start : start + together] = counted @ part**2 - shares @ means**2
-    return np.maximum(found, 0.0)
 
 
 def changes_of(rates: Floats, sizes: Any) -> Changes:

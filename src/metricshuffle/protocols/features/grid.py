@@ -19,6 +19,7 @@ from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features.base import MOST_COORDINATES, MOST_ENTRIES, Features, dearest
 from metricshuffle.protocols.features.lattice import FORGIVEN, Lattice
 from metricshuffle.protocols.features.pairs import nearest_distance
+from metricshuffle.protocols.features.readings import Readings
 from metricshuffle.protocols.features.tree import Edges
 from metricshuffle.spaces import Discrete, Grid, Space
 
@@ -76,8 +77,9 @@ class Cells(Features):
         if nearest_distance(space) <= distance * (1.0 + FORGIVEN) if lattice is None else lattice.steps_within(distance) > 0:
             yield dearest(checked, 2)
 
-    def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
-        return np.asarray(means, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    def told_apart(self, space: Space) -> Readings | None:
+        table = self.table(space).astype(np.float64)
+        return Readings.of_points(np.zeros(table.shape[0]), table, np.arange(table.shape[0]))
 
 
 class ShiftedBoxes(Features):
@@ -185,9 +187,20 @@ class ShiftedBoxes(Features):
         if ways:
             yield dearest(self.checked_rates(space, rates), 2 * ways)
 
-    def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
+    def told_apart(self, space: Space) -> Readings | None:
         """The cells themselves, if the width is 1; otherwise there is none."""
-        return (np.asarray(means, dtype=np.float64), np.asarray(errors, dtype=np.float64)) if self.width == 1 else None
+        return self.nearby(space) if self.width == 1 else None
+
+    def nearby(self, space: Space) -> Readings:
+        """For every cell the mean share of the boxes that it lies in, over all ways to cut; a way with one box counts everybody.
+
+        Statement: people in another cell count with the part of the ways in which both cells share a box. `bounds` are the single boxes:
+        each holds everybody who is in the cell.
+        """
+        table = self.table(space)
+        kept = int(table.indptr[1])  # ways that have several boxes, the same number at every cell
+        constants = np.full(table.shape[0], (self.width - kept) / self.width)
+        return Readings.of_points(constants, table.multiply(1.0 / self.width).tocsr(), np.arange(table.shape[0]))
 
 
 class Hats(Features):
@@ -238,9 +251,18 @@ class Hats(Features):
         largest = float(self.checked_rates(space, rates).max())
         return lattice.per_unit(raised(largest * _hat_slope(self.width, lattice.straight), 8))
 
-    def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
+    def told_apart(self, space: Space) -> Readings | None:
         """The cells themselves, if the width is 1; otherwise there is none."""
-        return (np.asarray(means, dtype=np.float64), np.asarray(errors, dtype=np.float64)) if self.width == 1 else None
+        return self.nearby(space) if self.width == 1 else None
+
+    def nearby(self, space: Space) -> Readings:
+        """For every cell the tent that is highest there: people count with its height, 1 in the middle."""
+        from scipy.sparse import csr_array
+
+        table, tents = self.table(space), self.table(space).shape[1]
+        highest = np.asarray(table.argmax(axis=1), dtype=np.int64).ravel()
+        heights = csr_array((np.full(tents, 1.0 / self.width**2), np.arange(tents), np.arange(tents + 1)), shape=(tents, tents))
+        return Readings.of_points(np.zeros(tents), heights, highest)
 
 
 def _tents(side: int, width: int) -> Integers64:

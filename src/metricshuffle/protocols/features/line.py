@@ -18,6 +18,7 @@ from metricshuffle.estimation.windows import shares_from_windows
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features.base import MOST_COORDINATES, MOST_ENTRIES, Blur, Cumulative, Features, changes_of
 from metricshuffle.protocols.features.lattice import Lattice
+from metricshuffle.protocols.features.readings import Readings
 from metricshuffle.spaces import Space
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Ramps(Features):
 
     @classmethod
     def offered(cls, space: Space, people: int, rate: float) -> Iterator[Self]:
-        """sqrt(people * rate * range)/2 ramps, then half and twice as wide ones, and single thresholds.
+        """Single thresholds, then sqrt(people * rate * range)/2 ramps, and half and twice as wide ones.
 
         The noise of the window means over all windows grows with their number, and what is unknown inside a window falls; the constant
         was found by simulation.
@@ -58,7 +59,7 @@ class Ramps(Features):
         steps = lattice.sides[0] - 1
         ramps = math.sqrt(people * rate * steps * lattice.step) / 2.0
         likeliest = max(1, round(steps / max(ramps, 1.0)))
-        for width in dict.fromkeys([likeliest, likeliest // 2, 2 * likeliest, 1]):
+        for width in dict.fromkeys([1, likeliest, likeliest // 2, 2 * likeliest]):
             coordinates = -(-steps // max(width, 1))
             if 1 <= width <= max(1, steps // 2) and coordinates <= MOST_COORDINATES and coordinates * (steps + 1) // 2 <= MOST_ENTRIES:
                 yield cls(width)
@@ -127,15 +128,36 @@ class Ramps(Features):
                 seen.add(key)
                 yield changes_of(checked, crossed)
 
-    def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
+    def told_apart(self, space: Space) -> Readings | None:
         """Differences of neighbouring thresholds; None for wider ramps."""
-        if self.width > 1:
-            return None
-        known = self.cumulative(space, means, errors)
-        none = np.zeros((*known.shares.shape[:-1], 1))
-        variances = np.concatenate([[0.0], known.errors**2, [0.0]])
-        shares = np.diff(np.concatenate([none, known.shares, none + 1.0], axis=-1), axis=-1)
-        return shares, np.sqrt(variances[:-1] + variances[1:])
+        return self.nearby(space) if self.width == 1 else None
+
+    def nearby(self, space: Space) -> Readings:
+        """Differences of neighbouring window means, with 0 before the first and 1 after the last: each belongs to the points nearest to the
+        first of its second window.
+
+        Statement: such a difference counts people at that first point whole, and those d points away with the weight 1 - d/width
+        (none from the width on); all differences together count everybody once. Proof: the mean of a window counts somebody with
+        the part of its thresholds that lie at or above her. QED
+        """
+        lattice, starts, ends = self._windows(space)
+        after = np.arange(len(starts) + 1)
+        peaks = np.append(starts, lattice.sides[0] - 1)
+        row_of = np.searchsorted(peaks[:-1] + peaks[1:], 2 * np.arange(lattice.sides[0]), side="right")
+        return _between_windows(starts, ends, after - 1, after, row_of)
+
+    def bounds(self, space: Space) -> Readings:
+        """For each point the mean of the first window that starts there or after (1 if none does) less that of the last window that ends
+        before (0 if none does).
+
+        Statement: that is no less than the share of the point. Proof: the share of x is F(x) - F(x - 1), F being the distribution
+        function, which rises: its mean over thresholds from x on is at least F(x), and over thresholds before x at most F(x - 1). QED
+        """
+        lattice, starts, ends = self._windows(space)
+        points = np.arange(lattice.sides[0])
+        pairs = np.column_stack([np.searchsorted(ends, points, side="right") - 1, np.searchsorted(starts, points, side="left")])
+        distinct, row_of = np.unique(pairs, axis=0, return_inverse=True)
+        return _between_windows(starts, ends, distinct[:, 0], distinct[:, 1], row_of.ravel())
 
     def shares(self, space: Space, means: Floats, errors: Floats, blur: Blur | None = None) -> Floats:
         """Isotonic regression of the window means; least squares where values are randomized first."""
@@ -153,3 +175,14 @@ class Ramps(Features):
         if given.shape[-1:] != starts.shape or np.shape(errors) != starts.shape:
             raise InputError(f"there must be one mean and one standard error for each of {len(starts):,} ramps, got shape {given.shape}.")
         return Cumulative(starts, ends - 1, given / (ends - starts), np.asarray(errors, dtype=np.float64) / (ends - starts))
+
+
+def _between_windows(starts: Integers64, ends: Integers64, before: Integers64, after: Integers64, row_of: Integers64) -> Readings:
+    """The mean of window after[r] (1 after the last) less that of window before[r] (0 before the first)."""
+    from scipy.sparse import csr_array
+
+    rows, windows, parts = np.arange(len(after)), len(starts), 1.0 / (ends - starts)
+    plus, minus = after < windows, before >= 0
+    data = np.concatenate([parts[after[plus]], -parts[before[minus]]])
+    at = np.concatenate([rows[plus], rows[minus]]), np.concatenate([after[plus], before[minus]])
+    return Readings.of_points((~plus).astype(np.float64), csr_array((data, at), shape=(len(rows), windows)), row_of)

@@ -17,6 +17,7 @@ from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features.base import MOST_COORDINATES, Blur, Features, dearest
 from metricshuffle.protocols.features.lattice import FORGIVEN, Lattice
 from metricshuffle.protocols.features.pairs import moves_of_pairs
+from metricshuffle.protocols.features.readings import Readings
 from metricshuffle.spaces import Space, Tree, TreeEmbedding
 
 if TYPE_CHECKING:
@@ -128,22 +129,22 @@ class Edges(Features):
             found = [dearest(checked, longest)]
         yield from (move for move in found if len(move.counts))
 
-    def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
+    def told_apart(self, space: Space) -> Readings | None:
         """The mass at a point is what lies below its own edge less what lies below those that hang from it; None where two points are at
         distance 0."""
+        from scipy.sparse import csr_array
+
         tree = self._tree(space)
         if len(np.unique(tree.nodes)) < len(tree.nodes):
             return None
-        given = np.atleast_2d(np.asarray(means, dtype=np.float64))
-        above = tree.tree.parents[tree.links].astype(np.int64)
-        below, variances = np.ones((len(given), tree.order.size)), np.zeros(tree.order.size)
-        below[:, tree.links], variances[tree.links] = given, np.asarray(errors, dtype=np.float64) ** 2
-        shares, squares = below.copy(), variances.copy()
-        for row, masses in zip(shares, below, strict=True):
-            np.subtract.at(row, above, masses[tree.links])
-        np.add.at(squares, above, variances[tree.links])
-        found = shares[:, tree.nodes]
-        return found if np.ndim(means) > 1 else found[0], np.sqrt(squares[tree.nodes])
+        point_of, size = np.full(tree.order.size, -1), len(tree.nodes)
+        point_of[tree.nodes] = np.arange(size)
+        edges = np.arange(len(tree.links))
+        below, above = point_of[tree.links], point_of[tree.tree.parents[tree.links].astype(np.int64)]
+        at = np.concatenate([below[below >= 0], above[above >= 0]]), np.concatenate([edges[below >= 0], edges[above >= 0]])
+        signs = np.concatenate([np.ones(np.count_nonzero(below >= 0)), -np.ones(np.count_nonzero(above >= 0))])
+        at_root = (tree.nodes == tree.order[0]).astype(np.float64)
+        return Readings.of_points(at_root, csr_array((signs, at), shape=(size, len(edges))), np.arange(size))
 
     def shares(self, space: Space, means: Floats, errors: Floats, blur: Blur | None = None) -> Floats:
         """Least squares; on a path, where they take many steps, as isotonic regression. Points at distance 0 share what is theirs."""

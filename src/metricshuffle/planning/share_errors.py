@@ -1,0 +1,167 @@
+"""How far the shares of a histogram are off that a release prints first, for three kinds of people: the one measure of all candidates.
+
+Candidates are simulated for the same people from the same random numbers, so that what they differ by is what the candidates differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from metricshuffle.errors import InputError
+from metricshuffle.estimation.likelihood import MOST_STEPS
+from metricshuffle.estimation.likelihood_runs import likeliest_runs
+from metricshuffle.numerics.types import Floats
+from metricshuffle.planning.crowd import Crowd, clustered_shares, spiky_shares
+from metricshuffle.planning.drawing import report_laws
+from metricshuffle.planning.setting import KindsOfPeople
+from metricshuffle.planning.vector_runs import MANY_POINTS, moved_mass, noise_rows
+from metricshuffle.protocols.base import Protocol
+from metricshuffle.protocols.features import space_of
+from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.vectors import FINE, NoisyVectors, feature_table
+from metricshuffle.queries.base import Query
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.spaces import Space
+
+EVENLY, CLUSTERED, SPIKY = "spread evenly", "in a few clusters", "at one point in eight"
+PEOPLE: dict[str, Callable[[Space, np.random.Generator], Floats]] = {
+    EVENLY: lambda space, _: np.full(space.domain.size or 1, 1.0 / (space.domain.size or 1)),
+    CLUSTERED: clustered_shares,
+    SPIKY: lambda space, generator: spiky_shares(space.domain.size or 1, generator),
+}
+"""The shares of people, by how they lie, in words that follow "for people"; drawn anew for each simulated release."""
+COUNTED: dict[KindsOfPeople, tuple[str, ...]] = {"any": tuple(PEOPLE), "smooth": (EVENLY, CLUSTERED), "spiky": (SPIKY,)}
+"""Which kinds count, for what is said of how people are spread."""
+# Simulated releases of each kind of people: so many shares in all, of few points and of many, but neither too few releases nor too many;
+# of a fine map, of which one takes seconds, two.
+SHARES_IN_ALL, FEWEST_RUNS, MOST_RUNS, FINE_RUNS = (8192, 16384), 4, 512, 2
+# Likelihoods of reports that hardly tell anything take thousands of steps: of how many releases, is seen from those of the first few.
+# Counted in shares times steps, of which ten million take about half a second; of a fine map steps are left out, too.
+FIRST_RUNS, MOST_WORK, MOST_FINE_WORK = 4, 10**7, 10**8
+# People of all simulated releases who draw a number each, so that candidates that hardly differ have reports that hardly differ.
+MOST_BY_PERSON = 2**20
+SEED_OF_PEOPLE, SEED_OF_REPORTS, SEED_OF_NOISE = 1, 2, 3
+# Errors below this are none, where sets are compared by ratios.
+NO_ERROR = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class ShareErrors:
+    """The mean absolute errors of simulated releases, by kind of people: a number for each release."""
+
+    runs: Mapping[str, Floats]
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {kind: float(np.mean(errors)) for kind, errors in self.runs.items()}
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """The standard errors of the means."""
+        return {kind: float(np.std(errors, ddof=1) / math.sqrt(len(errors))) for kind, errors in self.runs.items()}
+
+    def largest(self, spread: KindsOfPeople = "any") -> tuple[float, float]:
+        """The largest mean of the kinds of people that count, and its standard error."""
+        kind = max(COUNTED[spread], key=lambda kind: self.means[kind])
+        return self.means[kind], self.deviations[kind]
+
+
+def runs_for(cells: int) -> int:
+    """How many releases are simulated of each kind of people."""
+    return FINE_RUNS if cells > FINE else min(max(SHARES_IN_ALL[cells <= MANY_POINTS] // cells, FEWEST_RUNS), MOST_RUNS)
+
+
+def share_errors(protocol: Protocol, query: Query, users: int) -> ShareErrors:
+    """Of the shares that can be true, by the estimator of a release: mean |share - truth| over the cells."""
+    if not isinstance(query, Histogram):
+        raise InputError(f"a {query.kind} is not measured by the error of its shares.")
+    if isinstance(protocol, NoisyVectors):
+        return vector_errors(protocol, query, users, runs_for(query.cells), _off_by)
+    if isinstance(protocol, Frequencies):
+        return _report_errors(protocol.randomizer, query, users, runs_for(query.cells))
+    raise InputError(f"the shares of {protocol.name} cannot be simulated; its expected_error must tell how far they are off.")
+
+
+def moved_errors(protocol: NoisyVectors, query: Query, users: int, runs: int) -> ShareErrors:
+    """About how far mass is off, of users' items, whose errors are earth mover's distances."""
+    return vector_errors(protocol, query, users, runs, moved_mass)
+
+
+def _off_by(_: Space, shares: Floats, truth: Floats) -> Floats:
+    return np.asarray(np.abs(shares - truth).mean(axis=-1))
+
+
+def vector_errors(
+    protocol: NoisyVectors, query: Query, users: int, runs: int, measure: Callable[[Space, Floats, Floats], Floats]
+) -> ShareErrors:  # fmt: skip
+    """Fitted together, as what a fit needs of features and noise takes as long as a few fits."""
+    space = space_of(query)
+    crowds = [crowd for kind in PEOPLE for crowd in _crowds(query, users, runs, kind)]
+    truth = np.stack([crowd.truth for crowd in crowds])
+    counted = truth if protocol.floor is None else _counts(protocol.floor, crowds, runs)
+    if protocol.floor is not None:
+        counted = counted / counted.sum(axis=1, keepdims=True)
+    uniforms = np.concatenate([_generator(SEED_OF_NOISE, kind).random((runs, protocol.coordinates)) for kind in PEOPLE])
+    means = counted @ feature_table(protocol.features, space) + noise_rows(protocol, space, users, uniforms)
+    shares = protocol.features.shares(space, np.asarray(means), protocol.errors(query, users), protocol.blur)
+    return ShareErrors(dict(zip(PEOPLE, np.split(measure(space, shares, truth), len(PEOPLE)), strict=True)))
+
+
+def _report_errors(randomizer: Randomizer, query: Histogram, users: int, runs: int) -> ShareErrors:
+    """Of one report each: the first few releases, and as many more as the steps that these took leave time for."""
+    first = range(min(runs, FIRST_RUNS))
+    steps = MOST_STEPS if query.cells <= FINE else MOST_FINE_WORK // (len(PEOPLE) * len(first) * query.cells)
+    errors, made = _fitted_errors(randomizer, query, users, runs, first, steps)
+    more = min(runs, MOST_WORK // (max(made, 1) * len(PEOPLE) * query.cells))
+    if more > len(first):
+        others, _ = _fitted_errors(randomizer, query, users, runs, range(len(first), more), steps)
+        errors = np.concatenate([errors, others], axis=1)
+    return ShareErrors(dict(zip(PEOPLE, errors, strict=True)))
+
+
+def _fitted_errors(randomizer: Randomizer, query: Histogram, users: int, runs: int, part: range, steps: int) -> tuple[Floats, int]:
+    """The errors of some of the releases, a row for each kind of people, and the most steps that one of them took."""
+    crowds = [crowd for kind in PEOPLE for crowd in _crowds(query, users, runs, kind)[part.start : part.stop]]
+    fitted = likeliest_runs(randomizer, _counts(randomizer, crowds, runs, part), steps=steps)
+    off = np.abs(fitted.shares - np.stack([crowd.truth for crowd in crowds])).mean(axis=1)
+    return off.reshape(len(PEOPLE), len(part)), fitted.steps
+
+
+def _counts(randomizer: Randomizer, crowds: list[Crowd], runs: int, part: range | None = None) -> Floats:
+    """How often each report occurs, a row for each crowd: those of the first kind of people, then those of the next."""
+    laws, which = report_laws(randomizer), range(runs) if part is None else part
+    seeds = [(kind, run) for kind in PEOPLE for run in which]
+    by_person = int(crowds[0].sampled.sum()) * len(PEOPLE) * runs <= MOST_BY_PERSON  # (whichever part of the releases is drawn)
+    draw = laws.counts_by_person if by_person else laws.counts
+    return np.stack([draw(crowd.sampled, _generator(SEED_OF_REPORTS, *seed)) for crowd, seed in zip(crowds, seeds, strict=True)])
+
+
+def _crowds(query: Query, users: int, runs: int, kind: str) -> tuple[Crowd, ...]:
+    return _drawn(space_of(query), query.items if isinstance(query.items, int) else 1, users, runs, kind)
+
+
+@lru_cache(maxsize=8)
+def _drawn(space: Space, items: int, users: int, runs: int, kind: str) -> tuple[Crowd, ...]:
+    """The people of each release, who hold what is drawn from the same shares."""
+    found = []
+    for run in range(runs):
+        generator = _generator(SEED_OF_PEOPLE, kind, run)
+        found.append(Crowd.drawn(PEOPLE[kind](space, generator), users, items, generator))
+    return tuple(found)
+
+
+def _generator(seed: int, kind: str, run: int = 0) -> np.random.Generator:
+    return np.random.default_rng([seed, list(PEOPLE).index(kind), run])
+
+
+def regrets(errors: Sequence[ShareErrors], spread: KindsOfPeople = "any") -> list[float]:
+    """For each of several ways, how many times the error of the best of them its own is, at most over the kinds of people that count."""
+    means = [[max(one.means[kind], NO_ERROR) for kind in COUNTED[spread]] for one in errors]
+    best = np.min(means, axis=0)
+    return [float(np.max(row / best)) for row in np.asarray(means)]

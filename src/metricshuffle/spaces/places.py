@@ -1,0 +1,218 @@
+"""Places on the Earth in a box of degrees, and the plane in which they are added up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from metricshuffle.citations import theorem
+from metricshuffle.declared import Declared, Real, shown
+from metricshuffle.errors import InputError, require
+from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.spaces.domains import Domain
+from metricshuffle.spaces.geographic import Box
+from metricshuffle.spaces.grid import METRES
+from metricshuffle.spaces.rows import Source, as_floats, as_source, refuse
+
+# The ellipsoid WGS84.
+EQUATOR = 6_378_137.0
+FLATTENING = 1.0 / 298.257223563
+ECCENTRICITY = FLATTENING * (2.0 - FLATTENING)  # squared
+# No line on the ellipsoid is more curved than a meridian at the equator; no two places are farther apart than the poles are.
+SMALLEST_RADIUS = EQUATOR * (1.0 - ECCENTRICITY)
+FARTHEST = 20_003_932.0
+ROUGH = 1e-7  # metres: coordinates from the middle of the Earth are doubles of about 6e6
+# Wider boxes have no plane: the shortest way between their sides may go around the other side of the pole.
+WIDEST = 179.0
+
+POINTS_PER_DEGREE = 2**54
+"""Degrees are read as multiples of 2^-54 (6e-12 m): doubles of 0.25 degrees and more are exactly that."""
+MOST_POINTS = 2**62
+"""Of a unit: more than any box has, and 64 bits hold it."""
+
+
+class Places(Domain):
+    """Places (latitude, longitude) in degrees, within south, west, north and east; distances are along the ground, in "m" or "km".
+
+    Nothing is snapped to cells. The plane x = k_x longitude, y = k_y latitude is linear, so that the mean in it is the mean latitude and
+    longitude, and no distance in it is longer than on the ground (`metres_per_degree`).
+    """
+
+    points_are: ClassVar[str] = "plane"
+    kind: Literal["places"] = "places"
+    south: Real
+    west: Real
+    north: Real
+    east: Real
+    unit: str = "m"
+
+    def __init__(self, south: float, west: float, north: float, east: float, unit: str = "m", **rest: Any) -> None:
+        Declared.__init__(self, south=south, west=west, north=north, east=east, unit=unit, **rest)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        try:
+            _ = self.box
+        except InputError as wrong:
+            raise ValueError(str(wrong).removeprefix("Box: ")) from None
+        if not self.east - self.west < WIDEST:
+            raise ValueError(
+                f"west and east must be less than {WIDEST:g} degrees apart, got {self.west!r} and {self.east!r}; split the box"
+            )
+        if self.unit not in METRES:
+            raise ValueError(f"unit must be 'm' or 'km', got {shown(self.unit)}")
+        return self
+
+    def __str__(self) -> str:
+        return f"places within {self.box}"
+
+    @property
+    def box(self) -> Box:
+        return Box(self.south, self.west, self.north, self.east)
+
+    # Values
+
+    def _inside(self, values: Any, clamp: bool) -> Floats:
+        source: Source = as_source(values, 2)
+        places = as_floats(source)
+        low, high = (self.south, self.west), (self.north, self.east)
+        outside = ~(np.isfinite(places) & (np.abs(places) <= (90.0, 180.0)) if clamp else (places >= low) & (places <= high))
+        remedy = "A place is (latitude, longitude) in degrees; correct the rows or pass clamp=True."
+        refuse(source, outside, str(self), lambda _: "lies outside", remedy)
+        return np.clip(places, low, high)
+
+    def validated(self, values: Any) -> Floats:
+        return self._inside(values, clamp=False)
+
+    def clamped(self, values: Any) -> Floats:
+        return self._inside(values, clamp=True)
+
+    def points(self, validated: Integers64 | Floats) -> Floats:
+        """(x, y) in units in the plane, from the south-west corner."""
+        latitude, longitude = self.metres_per_degree
+        offsets = np.asarray(validated, dtype=np.float64).reshape(-1, 2) - (self.south, self.west)
+        return (offsets * (latitude, longitude))[:, ::-1] / METRES[self.unit]
+
+    def extremes(self) -> Floats:
+        return np.array(list(itertools.product((self.south, self.north), (self.west, self.east))))
+
+    @property
+    def size(self) -> int | None:
+        return None
+
+    def all_values(self) -> Integers64:
+        raise InputError("there are too many places to list; put them on a Grid to count them by cells.")
+
+    # Whole numbers
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """The south-west corner in points."""
+        return math.floor(Fraction(self.south) * POINTS_PER_DEGREE), math.floor(Fraction(self.west) * POINTS_PER_DEGREE)
+
+    @property
+    def spans(self) -> tuple[int, int]:
+        """How many points lie between south and north, and between west and east."""
+        (south, west), ends = self.corner, (self.north, self.east)
+        north, east = (math.ceil(Fraction(end) * POINTS_PER_DEGREE) for end in ends)
+        return north - south, east - west
+
+    def numbers(self, validated: Floats) -> Integers64:
+        """Latitudes and longitudes as points from the south-west corner."""
+        counted: Integers64 = np.rint(validated * float(POINTS_PER_DEGREE)).astype(np.int64) - np.array(self.corner, dtype=np.int64)
+        return counted
+
+    # Metres
+
+    @property
+    def metres_per_degree(self) -> tuple[float, float]:
+        """k_y and k_x of the plane: metres a degree of latitude and of longitude, rounded down."""
+        nearest = max(self.south, -self.north, 0.0)
+        return least_metres(nearest, max(abs(self.south), abs(self.north)), self.east - self.west)
+
+    @property
+    def middle_metres(self) -> tuple[float, float]:
+        """Metres a degree of latitude and of longitude at the middle latitude, in which errors are told."""
+        return metres_at((self.south + self.north) / 2.0)
+
+    def units(self, unit: float) -> tuple[int, int]:
+        """The fewest points, of latitude and of longitude, that are at least `unit` units long in the plane."""
+        points = Fraction(unit * METRES[self.unit]) * POINTS_PER_DEGREE
+        latitude, longitude = self.metres_per_degree
+        return math.ceil(points / Fraction(latitude)), math.ceil(points / Fraction(longitude))
+
+    @property
+    def largest_unit(self) -> float:
+        """As many points as can be counted, in the plane."""
+        return MOST_POINTS / POINTS_PER_DEGREE * min(self.metres_per_degree) / METRES[self.unit]
+
+    @property
+    def longer_side(self) -> float:
+        """Of the box in the plane, in units."""
+        latitude, longitude = self.metres_per_degree
+        return max((self.north - self.south) * latitude, (self.east - self.west) * longitude) / METRES[self.unit]
+
+    def ground(self, first: Floats, second: Floats) -> Floats:
+        """Distances along the ground between rows of places, in units (extra `geo`)."""
+        pyproj = require("pyproj", "geo")
+        ends = (np.ascontiguousarray(places[:, axis]) for places in (first, second) for axis in (1, 0))
+        metres = pyproj.Geod(ellps="WGS84").inv(*ends)[2]
+        return np.asarray(metres, dtype=np.float64) / METRES[self.unit]
+
+    @property
+    def diameter(self) -> float:
+        """At least the largest distance on the ground between two places, in units."""
+        latitudes = sorted({self.south, self.north, min(max(0.0, self.south), self.north)})
+        pairs = itertools.combinations_with_replacement(latitudes, 2)
+        return max(longest_way(first, second, self.east - self.west) for first, second in pairs) / METRES[self.unit]
+
+
+def metres_at(latitude: float) -> tuple[float, float]:
+    """Metres a degree of latitude and of longitude at a latitude."""
+    angle = math.radians(latitude)
+    bend = 1.0 - ECCENTRICITY * math.sin(angle) ** 2
+    degree = math.radians(1.0) * EQUATOR
+    return degree * (1.0 - ECCENTRICITY) / bend**1.5, degree * math.cos(angle) / math.sqrt(bend)
+
+
+@theorem("metricshuffle", "A plane that is never longer than the ground")
+def least_metres(nearest: float, highest: float, width: float) -> tuple[float, float]:
+    """(k_y, k_x), metres a degree, such that hypot(k_y latitude, k_x longitude) between two places is at most their distance on the ground.
+
+    Statement: for places whose latitudes lie between `nearest` and `highest` degrees from the equator (nearest 0: on both sides) and
+    whose longitudes lie within `width` degrees: k_y is a degree of a meridian at `nearest`, k_x a degree of the parallel of the
+    latitude top' with tan(top') = tan(highest) / cos((width/2)/(1 - f)), f the flattening.
+    Conditions: WGS84, 0 <= nearest <= highest <= 85, width < 179.
+    Proof: the shortest line between two places has length integral of hypot(M dlat, N cos(lat) dlon), M smallest near the equator and
+    N cos(lat) near the poles; its image in the plane is no shorter than the straight segment. So it is enough that the line stays
+    between the latitudes where k_y and k_x are taken. On the auxiliary sphere (reduced latitudes, tan(beta) = (1 - f) tan(lat)) it is
+    a great circle, tan(beta) = A cos(w - w0): between two points it is nowhere nearer to the equator than the nearer of them, or it
+    crosses it, and it rises highest from two points of one latitude, to tan(beta)/cos(half their spherical width), which is at
+    most half the width over 1 - f, since dlon/dw >= 1 - f. QED
+    Numerics: rounded down by a relative 1e-9, far more than the libraries' sines are off.
+    """
+    if not (0.0 <= nearest <= highest <= 85.0 and 0.0 < width < WIDEST):
+        raise InputError(f"a plane needs latitudes from 0 to 85 and a width below {WIDEST:g}, got {nearest!r}, {highest!r} and {width!r}.")
+    bulge = math.cos(math.radians(width / 2.0) / (1.0 - FLATTENING))
+    top = math.degrees(math.atan2(math.tan(math.radians(highest)), bulge))
+    return metres_at(nearest)[0] * (1.0 - 1e-9), metres_at(top)[1] * (1.0 - 1e-9)
+
+
+def longest_way(first: float, second: float, width: float) -> float:
+    """At least the distance on the ground, in metres, between two latitudes and `width` degrees of longitude.
+
+    A line that is nowhere more curved than a circle of radius r is at most as long as the arc of that circle over the same chord (Schur).
+    """
+    places = []
+    for latitude, longitude in ((first, 0.0), (second, width)):
+        phi, along = math.radians(latitude), math.radians(longitude)
+        normal = EQUATOR / math.sqrt(1.0 - ECCENTRICITY * math.sin(phi) ** 2)
+        across = normal * math.cos(phi)
+        places.append((across * math.cos(along), across * math.sin(along), normal * (1.0 - ECCENTRICITY) * math.sin(phi)))
+    chord = math.dist(*places) / (2.0 * SMALLEST_RADIUS)
+    return FARTHEST if chord >= 1.0 else min(FARTHEST, 2.0 * SMALLEST_RADIUS * math.asin(chord) * (1.0 + 1e-12) + ROUGH)
