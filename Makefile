@@ -62,7 +62,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("metricshuffle needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; install its venv module (on Debian: apt-get install python3-venv)."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "compiling (once) ..."
 	@$(BIN)/metricshuffle amplify --randomizer krr --options 10 --local-epsilon 1 --users 1000000 --delta 1e-6 --json > /dev/null
@@ -70,7 +70,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 $(MORE): requirements-check.lock $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-check.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-check.lock
 	@touch $(MORE)
 
 clean:

@@ -4,6 +4,17 @@ import { fileURLToPath } from 'node:url';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
+/** @hpke says that its files do nothing when they are loaded, but where esbuild does not look: those of which nothing is used are left out. */
+const withoutUnused = {
+  name: 'without-unused',
+  setup(building) {
+    building.onResolve({ filter: /^(\.|@hpke\/)/ }, async ({ path, pluginData, ...asked }) => {
+      if (pluginData === withoutUnused || !asked.importer.includes('/@hpke/')) return undefined;
+      return { ...(await building.resolve(path, { ...asked, pluginData: withoutUnused })), sideEffects: false };
+    });
+  },
+};
+
 export const options = {
   absWorkingDir: folder,
   entryPoints: ['src/page/main.ts'],
@@ -13,6 +24,7 @@ export const options = {
   target: 'es2022',
   charset: 'ascii',
   mangleProps: /^_/, // what @hpke/core keeps to itself
+  plugins: [withoutUnused],
   legalComments: 'none',
   logLevel: 'warning',
 };

@@ -18,6 +18,7 @@ from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
 from metricshuffle.service.server import Application
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.store import Store
+from metricshuffle.wire.task import Task
 
 Result = TypeVar("Result")
 SITE = "https://survey.example"
@@ -49,11 +50,14 @@ class Service:
         self.analyst = AnalystKey.new()
         self._new = new_collection
 
-    def opened(self, messages: int = 1, tickets: Sequence[bytes] = (), users: int = 1_000_000, **terms: Any) -> Collection:
-        hops = [Hop(**self.shuffler.new_party().model_dump() | {"url": "http://127.0.0.1:8460"})]
+    def opened(
+        self, messages: int = 1, tickets: Sequence[bytes] = (), users: int = 1_000_000, url: str = "http://127.0.0.1:8460",
+        task: Task | None = None, **terms: Any,
+    ) -> Collection:  # fmt: skip
+        hops = [Hop(**self.shuffler.new_party().model_dump() | {"url": url})]
         admission = "tickets" if tickets else "open"
         collection = self._new(
-            task_of(messages, users), hops=hops, analyst=analyst_of(self.analyst.public), admission=admission, longer=0, **terms
+            task or task_of(messages, users), hops=hops, analyst=analyst_of(self.analyst.public), admission=admission, longer=0, **terms
         )
         assert self.shuffler.open(collection.served, tickets)
         return collection

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from metricshuffle import Categories, Centroid, Grid, Histogram, Integers, Interval, Mean, Sum, Target, UserHistogram
+from metricshuffle import Categories, Centroid, Grid, Histogram, Integers, Interval, Mean, Places, Sum, Target, UserHistogram
+from metricshuffle.accounting.sums.rounded import rounded_rate
 from metricshuffle.noise.sampling import rational_rate
 from metricshuffle.protocols.base import Protocol
 from metricshuffle.protocols.features import Cells, Hats, Ramps, ShiftedBoxes, space_of
@@ -37,6 +39,17 @@ def sums(spans: tuple[int, ...], rate: float, *, step: float = 1.0, granularity:
     randomizers = tuple(AdditiveRandomizer(span=span, **noise) for span in spans)
     modulus = PEOPLE * max(randomizer.top for randomizer in randomizers) * 2 + 1001
     return Sums(name="polya-shuffle", trusted="shuffler", step=step, modulus=modulus, randomizers=randomizers, shares=shares)
+
+
+def place_sums(places: Places, unit: float, distance: float) -> Sums:
+    """Noise on places that are rounded at random to units, as much as `task_of` promises."""
+    rate = float(rational_rate(rounded_rate(3.99 / distance * unit / math.sqrt(2.0))))
+    randomizers = tuple(
+        AdditiveRandomizer(span=span, shape=Fraction(1, HONEST), rate=rate, granularity=grain)
+        for span, grain in zip(places.spans, places.units(unit), strict=True)
+    )
+    modulus = PEOPLE * max(randomizer.top for randomizer in randomizers) * 2 + 100_001
+    return Sums(name="polya-shuffle", trusted="shuffler", step=unit, modulus=modulus, randomizers=randomizers, shares=10, rounding="random")
 
 
 def vectors(query: Query, features: Any, factor: float, **more: Any) -> tuple[Query, NoisyVectors]:
@@ -69,6 +82,12 @@ def tasks() -> dict[str, Task]:
         "real numbers": (Sum(Interval(0.5, 10.5, "h")), sums((409600,), 0.09, step=10 / 409600, granularity=4096), 1.0),
         "coarse numbers": (Mean(Integers(0, 1000)), sums((1000,), 0.3, granularity=7), 20.0),
         "places": (Centroid(bern), sums((bern.width - 1, bern.height - 1), 0.35, step=500.0), 1000.0),
+        "degrees": (Centroid(Places(*BERN)), place_sums(Places(*BERN), 40.0, 1000.0), 1000.0),
+        "degrees of both signs": (
+            Centroid(Places(-40.0, -60.0, 70.0, 80.0, "km")),
+            place_sums(Places(-40.0, -60.0, 70.0, 80.0, "km"), 25.0, 1000.0),
+            1000.0,
+        ),
         "cells": (Centroid(grid), sums((5, 3), 1.5, step=500.0), 1000.0),
         "noise of one's own": (Sum(Integers(0, 1000, "g")), local, 20.0),
         "k-ary": (Histogram(labels), frequencies(KaryRandomizedResponse(4, 3.0)), 1.0),

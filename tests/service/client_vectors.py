@@ -29,7 +29,7 @@ from metricshuffle.randomness import Randomness
 from metricshuffle.service import recipes
 from metricshuffle.service.boxes import Sealing
 from metricshuffle.service.recipes import recipe_of
-from metricshuffle.spaces import Categories, Grid
+from metricshuffle.spaces import Categories, Grid, Places
 from metricshuffle.wire.payloads import PayloadForm
 from metricshuffle.wire.task import Task
 
@@ -251,6 +251,11 @@ def point(domain: Any, source: Randomness) -> Any:
         return domain.labels[source.below(len(domain.labels))]
     if isinstance(domain, Grid):
         return [source.below(domain.width), source.below(domain.height)]
+    if isinstance(domain, Places):
+        sides = ((domain.south, domain.north), (domain.west, domain.east))
+        if source.below(4) == 0:  # a corner, or where doubles are finer than points
+            return [side[source.below(2)] for side in sides] if domain.west > 0 else [1e-17 * source.below(100), -3e-18 * source.below(100)]
+        return [float(low + (high - low) * (source.below(10**15) / 10**15)) for low, high in sides]
     if source.below(4) == 0:
         return (domain.low, domain.high)[source.below(2)]
     if isinstance(domain.low, int):

@@ -18,6 +18,7 @@ import pytest
 from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
+from metricshuffle.service.clock import Steady
 from metricshuffle.service.collection import Collection, instant
 from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
 from metricshuffle.service.store import Store
@@ -167,3 +168,50 @@ def new_collection(clock: Clock) -> NewCollection:
         return Collection.new(task or small_task(), **{**standard, **terms})
 
     return new
+
+
+class Clocks:
+    """Both clocks of a machine: time passes on both, and somebody sets one of them."""
+
+    def __init__(self) -> None:
+        self.wall, self.seconds, self.boot = 2_000_000_000.0, 1000.0, "first boot"
+
+    def __call__(self) -> float:
+        return self.wall
+
+    def steady(self) -> Steady:
+        return Steady(self.boot, self.seconds)
+
+    def wait(self, seconds: float) -> None:
+        self.wall, self.seconds = self.wall + seconds, self.seconds + seconds
+
+    def jump(self, seconds: float) -> None:
+        self.wall += seconds
+
+    def boot_again(self, off: float) -> None:
+        self.wall, self.seconds, self.boot = self.wall + off, 5.0, f"{self.boot} again"
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+def open_store(store_url: str, clocks: Clocks) -> Iterator[Callable[[], Store]]:
+    """Stores on one database, as several processes have them."""
+    stores: list[Store] = []
+
+    def new() -> Store:
+        stores.append(store_of(store_url, clocks, clocks.steady))
+        stores[-1].now()
+        return stores[-1]
+
+    yield new
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def guarded(open_store: Callable[[], Store]) -> Store:
+    return open_store()

@@ -66,6 +66,8 @@ class Running:
     options: tuple[str, ...] = ()
     listen: str = "127.0.0.1:0"
     url: str = ""
+    files: int | None = None
+    """How many files it may have open; None for as many as this process."""
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
@@ -82,9 +84,10 @@ class Running:
         if self.url:
             self.listen = urlsplit(self.url).netloc
         words = ["serve", "--store", self.store, "--listen", self.listen, "--keys", str(self.keys), "--json", *self.options]
-        begun = time.monotonic()
+        begun, limited = time.monotonic(), [] if self.files is None else ["sh", "-c", f'ulimit -n {self.files} && exec "$@"', "sh"]
         with open(self.folder / "stderr.txt", "ab") as errors:
-            self.process = subprocess.Popen([sys.executable, "-m", "metricshuffle", *words], stdout=subprocess.PIPE, stderr=errors)
+            command = [*limited, sys.executable, "-m", "metricshuffle", *words]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         output = self.process.stdout
         assert output is not None
         ready, _, _ = select.select([output], [], [], STARTING)
@@ -147,10 +150,10 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Running]:
+def running(folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", files: int | None = None) -> Iterator[Running]:
     """A shuffler with its keys and its log in a folder; whatever happens, it does not outlive this."""
     folder.mkdir(parents=True, exist_ok=True)
-    shuffler = Running(folder, store, options, listen)
+    shuffler = Running(folder, store, options, listen, files=files)
     try:
         shuffler.start()
         yield shuffler

@@ -107,7 +107,7 @@ def test_the_analyst_counts_what_people_sent(kind: str, shuffler: StandIn, key: 
     assert str(back) == str(release)
     assert back.collected == release.collected
     assert f"DELETE /v1/collections/{collection.digest}/release" in shuffler.asked
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["release.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["release.json", f"release.json.{collection.digest[:16]}.fetched"]
 
 
 def test_what_a_release_says(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_killed_at_any_point_the_same_command_goes_on(point: str, shuffler: Stan
         reached.set()
         going_on.wait(60)
 
-    ledger = tmp_path / "collection.ledger"
+    ledger = tmp_path / "releases.ledger"
     if point == "while it is fetched":
         shuffler.on_release = stop
     elif point == "before it is acknowledged":

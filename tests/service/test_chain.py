@@ -77,7 +77,7 @@ def test_it_fetches_opens_mixes_and_acknowledges(store: Store, hop: HopBefore, t
     row = second.store.row(made.digest)
     assert row is not None
     assert not second.keys.has(row.key)
-    assert files(second) == {"operator.token", f"{made.digest}.boxes"}
+    assert files(second) == {"operator.token", "owner.id", f"{made.digest}.boxes"}
     path, digest = f"/v1/collections/{made.digest}/release", handed_over(chain.boxes).headers["ETag"]
     token = f"Bearer {chain.token}"
     assert hop.asked == [("GET", path, token, ""), ("GET", path, token, ""), ("DELETE", path, token, digest)]
@@ -135,7 +135,7 @@ def test_a_hop_that_gave_up_ends_the_chain(second: Shuffler, hop: HopBefore, tmp
     hop.get = lambda: Answer(410, b'{"error": "this collection was aborted: not\\u0000 enough."}')
     assert second.advance(chain.made.digest) == "aborted"
     assert reason(second, chain.made) == "aborted: the shuffler before this one gave up: this collection was aborted: not enough."
-    assert files(second) == {"operator.token"}
+    assert files(second) == {"operator.token", "owner.id"}
 
 
 @pytest.mark.thorough
@@ -231,7 +231,7 @@ def check_refused(second: Shuffler, hop: HopBefore, tmp_path: Path, clock: Clock
     hop.get = lambda: answer(chain)
     assert second.advance(chain.made.digest) == "aborted"
     assert why in reason(second, chain.made)
-    assert files(second) == {"operator.token"}
+    assert files(second) == {"operator.token", "owner.id"}
     assert all(method == "GET" for method, *_ in hop.asked)
 
 
@@ -336,11 +336,11 @@ def test_a_hop_that_cannot_be_told_delays_nothing_and_is_told_later(second: Shuf
     row = second.store.row(chain.made.digest)
     assert row is not None
     assert row.state == "purged"
-    assert files(second) == {"operator.token", f"{chain.made.digest}.owed"}
+    assert files(second) == {"operator.token", "owner.id", f"{chain.made.digest}.owed"}
     hop.delete = lambda: Answer(204)
     assert second.advance(chain.made.digest) == "purged"
     assert [method for method, *_ in hop.asked].count("DELETE") == 3
-    assert files(second) == {"operator.token"}
+    assert files(second) == {"operator.token", "owner.id"}
 
 
 @pytest.mark.thorough
@@ -354,10 +354,41 @@ def test_a_hop_that_does_not_want_to_hear_it_is_left_alone(
     assert second.advance(chain.made.digest) == "released"
     second.advance(chain.made.digest)
     assert [method for method, *_ in hop.asked].count("DELETE") == 1
-    assert files(second) == {"operator.token", f"{chain.made.digest}.boxes"}
+    assert files(second) == {"operator.token", "owner.id", f"{chain.made.digest}.boxes"}
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("keeps_file", [True, False])
+@pytest.mark.parametrize("same", [True, False])
+def test_no_second_set_of_messages_is_taken_from_the_hop_before(
+    store: Store, hop: HopBefore, tmp_path: Path, clock: Clock, keeps_file: bool, same: bool
+) -> None:
+    """It was interrupted after it had fetched; meanwhile the hop before went back to an older copy, and lets go another set."""
+    clock.stop(START)
+    ended: list[str] = []
+
+    def at(point: str) -> None:
+        if point == "owed" and not ended:
+            ended.append(point)
+            raise KeyboardInterrupt
+
+    second = Shuffler(store, KeyFolder.at(tmp_path / "second"), after=hop.url, at=at)
+    chain = chained(second, hop, tmp_path / "first", START)
+    clock.ahead = 60
+    hop.get = lambda: handed_over(chain.boxes)
+    with pytest.raises(KeyboardInterrupt):
+        second.advance(chain.made.digest)
+    fewer = sorted(chain.boxes)[: -chain.made.collection.terms.messages]
+    hop.get = lambda: handed_over(chain.boxes if same else fewer, people=PEOPLE if same else PEOPLE - 1)
+    if not keeps_file:
+        second.outputs.fetched(chain.made.digest).unlink()
+    assert second.advance(chain.made.digest) == ("released" if same or keeps_file else "aborted")
+    if same or keeps_file:
+        assert chain.made.opened(output(second, chain.made)) == chain.payloads
+    else:
+        assert "another set of messages than before" in reason(second, chain.made)
+
+
 @pytest.mark.parametrize("lost", ["fetched", "owed"])
 def test_what_was_fetched_and_is_lost_is_given_up(second: Shuffler, hop: HopBefore, tmp_path: Path, clock: Clock, lost: str) -> None:
     chain = chained(second, hop, tmp_path / "first", START)
@@ -370,7 +401,7 @@ def test_what_was_fetched_and_is_lost_is_given_up(second: Shuffler, hop: HopBefo
 
     assert Shuffler(second.store, second.keys, after=hop.url, at=at).advance(chain.made.digest) == "aborted"
     assert "is lost here" in reason(second, chain.made)
-    assert files(second) == {"operator.token"}
+    assert files(second) == {"operator.token", "owner.id"}
 
 
 @pytest.mark.thorough
@@ -430,7 +461,7 @@ def test_a_later_hop_is_killed_at_every_point(tmp_path: Path, hop: HopBefore, ne
             assert chain.made.opened(released) == chain.payloads
             assert second.outputs.boxes(chain.made.digest).read_bytes() == released
             names = {name for name in files(second) if ".part" not in name and not name.endswith(".lock")}
-            assert names == {"operator.token", f"{chain.made.digest}.boxes"}, point
+            assert names == {"operator.token", "owner.id", f"{chain.made.digest}.boxes"}, point
             assert "DELETE" in [method for method, *_ in hop.asked], point
 
 
@@ -472,4 +503,5 @@ def test_three_shufflers_in_three_processes(tmp_path: Path) -> None:
             time.sleep(0.1)
         assert states() == ["purged"] * 3
         for hop in hops:
-            assert {path.name for path in hop.keys.rglob("*") if path.is_file() and path.suffix != ".lock"} == {"operator.token"}
+            left = {path.name for path in hop.keys.rglob("*") if path.is_file() and path.suffix != ".lock"}
+            assert left == {"operator.token", "owner.id"}

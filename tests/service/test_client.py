@@ -23,7 +23,7 @@ from metricshuffle.service.collection import Collection, canonical
 from metricshuffle.service.keys import AnalystKey
 from metricshuffle.service.making import drawn
 from metricshuffle.service.sending import NotStored, meant, place_of
-from metricshuffle.service.submitting import moment_within
+from metricshuffle.service.submitting import RESUMED, moment_within
 from metricshuffle.wire.task import Task
 
 KIND = "sum in shares"
@@ -79,7 +79,7 @@ def test_it_is_written_down_before_it_is_sent(shuffler: StandIn, tmp_path: Path)
 
     def look(report: bytes) -> None:
         connection = sqlite3.connect(tmp_path / "out.box")
-        written.extend(bytes(row[0]) for row in connection.execute("SELECT report FROM reports WHERE standing = 'waiting'"))
+        written.extend(bytes(row[0]) for row in connection.execute("SELECT report FROM reports WHERE state = 'sending'"))
         connection.close()
 
     shuffler.on_post = look
@@ -101,13 +101,21 @@ def test_a_retry_sends_the_same_bytes(shuffler: StandIn, tmp_path: Path) -> None
 
 
 def test_the_same_person_is_not_sent_again(shuffler: StandIn, tmp_path: Path) -> None:
+    """Whatever the value is: nothing is sent, and it is said that it is not, who is taken to have reported, and when."""
     collection = shuffler.opened(task_of(KIND))
     with client_of(collection, tmp_path) as client:
-        client.submit(7, user="ann")
-        assert "before" in client.submit(9, user="ann").sentence
+        assert client.submit(7, user="ann").sentence == "The report is stored."
+        for value in (9, 7):
+            with pytest.raises(
+                NotStored, match=r"^Nothing was sent now\. A report was stored before, on 20\d\d-.*Z\..*the user 'ann'.*user="
+            ) as told:
+                client.submit(value, user="ann")
+            assert (told.value.answer.status, told.value.answer.before) == ("stored", True)
         client.submit(7, user="ben")
         client.submit(3)
-    with client_of(collection, tmp_path) as client:
+        with pytest.raises(NotStored, match=r"out\.box that was whoever uses it without user, and everybody reports once"):
+            client.submit(4)
+    with client_of(collection, tmp_path) as client, pytest.raises(NotStored, match="Nothing was sent now"):
         client.submit(1, user="ben")
     assert len(shuffler.received) == 3
 
@@ -120,7 +128,8 @@ def test_what_could_not_be_sent_is_sent_the_next_time_with_the_same_bytes(shuffl
     assert refusal.value.answer.status == "waiting"
     before, shuffler.script = len(shuffler.received), []
     with client_of(collection, tmp_path) as client:
-        assert client.submit(20).status == "stored"
+        answer = client.submit(20)
+    assert (answer.status, answer.sentence) == ("stored", RESUMED)
     assert len(shuffler.received) == before + 1
     assert len(set(shuffler.received)) == 1
     with client_of(collection, tmp_path) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import metricshuffle as ms
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.service.client import Client
 from metricshuffle.service.outbox import Outbox
-from metricshuffle.service.sending import ALREADY, NotStored
+from metricshuffle.service.sending import Answer, NotStored
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def test_many_values_in_every_form(shuffler: StandIn, tmp_path: Path) -> None:
             done = client.submit_many(again)
             assert done.already == done.people
         assert client.submit_many(tmp_path / "values.csv", column="kcal").already == 5
-        assert client.submit(0, user="u3").sentence.endswith("before.")
+        with pytest.raises(NotStored, match="Nothing was sent now"):
+            client.submit(0, user="u3")
         with pytest.raises(InputError, match="column="):
             client.submit_many([1, 2], column="v")
     assert len(set(shuffler.received)) == 17
@@ -78,8 +80,9 @@ def test_rows_are_known_by_their_place_whatever_is_left_out(shuffler: StandIn, t
     with client_of(collection, tmp_path) as client:
         with pytest.warns(ms.errors.InputWarning, match="left out"):
             assert client.submit_many(path, column="kcal", drop_outside=True).stored == 2
-        done = client.submit_many(path, column="kcal", clamp=True)
-        assert [answer is ALREADY for answer in done.answers] == [False, True, True]
+        with pytest.warns(ms.errors.InputWarning, match=r"1 of 3 values of .* \(33.3 %\) lay outside"):
+            done = client.submit_many(path, column="kcal", clamp=True)
+        assert [answer.before for answer in done.answers] == [False, True, True]
         assert (done.stored, done.already) == (3, 2)
     assert len(shuffler.received) == 3
 
@@ -105,7 +108,7 @@ def test_a_shuffler_that_does_not_answer_holds_up_nobody_for_long(shuffler: Stan
     with client_of(collection, tmp_path, patience=0.5) as client:
         done = client.submit_many([1] * 150, concurrency=4)
     assert (done.waiting, done.stored) == (150, 0)
-    assert "0 of 150 reports are stored. 150 are not sent yet" in str(done)
+    assert "0 of 150 reports are stored. 150 are not acknowledged yet" in str(done)
     assert time.monotonic() - begun < 30
     assert len(shuffler.received) < 100
     shuffler.script = []
@@ -157,12 +160,17 @@ def test_asynchronous_and_inside_a_running_loop(shuffler: StandIn, tmp_path: Pat
 def test_the_same_person_at_the_same_time_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
     collection = shuffler.opened(task_of(KIND))
 
-    async def crowd() -> None:
+    async def crowd() -> list[Any]:
         with client_of(collection, tmp_path) as client:
-            await asyncio.gather(*(client.submit_async(number, user="ann") for number in range(8)))
+            return await asyncio.gather(*(client.submit_async(number, user="ann") for number in range(8)), return_exceptions=True)
 
-    asyncio.run(crowd())
+    told = asyncio.run(crowd())
     assert len(set(shuffler.received)) == 1
+    sentences = [answer.sentence if isinstance(answer, Answer) else str(answer) for answer in told]
+    assert sentences.count("The report is stored.") == 1  # of one value; the others are told that theirs is in no report
+    assert all(
+        re.match("The report is stored|The report that was made before is stored|Nothing was sent now", words) for words in sentences
+    )
 
 
 # Processes and kills

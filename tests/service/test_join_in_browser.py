@@ -39,12 +39,17 @@ OPEN = {"opens": "2020-01-01T00:00:00Z", "closes": "2090-01-01T00:00:00Z", "exte
 
 @dataclass
 class Scripted:
-    """Serves pages, and answers posts with these statuses, one after the other (the last one for ever); keeps what was posted."""
+    """Serves pages, and answers posts with these statuses, one after the other (the last one for ever); keeps what was posted.
+
+    `answering` holds answers to posts back while it is not set.
+    """
 
     statuses: list[int] = field(default_factory=lambda: [204])
     posts: list[bytes] = field(default_factory=list)
     pages: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    phase: dict[str, str] = field(default_factory=lambda: {"phase": "open", "reason": ""})
+    answering: threading.Event = field(default_factory=threading.Event)
     server: ThreadingHTTPServer = field(init=False)
 
     @property
@@ -63,6 +68,7 @@ class Scripted:
 @contextmanager
 def scripted(*statuses: int) -> Iterator[Scripted]:
     made = Scripted(list(statuses) or [204])
+    made.answering.set()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, format: str, *words: Any) -> None:
@@ -77,11 +83,12 @@ def scripted(*statuses: int) -> Iterator[Scripted]:
 
         def do_GET(self) -> None:
             made.asked.append(self.path)
-            page = made.pages.get(self.path)
+            page = json.dumps(made.phase) if self.path.endswith("/state") else made.pages.get(self.path)
             self._answer(404 if page is None else 200, (page or "").encode())
 
         def do_POST(self) -> None:
             made.posts.append(self.rfile.read(int(self.headers["Content-Length"])))
+            made.answering.wait(60)
             self._answer(made.statuses.pop(0) if len(made.statuses) > 1 else made.statuses[0])
 
     made.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -156,19 +163,21 @@ def test_a_number_from_the_field_to_the_shuffler(chromium: Any, shuffler: Any) -
         total = sum(map(int, shown)) % modulus
         assert min(abs(total - 500), modulus - abs(total - 500)) < 2000
         assert reports_of(shuffler, collection) == 0  # nothing is sent before it was seen
-        assert entry_of(page)[0]["state"] == "waiting"
+        assert entry_of(page)[0]["state"] == "made"
         page.click("#send")
         page.wait_for_selector("#done:visible", timeout=SECONDS)
         assert page.evaluate("document.activeElement.textContent") == "Done"
         page.reload()
-        page.wait_for_selector("#done:visible")
+        page.wait_for_selector("#before:visible")
         assert not page.is_visible("#answer")
-        assert entry_of(page) == [
-            {"collection": collection.digest, "state": "sent", "report": None, "boxes": None, "due": entry_of(page)[0]["due"]}
+        assert [{name: value for name, value in entry.items() if name not in ("due", "at")} for entry in entry_of(page)] == [
+            {"collection": collection.digest, "state": "sent", "report": None, "boxes": None}
         ]
         posts = [line for line in page.asked if line.startswith("POST")]
         assert posts == [f"POST {collection.url}/reports"]
-        assert {line.split()[1] for line in page.asked} <= {join, f"{collection.url}/reports", f"{shuffler.url}/favicon.ico"}
+        assert {line.split()[1] for line in page.asked} <= {
+            join, f"{collection.url}/reports", f"{collection.url}/state", f"{shuffler.url}/favicon.ico",
+        }  # fmt: skip
         assert [line for line in page.complaints if "favicon" not in line and "404" not in line] == []
     assert reports_of(shuffler, collection) == 1
 
@@ -264,6 +273,31 @@ def test_a_place_by_clicks_by_arrows_and_in_degrees(chromium: Any, shuffler: Any
     assert reports_of(shuffler, collection) == 1
 
 
+def test_a_true_place_in_degrees(chromium: Any, shuffler: Any) -> None:
+    from playwright.sync_api import expect
+
+    collection = shuffler.opened(tasks()["degrees"])
+    options = {"geolocation": {"latitude": 46.95, "longitude": 7.44}, "permissions": ["geolocation"]}
+    with visited(chromium, f"{shuffler.url}/join/{collection.digest}", **options) as page:
+        page.wait_for_selector("#make:enabled")
+        assert "latitude from 46.9 to 46.99" in page.inner_text("#field-words")
+        assert "at most 1,000 m apart on the ground" in page.inner_text("body")
+        page.click("#make")  # nothing is entered yet
+        page.wait_for_selector("#wrong:visible")
+        for latitude, longitude in (("46.95", ""), ("46.95", "9"), ("47", "7.44")):
+            page.fill("#latitude", latitude)
+            page.fill("#longitude", longitude)
+            page.click("#make")
+            assert "longitude from 7.35 to 7.52" in page.inner_text("#wrong")
+        page.click("#here")
+        expect(page.locator("#longitude")).to_have_value("7.44")
+        page.click("#make")
+        page.wait_for_selector("#ready:visible", timeout=SECONDS)
+        page.click("#send")
+        page.wait_for_selector("#done:visible", timeout=SECONDS)
+    assert reports_of(shuffler, collection) == 1
+
+
 def test_items_are_added_and_taken_away(chromium: Any, shuffler: Any) -> None:
     collection = shuffler.opened(tasks()["items as vectors"])
     with visited(chromium, f"{shuffler.url}/join/{collection.digest}") as page:
@@ -323,7 +357,7 @@ def test_from_another_site_if_the_shuffler_allows_it(chromium: Any, tmp_path: Pa
             page.click("#send")
             page.wait_for_selector("#done:visible", timeout=SECONDS)
             assert {line.split()[1].split("#")[0] for line in page.asked} <= {
-                f"{site.url}/index.html", f"{site.url}/favicon.ico", f"{collection.url}/reports",
+                f"{site.url}/index.html", f"{site.url}/favicon.ico", f"{collection.url}/reports", f"{collection.url}/state",
             }  # fmt: skip
         assert reports_of(started, collection) == 1
         with visited(chromium, f"{site.url}/index.html#{'0' * 64}") as page:
@@ -365,7 +399,7 @@ def test_two_tabs_two_failures_and_a_reload_are_one_report(chromium: Any) -> Non
             for page in (first, second):
                 page.wait_for_selector("#ready:visible", timeout=SECONDS)
             assert sorted(page.is_visible("#drawn") for page in (first, second)) == [False, True]
-            assert sorted(page.is_visible("#before") for page in (first, second)) == [False, True]
+            assert sorted(page.is_visible("#waits") for page in (first, second)) == [False, True]
             assert len(entry_of(first)) == 1
             first.click("#send")
             posted(site, 2)
@@ -446,7 +480,7 @@ def test_a_browser_that_is_killed_three_times_sends_one_report(chromium: Any, tm
 @pytest.mark.parametrize("width", [400, 1200])
 def test_it_fits_telephones_and_desks(chromium: Any, width: int, scheme: str) -> None:
     with scripted() as site:
-        for name in ("whole numbers", "places", "k-ary", "items", "map as vectors", "k-ary of many"):
+        for name in ("whole numbers", "places", "degrees", "k-ary", "items", "map as vectors", "k-ary of many"):
             collection = site.opened(tasks()[name])
             options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
             with visited(chromium, f"{site.url}/join/{collection.digest}", **options) as page:

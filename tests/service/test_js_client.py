@@ -7,6 +7,7 @@ import json
 import math
 import re
 import secrets
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,13 +22,16 @@ from tests.service.javascript import CLIENT, asked, chromium, javascript, run
 from tests.service.running import new_tickets, running
 
 from metricshuffle.encodings.modular import Modular
+from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.sampling import rational_rate, sample_polya
+from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.service import recipes
 from metricshuffle.service.boxes import PrivateKey, Sealing
 from metricshuffle.service.join import client_bundle
 from metricshuffle.service.recipes import recipe_of
+from metricshuffle.spaces import Places
 from metricshuffle.wire.payloads import PayloadForm
 
 pytestmark = pytest.mark.thorough
@@ -115,6 +119,26 @@ def test_the_noise_of_a_browser_has_the_law_that_is_promised(javascript: Path, t
     for code in range(4):
         chance = (law.keep if code == 2 else law.other) / 2**63
         assert abs(counts[code] / 6000 - chance) < 6.0 * math.sqrt(chance * (1.0 - chance) / 6000), code
+
+
+def test_places_are_rounded_up_as_often_as_they_should_be(javascript: Path, tmp_path: Path) -> None:
+    """The units of many reports of one place, without the few that have noise: one of two neighbours, right on average."""
+    task = tasks()["degrees"]
+    places, protocol = task.query.values_in, task.protocol
+    assert isinstance(places, Places)
+    assert isinstance(protocol, Sums)
+    (reports,) = asked(javascript, tmp_path, {"make": "reports", "recipe": recipe_of(task), "values": [[46.951234, 7.435678]] * 6000})
+    numbers = places.numbers(places.validated([(46.951234, 7.435678)]))[0]
+    for axis, randomizer in enumerate(protocol.randomizers):
+        parts = [[bytes.fromhex(payload) for payload in payloads] for payloads in reports]
+        units = [sum(int.from_bytes(part[1:], "little") for part in mine if part[0] == axis) % (protocol.modulus or 1) for mine in parts]
+        below, over = divmod(int(numbers[axis]), randomizer.granularity)
+        seen = Counter(units)
+        near, chance = seen[below] + seen[below + 1], over / randomizer.granularity
+        assert near > 0.75 * 6000
+        none, one = Polya(Fraction(1, HONEST), randomizer.rate).law(-40.0).mass[:2]  # type: ignore[union-attr]
+        upper = (chance * none + (1.0 - chance) * one) / (none + one)  # (noise of one unit moves a few to the other side)
+        assert abs(seen[below + 1] / near - upper) < 6.0 * math.sqrt(upper * (1.0 - upper) / near)
 
 
 # Boxes
@@ -242,11 +266,13 @@ def example(folder: Path, javascript: Path) -> Path:
 def test_the_example_of_the_readme_stores_one_report(javascript: Path, shuffler: Any, tmp_path: Path) -> None:
     collection = shuffler.opened()
     folder = example(tmp_path / "example", javascript)
-    for _ in range(2):
-        told = run("node", "--no-warnings", "example.mjs", shuffler.url, collection.digest, cwd=folder)
-        assert told.splitlines()[-1] == "The report is stored."
+    told = run("node", "--no-warnings", "example.mjs", shuffler.url, collection.digest, cwd=folder)
+    assert told.splitlines()[-1] == "The report is stored."
+    again = ["node", "--no-warnings", "example.mjs", shuffler.url, collection.digest]
+    done = subprocess.run(again, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.splitlines()[-1][:21]) == (2, "Nothing was sent now:"), done.stderr
     assert shuffler.operator.status(collection.digest)["reports"] == 1
-    assert len(list((folder / "outbox").iterdir())) == 1
+    assert len([file for file in (folder / "outbox").iterdir() if file.stat().st_size]) == 1
 
 
 def test_tickets_that_are_unknown_or_spent_are_told_and_can_be_changed(javascript: Path, shuffler: Any, tmp_path: Path) -> None:

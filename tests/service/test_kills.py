@@ -92,10 +92,10 @@ class Case:
         if self.job.until == "released":
             assert (row.state, row.reason, row.people, row.left_out) == ("released", "", len(self.reports), 0)
             assert self.output_file.read_bytes() == in_database == self.output
-            assert self.files() == {"operator.token", f"{self.made.digest}.boxes"}
+            assert self.files() == {"operator.token", "owner.id", f"{self.made.digest}.boxes"}
         else:
             assert (row.state, row.people, in_database) == ("purged", len(self.reports), b"")
-            assert self.files() == {"operator.token"}
+            assert self.files() == {"operator.token", "owner.id"}
 
 
 def new_case(url: str, folder: Path, until: str = "released", number: int = 1, keys_at: Path | None = None) -> Case:
@@ -158,7 +158,7 @@ def test_killed_while_it_is_given_up(store_url: str, tmp_path: Path, forks: Fork
         assert forks.ended(replace(case.job, kill_at=point)) == [KILLED]
         assert forks.ended(case.job) == [0]
         assert STATES[state(case)] == "aborted"
-        assert case.files() == {"operator.token"}
+        assert case.files() == {"operator.token", "owner.id"}
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ def test_it_is_the_sorted_multiset(boxes: list[list[bytes]], memory: int) -> Non
     assert (output, told.shared) == expected(reports)
     assert told.reports == len(reports)
     assert told.people == len(reports) - len(told.shared)
+    assert Mixing(lambda: reports, SIZE, len(boxes[0]) if boxes else 1, len(reports), memory).distinct() == told.people
 
 
 @pytest.mark.parametrize("memory", [ROOMY, 20_000, 3_000])

@@ -28,9 +28,9 @@ def test_the_first_report_stays(outbox: Outbox) -> None:
     who = outbox.user("ann")
     assert outbox.held(TASK, ROUND, [who]) == {}
     (kept,) = outbox.keep(TASK, ROUND, [Sealed(who, HERE, b"first")]).values()
-    assert (kept.collection, kept.standing, kept.answer) == (HERE, "waiting", 0)
+    assert (kept.collection, kept.state, kept.answer, kept.fresh) == (HERE, "made", 0, True)
     (again,) = outbox.keep(TASK, ROUND, [Sealed(who, THERE, b"second")]).values()
-    assert again.collection == HERE
+    assert (again.collection, again.fresh) == (HERE, False)
     report = outbox.report(TASK, ROUND, who)
     assert report is not None
     assert report.report == b"first"
@@ -60,12 +60,12 @@ def test_what_is_stored_stays_stored_and_its_bytes_go(outbox: Outbox) -> None:
     who, secret = outbox.user("ann"), b"sealed bytes that can be recognised " * 40
     outbox.keep(TASK, ROUND, [Sealed(who, HERE, secret, secret)])
     assert secret[:36] in outbox.path.read_bytes()
-    outbox.settle(TASK, ROUND, [Settled(who, "waiting", 503)])
+    outbox.settle(TASK, ROUND, [Settled(who, "sending", 503)])
     assert outbox.held(TASK, ROUND, [who])[who].answer == 503
-    outbox.settle(TASK, ROUND, [Settled(who, "stored", 204)])
-    for later in ("late", "waiting"):
+    outbox.settle(TASK, ROUND, [Settled(who, "sent", 204)])
+    for later in ("late", "sending"):
         outbox.settle(TASK, ROUND, [Settled(who, later, 410)])
-        assert outbox.held(TASK, ROUND, [who])[who].standing == "stored"
+        assert outbox.held(TASK, ROUND, [who])[who].state == "sent"
     assert outbox.report(TASK, ROUND, who) is None
     outbox.close()
     for path in outbox.path.parent.iterdir():
@@ -76,8 +76,8 @@ def test_late_ones_become_stored_if_that_was_acknowledged(outbox: Outbox) -> Non
     who = outbox.user("")
     outbox.keep(TASK, ROUND, [Sealed(who, HERE, b"sealed")])
     outbox.settle(TASK, ROUND, [Settled(who, "late", 410)])
-    outbox.settle(TASK, ROUND, [Settled(who, "stored", 204)])
-    assert outbox.held(TASK, ROUND, [who])[who].standing == "stored"
+    outbox.settle(TASK, ROUND, [Settled(who, "sent", 204)])
+    assert outbox.held(TASK, ROUND, [who])[who].state == "sent"
 
 
 def test_names_are_not_in_the_file_and_the_file_is_the_owners(outbox: Outbox) -> None:
@@ -178,7 +178,7 @@ def test_another_ticket_is_taken_only_while_the_refusal_is_the_last_word(outbox:
     held = outbox.report(TASK, ROUND, who)
     assert held is not None
     assert held.report == b"first"
-    outbox.settle(TASK, ROUND, [Settled(who, "waiting", 403)])
+    outbox.settle(TASK, ROUND, [Settled(who, "sending", 403)])
     outbox.replace(TASK, ROUND, who, 403, b"second")
     held = outbox.report(TASK, ROUND, who)
     assert held is not None

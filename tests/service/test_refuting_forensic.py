@@ -43,7 +43,7 @@ def test_nothing_is_left_of_reports_tickets_and_keys_while_it_runs(tmp_path: Pat
             store.acknowledge(made.digest)
             assert shuffler.advance(made.digest) == "purged"
     assert found(needles, [tmp_path], without="/nowhere") == {kind: set() for kind in needles}
-    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".db", ".db-wal", ".db-shm", ".token", ".boxes"}
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".db", ".db-wal", ".db-shm", ".token", ".id", ".boxes"}
     store.close()
 
 

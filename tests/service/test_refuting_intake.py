@@ -134,7 +134,7 @@ def test_a_folder_without_a_token_has_no_operator(tmp_path: Path, token: str) ->
 @pytest.mark.thorough
 def test_a_shuffler_does_not_start_with_an_empty_token(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
-    (tmp_path / "keys" / "operator.token").touch()
+    (tmp_path / "keys" / "operator.token").touch(mode=0o600)
     with pytest.raises(AssertionError, match="holds no token"), running(tmp_path, f"sqlite:///{tmp_path / 'shuffler.db'}"):
         pass
 

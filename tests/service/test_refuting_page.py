@@ -13,20 +13,21 @@ pytestmark = pytest.mark.thorough
 __all__ = ["chromium"]
 
 
-@pytest.mark.parametrize("state", ["waiting", "sent", "declined"])
+@pytest.mark.parametrize("state", ["made", "sent", "declined"])
 def test_who_has_answered_is_not_asked_again(chromium: Any, state: str) -> None:
-    stages = {"waiting": "ready", "sent": "done", "declined": "declined"}
+    stages = {"made": "ready", "sent": "done", "declined": "declined"}
     with scripted(204) as site:
         collection = site.opened(tasks()["whole numbers"])
         with visited(chromium, f"{site.url}/join/{collection.digest}") as page:
             made_ready(page, "480")
-            if state != "waiting":
+            if state != "made":
                 page.click("#send" if state == "sent" else "#decline")
             page.wait_for_selector(f"#{stages[state]}:visible", timeout=SECONDS)
             before = entry_of(page)
             assert [entry["state"] for entry in before] == [state]
             page.reload()
-            page.wait_for_selector(f"#{stages[state]}:visible", timeout=SECONDS)
+            page.wait_for_selector(f"#{(stages | {'sent': 'before'})[state]}:visible", timeout=SECONDS)
+            page.wait_for_function("performance.getEntriesByType('resource').some((entry) => entry.name.endsWith('/state'))")
             assert page.evaluate("document.getElementById('form').hidden")
             assert page.is_disabled("#make")
             assert not page.is_visible("#value")

@@ -145,9 +145,11 @@ def test_the_recipe_of_every_form_draws_what_is_accounted_for(name: str) -> None
     recipe, protocol = recipe_of(task), task.protocol
     if isinstance(protocol, Sums):
         shares = Fraction(1, HONEST) if protocol.trusted == "shuffler" else Fraction(1)
-        for randomizer in protocol.randomizers:
+        for axis, randomizer in enumerate(protocol.randomizers):
             assert isinstance(randomizer, AdditiveRandomizer)
-            assert (randomizer.shape, randomizer.span) == (shares, recipe["spans"][protocol.randomizers.index(randomizer)])
+            assert (randomizer.shape, randomizer.span) == (shares, int(recipe["spans"][axis]))
+            coarse = recipe["granularity"]
+            assert randomizer.granularity == int(coarse[axis] if isinstance(coarse, list) else coarse)
             check_noise(recipe["noise"], randomizer.shape, Fraction(randomizer.rate))
     elif isinstance(protocol, Frequencies):
         check_randomizer(recipe["randomizer"], protocol.randomizer)

@@ -19,6 +19,7 @@ from tests.service.running import new_tickets, report_of, task_of
 
 from metricshuffle.service import server as server_module
 from metricshuffle.service.boxes import NotOpened
+from metricshuffle.service.collection import instant
 from metricshuffle.service.ingest import Gate, Intake
 from metricshuffle.service.keys import CollectionKeys
 from metricshuffle.service.server import Application
@@ -154,6 +155,22 @@ def test_nothing_is_taken_before_it_opens_and_after_it_closes(service: Service, 
     assert service.reports(collection) == 8
 
 
+def test_late_reports_come_again_until_it_is_counted_whether_it_is_extended(service: Service, clock: Clock) -> None:
+    now = clock.stop()
+    collection = service.opened(1, extends=instant(now + 300))
+    posts = [report_of(collection) for _ in range(9)]
+
+    async def answers() -> list[Answer]:
+        return list(await asyncio.gather(*(service.post(collection, post) for post in posts[:8])))
+
+    assert {answer.status for answer in run(answers)} == {204}
+    clock.ahead = 150
+    answer = run(lambda: service.post(collection, posts[8]))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    service.shuffler.advance(collection.digest)
+    assert run(lambda: service.post(collection, posts[8])).status == 410
+
+
 def test_a_collection_takes_no_more_than_its_maximum(service: Service) -> None:
     collection = service.opened(1, users=6)
     reports = [report_of(collection) for _ in range(7)]
@@ -276,9 +293,27 @@ def test_a_store_in_trouble_acknowledges_nothing(file_service: tuple[Service, Pa
     assert len(service.said) == 1
     assert run(lambda: service.ask("GET", "/healthz")).status == 503
     os.replace(aside, path)
+    assert run(lambda: service.ask("GET", "/healthz")).status == 200  # although nobody has sent anything since
     assert [answer.status for answer in run(answers)] == [204] * 3
-    assert run(lambda: service.ask("GET", "/healthz")).status == 200
     assert len(service.said) == 2
+
+
+def test_health_is_asked_of_the_database_and_the_writer(file_service: tuple[Service, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has sent a report yet, and it is said all the same that none could be stored; a path is nobody's business."""
+    service, path = file_service
+    assert run(lambda: service.ask("GET", "/healthz")).json == {"ok": True}
+    monkeypatch.setattr("metricshuffle.service.ingest.LOOKED_AT", 0.0)
+    aside = path.with_suffix(".aside")
+    os.rename(path, aside)
+    told = run(lambda: service.ask("GET", "/healthz"))
+    assert (told.status, told.json["error"]) == (503, "reports cannot be stored now: the database does not take them.")
+    assert str(path) in service.said[0]
+    os.rename(aside, path)
+    assert run(lambda: service.ask("GET", "/healthz")).status == 200
+    service.intake.close()
+    told = run(lambda: service.ask("GET", "/healthz"))
+    assert told.status == 503
+    assert "the thread that writes has ended" in told.json["error"]
 
 
 def test_a_disk_that_is_nearly_full_takes_nothing(store: Store, tmp_path: Path, new_collection: NewCollection) -> None:
@@ -288,6 +323,9 @@ def test_a_disk_that_is_nearly_full_takes_nothing(store: Store, tmp_path: Path, 
         assert run(lambda: service.post(collection, report_of(collection))).status == 503
         assert service.reports(collection) == 0
         assert "nearly full" in service.said[0]
+        told = run(lambda: service.ask("GET", "/healthz"))
+        assert (told.status, told.headers["retry-after"]) == (503, "5")
+        assert told.json == {"error": "reports cannot be stored now: the disk is nearly full."}
     finally:
         service.intake.close()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,9 @@ import pytest
 from tests.service.asking import SITE, Answer, Service, run
 from tests.service.conftest import Clock, NewCollection
 from tests.service.running import new_tickets, report_of, task_of
+from tests.wire.kinds import planned
 
-from metricshuffle.service.collection import Collection
+from metricshuffle.service.collection import Collection, canonical, instant
 from metricshuffle.service.keys import AnalystKey, token_hash
 from metricshuffle.service.store import Store
 
@@ -95,6 +99,32 @@ def test_an_aborted_collection_says_why_to_everybody(service: Service) -> None:
     assert run(lambda: service.post(collection, report_of(collection))).status == 410
 
 
+def test_whether_reports_are_taken_is_said_as_it_is_decided(service: Service, clock: Clock) -> None:
+    """Not open yet, open, open beyond the closing time with too few, closed, gone: what a report gets at the same moment."""
+
+    def asked(collection: Collection) -> tuple[str, int]:
+        state = run(lambda: service.ask("GET", f"/v1/collections/{collection.digest}/state")).json
+        return state["phase"], run(lambda: service.post(collection, report_of(collection))).status
+
+    start = clock() + 100
+    waiting = service.opened(1, opens=start, extends=instant(start + 200))
+    assert asked(waiting) == ("not open yet", 503)
+    clock.ahead += 150
+    assert asked(waiting) == ("open", 204)
+    clock.ahead += 100  # a report that comes now extends it, because there are too few; nobody has looked yet
+    state = run(lambda: service.ask("GET", f"/v1/collections/{waiting.digest}/state")).json
+    assert (state["phase"], state["until"]) == ("open", waiting.terms.closes)
+    assert asked(waiting) == ("open", 204)
+    clock.ahead += 100
+    assert asked(waiting)[0] == "closed"
+    collection, _ = released(service, clock)
+    assert asked(collection)[0] == "closed"
+    etag = run(lambda: service.fetch(collection)).headers["etag"]
+    assert run(lambda: service.fetch(collection, method="DELETE", if_match=etag)).status == 204
+    service.shuffler.advance(collection.digest)
+    assert asked(collection)[0] == "gone"
+
+
 # The operator
 
 
@@ -124,7 +154,7 @@ def test_counts_are_the_operators_until_everything_is_mixed(service: Service) ->
     collection = service.opened()
     assert run(lambda: service.post(collection, report_of(collection))).status == 204
     public = run(lambda: service.ask("GET", f"/v1/collections/{collection.digest}/state")).json
-    assert set(public) == {"state", "reason", "closes", "until", "people", "left_out", "output"}
+    assert set(public) == {"state", "phase", "reason", "closes", "until", "people", "left_out", "output"}
     assert (public["state"], public["people"], public["left_out"], public["output"]) == ("open", None, None, None)
     own = run(lambda: service.control("GET", f"collections/{collection.digest}")).json
     assert {name: own[name] for name in ("state", "reports", "minimum", "closes", "round")} == {
@@ -192,8 +222,65 @@ def test_pages_of_sites_that_were_allowed_may_send_and_no_others(service: Servic
     run(check)
 
 
+@pytest.mark.parametrize(
+    ("url", "own", "strangers"),
+    [
+        ("http://127.0.0.1:8460", "http://127.0.0.1:8460", ("http://localhost:8460", "http://127.0.0.1", "http://127.0.0.1:9999")),
+        ("https://Shuffler.example:443/hop", "https://shuffler.example", ("http://shuffler.example", "https://shuffler.example.evil")),
+        ("http://[::1]:80", "http://[::1]", ("http://[::1]:81",)),
+    ],
+)
+def test_pages_of_other_sites_cannot_make_browsers_report(service: Service, url: str, own: str, strangers: tuple[str, ...]) -> None:
+    """Only the collection's own site, those that were allowed, and programs, which name no site; a Host that fits is no reason."""
+    collection = service.opened(url=url)
+
+    async def check() -> None:
+        for stranger in (*strangers, "null", "", "https://evil.example"):
+            refused = await service.post(collection, report_of(collection), origin=stranger or " ", host=stranger.partition("//")[2])
+            assert (refused.status, refused.json["error"][:18]) == (403, "pages of that site"), stranger
+        assert service.reports(collection) == 0
+        for sender in ({}, {"origin": own}, {"origin": SITE}):
+            assert (await service.post(collection, report_of(collection), **sender)).status == 204, sender
+        assert service.reports(collection) == 3
+
+    run(check)
+
+
+def test_many_collections_are_listed_while_reports_are_answered(service: Service) -> None:
+    """The list is made aside and reads no terms that it does not show: the loop that answers reports never stops for it."""
+    collection, count = service.opened(3), 400
+    terms = json.loads(collection.served)
+    for part in range(1, count + 1):
+        other = Collection(canonical({**terms, "round": 2, "split": [part, count], "id": f"{part:032x}"}))
+        service.store.add(other, collection.terms.hops[0].key)
+    pauses: list[float] = []
+
+    async def beating() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            pauses.append(time.monotonic() - before)
+
+    async def check() -> list[Any]:
+        assert (await service.post(collection, report_of(collection))).status == 204
+        heart = asyncio.ensure_future(beating())
+        listed = asyncio.ensure_future(service.control("GET", "collections"))
+        posted = [(await service.post(collection, report_of(collection))).status for _ in range(3)]
+        answer = await listed
+        await asyncio.sleep(0.01)  # (one more beat, if there was none meanwhile)
+        heart.cancel()
+        assert posted == [204] * 3
+        return list(answer.json["collections"])
+
+    statuses = run(check)
+    assert len(statuses) == count + 1
+    assert statuses[0] == run(lambda: service.control("GET", f"collections/{statuses[0]['digest']}")).json
+    assert statuses[0]["task"] == collection.task.digest
+    assert max(pauses) < 0.2
+
+
 def test_the_join_page_is_served_and_may_not_be_framed(service: Service) -> None:
-    collection = service.opened(3)
+    collection = service.opened(task=planned("sum in shares").task)  # (whose promise is true: a page says no other)
     page = run(lambda: service.ask("GET", f"/join/{collection.digest}"))
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert collection.digest in page.body.decode()

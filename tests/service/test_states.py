@@ -73,7 +73,7 @@ def test_everybody_is_let_go_exactly_once_and_by_no_order_of_theirs(shuffler: Sh
     assert (status.people, status.left_out, status.reports) == (30, 0, 30)
     shuffler.store.acknowledge(made.digest)
     assert shuffler.advance(made.digest) == "purged"
-    assert files(shuffler) == {"operator.token"}
+    assert files(shuffler) == {"operator.token", "owner.id"}
 
 
 def test_originals_and_keys_are_gone_before_anything_can_be_fetched(store: Store, tmp_path: Path, clock: Clock) -> None:
@@ -121,7 +121,7 @@ def test_with_too_few_it_stays_open_once_and_is_aborted_then(shuffler: Shuffler,
     clock.ahead = 180
     assert shuffler.advance(made.digest) == "aborted"
     assert reason(shuffler, made) == f"fewer reports than the {HONEST} that were needed"
-    assert files(shuffler) == {"operator.token"}
+    assert files(shuffler) == {"operator.token", "owner.id"}
 
 
 def test_an_extended_one_waits_for_its_end_even_with_enough(shuffler: Shuffler, clock: Clock) -> None:
@@ -172,7 +172,7 @@ def test_what_nobody_collects_is_aborted_when_its_retention_ends(shuffler: Shuff
     clock.ahead = 161
     assert shuffler.advance(made.digest) == "aborted"
     assert reason(shuffler, made) == "not collected"
-    assert files(shuffler) == {"operator.token"}
+    assert files(shuffler) == {"operator.token", "owner.id"}
     assert list(shuffler.store.output(made.digest)) == []
 
 
@@ -222,7 +222,65 @@ def test_too_few_after_leaving_out_is_too_few(shuffler: Shuffler, clock: Clock) 
     clock.ahead = 60
     assert shuffler.advance(made.digest) == "aborted"
     assert "without 2 that share a message" in reason(shuffler, made)
-    assert files(shuffler) == {"operator.token"}
+    assert files(shuffler) == {"operator.token", "owner.id"}
+
+
+def sharing_reports(shuffler: Shuffler, made: Round) -> list[bytes]:
+    """Two reports with a message in common."""
+    keys, first = secrets_of(shuffler, made), made.report()
+    theirs, mine = made.boxes([first], keys.private), made.boxes([made.report()], keys.private)
+    return [first, made.collection.keys[-1].sealed(b"".join([theirs[0], *mine[1:]]), made.sealing.info(1))]
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_only_distinct_reports_keep_it_from_being_extended(shuffler: Shuffler, clock: Clock, late: int) -> None:
+    made = opened_round(shuffler, now=START, extends="2033-05-18T03:36:20Z")
+    honest = [made.report() for _ in range(HONEST - 1)]
+    boxes = made.boxes(honest, secrets_of(shuffler, made).private)
+    put(shuffler, made, [*honest, *sharing_reports(shuffler, made)])
+    clock.ahead = 60
+    assert shuffler.advance(made.digest) == "open"
+    for _ in range(late):
+        clock.ahead += 10
+        report = made.report()
+        boxes += made.boxes([report], secrets_of(shuffler, made).private)
+        put(shuffler, made, [report])
+        assert shuffler.advance(made.digest) == "open"
+    clock.ahead = 180
+    if not late:
+        assert shuffler.advance(made.digest) == "aborted"
+        assert "without 2 that share a message" in reason(shuffler, made)
+        return
+    assert shuffler.advance(made.digest) == "released"
+    status = shuffler.status(made.digest)
+    assert status is not None
+    assert (status.people, status.left_out) == (HONEST - 1 + late, 2)
+    assert output(shuffler, made) == b"".join(sorted(boxes))
+
+
+@pytest.mark.parametrize("point", ["counting", "counted"])
+def test_nothing_comes_in_while_distinct_reports_are_counted(store: Store, tmp_path: Path, clock: Clock, point: str) -> None:
+    """Not even if the clock goes back, or the process ends and another one goes on."""
+    clock.stop(START)
+    looked: list[str] = []
+
+    def at(name: str) -> None:
+        if name == point:
+            looked.append(name)
+            clock.ahead = 30
+            assert store.put(made.digest, [made.entry(made.report(), secrets_of(shuffler, made))]) == [Verdict.CLOSED]
+            if len(looked) == 1:
+                raise KeyboardInterrupt
+
+    shuffler = Shuffler(store, KeyFolder.at(tmp_path / "keys"), at=at)
+    made = opened_round(shuffler, now=START, extends="2033-05-18T03:36:20Z")
+    put(shuffler, made, [made.report() for _ in range(ENOUGH)])
+    clock.ahead = 60
+    with pytest.raises(KeyboardInterrupt):
+        shuffler.advance(made.digest)
+    assert state(shuffler, made) == "open"
+    assert shuffler.advance(made.digest) == "released"
+    assert len(looked) == 2
 
 
 # The operator
@@ -251,7 +309,7 @@ def test_it_can_be_aborted_at_every_moment_until_it_is_released(store: Store, tm
     assert done
     assert shuffler.advance(made.digest) == "aborted"
     assert reason(shuffler, made) == "by its operator: the wrong question"
-    assert files(shuffler) == {"operator.token"}
+    assert files(shuffler) == {"operator.token", "owner.id"}
     assert shuffler.abort(made.digest, "again").reason == "by its operator: the wrong question"
 
 
@@ -268,7 +326,7 @@ def test_what_is_released_is_purged_and_not_aborted(shuffler: Shuffler, clock: C
         if collected:
             shuffler.store.acknowledge(made.digest)
         assert shuffler.purge(made.digest).state == ends
-        assert files(shuffler) == {"operator.token"}
+        assert files(shuffler) == {"operator.token", "owner.id"}
 
 
 def test_a_reason_is_one_line(shuffler: Shuffler) -> None:
@@ -361,7 +419,7 @@ def test_it_runs_by_itself_and_several_do(new_store_url: Callable[[], str], tmp_
             time.sleep(0.05)
         assert output(both[1], made) == b"".join(sorted(boxes))
         both[1].store.acknowledge(made.digest)
-        while (state(both[0], made) != "purged" or files(both[0]) != {"operator.token"}) and time.monotonic() < deadline:
+        while (state(both[0], made) != "purged" or files(both[0]) != {"operator.token", "owner.id"}) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert state(both[0], made) == "purged"
         assert both[0].trouble == both[1].trouble == {}
@@ -372,4 +430,4 @@ def test_it_runs_by_itself_and_several_do(new_store_url: Callable[[], str], tmp_
         for store in stores:
             store.close()
     assert not any(thread.is_alive() for thread in threads)
-    assert files(both[0]) == {"operator.token"}
+    assert files(both[0]) == {"operator.token", "owner.id"}

@@ -69,10 +69,12 @@ class Modelled:
     def forget_reports(self) -> None:
         self.reports, self.spent = {}, {}
 
-    def pass_time(self, now: float) -> None:
+    def can_be_extended(self, now: float) -> bool:
+        return self.state == "open" and self.place == 0 and now >= self.until == CLOSES
+
+    def pass_time(self, now: float, distinct: int | None = None) -> None:
         """Extend it once."""
-        late = self.state == "open" and self.place == 0 and now >= self.until == CLOSES
-        if late and self.counted < MINIMUM:
+        if self.can_be_extended(now) and (self.counted if distinct is None else min(distinct, self.counted)) < MINIMUM:
             self.until = EXTENDS
 
     def put(self, now: float, entries: list[Entry]) -> list[Verdict]:
@@ -228,22 +230,22 @@ class AgainstTheModel(RuleBasedStateMachine):
     def set_the_clock_back(self, seconds: int) -> None:
         self.clock -= seconds
 
-    @rule(which=WHICH)
-    def seal(self, which: int) -> None:
+    @rule(which=WHICH, distinct=st.none() | st.integers(0, MAXIMUM))
+    def seal(self, which: int, distinct: int | None = None) -> None:
         model = self.models[which]
         if model.state is None:
             with pytest.raises(InputError):
-                self.store.seal(model.digest)
+                self.store.seal(model.digest, distinct)
             return
         if model.state == "open" and model.place == 0 and self.now >= model.until:
             self.decided()
-            model.pass_time(self.now)
+            model.pass_time(self.now, distinct)
             if self.now >= model.until:
                 model.state = "sealed" if model.counted >= MINIMUM else "aborted"
             if model.state == "aborted":
                 model.reason = f"fewer reports than the {MINIMUM} that were needed"
                 model.forget_reports()
-        assert self.store.seal(model.digest) == model.state
+        assert self.store.seal(model.digest, distinct) == model.state
 
     @rule(which=WHICH, data=st.data(), left_out=st.integers(0, 1), right=st.booleans())
     def move(self, which: int, data: st.DataObject, left_out: int, right: bool) -> None:
@@ -320,7 +322,13 @@ class AgainstTheModel(RuleBasedStateMachine):
     def read(self, which: int) -> None:
         model = self.models[which]
         assert b"".join(self.store.output(model.digest)) == model.output
-        if model.state == "sealed":
+        awaits = model.can_be_extended(self.now) and model.counted >= MINIMUM
+        if awaits:
+            assert self.store.awaits_count(model.digest)
+            self.decided()
+        elif model.state is not None:
+            assert not self.store.awaits_count(model.digest)
+        if model.state == "sealed" or awaits:
             assert list(self.store.hidden(model.digest)) == sorted(model.reports.items())
         else:
             with pytest.raises((StoreError, InputError)):

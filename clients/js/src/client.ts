@@ -8,6 +8,7 @@ import { Words } from './words.js';
 
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 30_000;
+const PRIVATELY: RequestInit = { credentials: 'omit', referrerPolicy: 'no-referrer', cache: 'no-store', redirect: 'error' };
 const TICKET = /^[0-9a-f]{32}$/;
 
 export interface Options {
@@ -38,6 +39,16 @@ export interface Prepared {
   payloads: readonly Uint8Array[];
 }
 
+/** What became of a value that was submitted. `fresh`: a report was made of it; otherwise one that was made before was sent. */
+export interface Receipt {
+  fresh: boolean;
+  sentence: string;
+}
+
+/** Whether a collection takes reports now, as its shuffler says. */
+export type Phase = 'open' | 'not open yet' | 'closed' | 'aborted' | 'gone';
+
+const PHASES: readonly unknown[] = ['open', 'not open yet', 'closed', 'aborted', 'gone'];
 const REFUSED: Record<number, string> = {
   403: 'The shuffler does not know this ticket: check it and send again. Nothing is randomized again.',
   409: 'This ticket was used for another report before, which counts; this one was not stored.',
@@ -66,23 +77,46 @@ export class Client {
   }
 
   /** What is in the outbox for this collection; refused if a report was made for another one of the same task and round. */
-  async entry(): Promise<Entry | undefined> {
-    return this.#mine(await this.#outbox.get(this.key));
+  entry(): Promise<Entry | undefined> {
+    return this.#update(() => undefined);
   }
 
-  #mine<Found extends Entry | undefined>(entry: Found): Found {
-    if (entry && entry.collection !== this.collection.digest) {
+  /** Reads the entry and writes what `change` makes of it, with nobody else in between. */
+  async #update(change: (entry: Entry | undefined) => Entry | undefined): Promise<Entry | undefined> {
+    const isMine = (entry: Entry | undefined) => !entry || entry.collection === this.collection.digest;
+    const entry = known(await this.#outbox.update(this.key, (found) => (isMine(found) ? change(known(found)) : undefined)));
+    if (!isMine(entry)) {
       throw new NotSent('A report was made here for another collection of the same question and round; both together would tell more than is promised.', false);
     }
     return entry;
   }
 
-  /** Randomizes, seals and writes down, unless that was done before: then null. */
+  /** Asks the shuffler whether the collection takes reports; with a reason, if it was aborted. */
+  async phase(): Promise<{ phase: Phase; reason: string }> {
+    try {
+      const answer = await this.#ask(this.collection.url.replace(/reports$/, 'state'), { ...PRIVATELY });
+      if (answer.status === 404) return { phase: 'gone', reason: '' };
+      const { phase, reason } = (await answer.json()) as { phase: Phase; reason: string };
+      if (PHASES.includes(phase)) return { phase, reason };
+    } catch {
+      // no answer is told like one that says nothing
+    }
+    throw new NotSent('The shuffler cannot be asked now whether the collection is open, so nothing was drawn. Try again later.', true);
+  }
+
+  /** Raises NotSent, in words, unless the collection takes reports. */
+  async checkOpen(): Promise<void> {
+    const { phase, reason } = await this.phase();
+    if (phase !== 'open') throw new NotSent(`This collection is ${phase}${reason && ` (${reason})`}. Nothing is drawn and nothing is sent.`, false);
+  }
+
+  /** Randomizes, seals and writes down, if the collection is open and that was not done before: then null. */
   async prepare(value: Value | readonly Value[], ticket = '', words = new Words()): Promise<Prepared | null> {
     const { recipe, delay } = this.collection.terms;
     if (!recipe.browser) throw new NotSent(`This collection cannot be joined from here. ${recipe.why}`, false);
     const admitted = this.#ticket(ticket);
     if (await this.entry()) return null;
+    await this.checkOpen();
     const numbers = numbersOf(recipe, value, words);
     const payloads = payloadsOf(recipe.payload, numbers);
     const sealer = await this.#sealer();
@@ -90,18 +124,19 @@ export class Client {
     const report = await sealer.report(boxes, admitted);
     if (report.length !== this.collection.reportSize) throw new RangeError('the report has a length that it should not have');
     const due = Date.now() + (delay ? Number(words.below(BigInt(1000 * delay + 1))) : 0);
-    const mine: Entry = { collection: this.collection.digest, state: 'waiting', report, boxes: admitted.length ? boxes : null, due };
-    const stored = this.#mine(await this.#outbox.add(this.key, mine));
-    // another tab may have been first: then its report is the one
-    return stored.report !== null && stored.report.every((byte, place) => byte === report[place]) ? { numbers, payloads } : null;
+    const mine: Entry = { collection: this.collection.digest, state: 'made', report, boxes: admitted.length ? boxes : null, due, at: Date.now() };
+    // another window may have been first: then its report is the one
+    const stored = await this.#update((entry) => (entry ? undefined : mine));
+    return isSame(stored?.report, report) ? { numbers, payloads } : null;
   }
 
-  /** Seals what waits for another ticket, after the shuffler refused the one before. */
+  /** Seals what was made for another ticket, after the shuffler refused the one before. */
   async changeTicket(ticket: string): Promise<void> {
-    const entry = await this.entry();
-    if (entry?.state !== 'waiting' || !entry.boxes) throw new NotSent('No report waits for a ticket.', false);
-    const report = await (await this.#sealer()).report(entry.boxes, this.#ticket(ticket));
-    await this.#outbox.put(this.key, { ...entry, report });
+    const sealer = await this.#sealer();
+    const before = await this.entry();
+    if (!before?.boxes || !mayChange(before)) throw new NotSent('No report waits for a ticket.', false);
+    const { refused, ...rest } = { ...before, report: await sealer.report(before.boxes, this.#ticket(ticket)) };
+    await this.#update((entry) => (entry && mayChange(entry) && isSame(entry.report, before.report!) ? rest : undefined));
   }
 
   #ticket(ticket: string): Bytes {
@@ -115,30 +150,36 @@ export class Client {
     return Sealer.of(bytesOf(this.collection.digest), this.collection.keys);
   }
 
-  /** Takes back what was not sent yet. No second report is drawn for this round. */
-  async decline(): Promise<void> {
-    await this.entry();
-    await this.#outbox.put(this.key, { collection: this.collection.digest, state: 'declined', report: null, boxes: null, due: 0 });
-    if ((await this.entry())?.state === 'sent') throw new NotSent('The report was sent already.', false);
+  /** Takes back what was made; no second report is drawn for this round. True: nothing was sent. False: it may have been. */
+  async decline(): Promise<boolean> {
+    const nothing = { collection: this.collection.digest, report: null, boxes: null, due: 0, at: Date.now() };
+    const entry = await this.#update((found) =>
+      found && !found.report ? undefined : { ...nothing, state: 'declined', tried: found?.state === 'sending' },
+    );
+    if (entry?.state === 'sent') throw new NotSent('The report was sent already.', false);
+    return !entry?.tried;
   }
 
   /** Sends what waits in the outbox, again and again until the shuffler has stored it; throws NotSent otherwise. */
   async send(): Promise<void> {
-    const entry = await this.entry();
-    if (entry?.state === 'sent') return;
-    if (entry?.state !== 'waiting' || !entry.report) throw new NotSent('There is no report to be sent.', false);
-    await pause(entry.due - Date.now());
+    await pause(((await this.entry())?.due ?? 0) - Date.now());
     const end = Date.now() + this.#patience;
     for (let wait = FIRST_PAUSE; ; wait = Math.min(2 * wait, LONGEST_PAUSE)) {
-      const { status, later } = await this.#post(entry.report);
+      // read again before every post: another window may have sent or declined it. From here on it may have been sent.
+      const entry = await this.#update((found) => (found?.state === 'made' ? { ...found, state: 'sending', at: Date.now() } : undefined));
+      if (entry?.state === 'sent') return;
+      if (!entry?.report) throw new NotSent(entry ? declined(entry) : 'There is no report to be sent.', false);
+      const { report } = entry;
+      const { status, later } = await this.#post(report);
       if (status === 204) {
-        await this.#outbox.put(this.key, { ...entry, state: 'sent', report: null, boxes: null });
+        await this.#update(() => ({ ...entry, state: 'sent', report: null, boxes: null, at: Date.now() }));
         return;
       }
       if (status === 410) {
         throw new NotSent('The collection is closed. Whether your report arrived in time is not known here.', false, status);
       }
       if (status && status < 500 && ![408, 425, 429].includes(status)) {
+        await this.#update((found) => (found && isSame(found.report, report) ? { ...found, refused: status } : undefined));
         throw new NotSent(REFUSED[status] ?? `The shuffler refused the report (${status}).`, status === 403, status);
       }
       const next = Math.max(later, wait) * (0.75 + Math.random() / 2); // when to ask again is no secret and no noise
@@ -153,13 +194,10 @@ export class Client {
   async #post(report: Bytes): Promise<{ status: number; later: number }> {
     try {
       const answer = await this.#ask(this.collection.url, {
+        ...PRIVATELY,
         method: 'POST',
         body: report,
         headers: { 'content-type': 'application/octet-stream' },
-        credentials: 'omit',
-        referrerPolicy: 'no-referrer',
-        cache: 'no-store',
-        redirect: 'error',
       });
       return { status: answer.status, later: 1000 * (Number(answer.headers.get('retry-after')) || 0) };
     } catch {
@@ -167,11 +205,43 @@ export class Client {
     }
   }
 
-  /** All of it: what was made before is sent as it is, whatever is given now. */
-  async submit(value: Value | readonly Value[], ticket = ''): Promise<void> {
-    await this.prepare(value, ticket);
+  /** All of it, if no report was sent or declined before. One that waits is sent as it is, whatever is given now; the receipt says so. */
+  async submit(value: Value | readonly Value[], ticket = ''): Promise<Receipt> {
+    const fresh = !!(await this.prepare(value, ticket));
+    const entry = await this.entry();
+    if (!fresh && entry && !entry.report) {
+      throw new NotSent(
+        entry.state === 'declined' ? declined(entry)
+        : `Nothing was sent now: a report for this round was stored ${when(entry)}, and everybody reports once. Somebody else gives another \`user\`.`,
+        false,
+      ); // prettier-ignore
+    }
     await this.send();
+    return { fresh, sentence: fresh ? 'The report is stored.' : 'The report that was made before is stored. Nothing was made of the value that was given now.' };
   }
+}
+
+/** As older clients wrote it down, with what may be true of it. */
+function known(entry: Entry | undefined): Entry | undefined {
+  if (!entry || entry.at) return entry;
+  return { ...entry, state: entry.report ? 'sending' : entry.state, tried: true };
+}
+
+function when({ at }: Entry): string {
+  return at ? `on ${new Date(at).toLocaleString()}` : 'before';
+}
+
+function declined(entry: Entry): string {
+  return `It was declined ${when(entry)}, on this device: ${entry.tried ? 'it may have been sent before that, and is not sent again.' : 'nothing was sent.'}`;
+}
+
+/** Whether the shuffler cannot have stored it under the ticket that it has. */
+function mayChange({ state, refused }: Entry): boolean {
+  return state === 'made' || refused === 403 || refused === 409;
+}
+
+function isSame(bytes: Bytes | null | undefined, other: Bytes): boolean {
+  return !!bytes && bytes.every((byte, place) => byte === other[place]);
 }
 
 function pause(milliseconds: number): Promise<void> {

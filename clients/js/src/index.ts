@@ -1,4 +1,4 @@
-export { Client, NotSent, type Options, type Prepared } from './client.js';
+export { Client, NotSent, type Options, type Phase, type Prepared, type Receipt } from './client.js';
 export { Collection, CollectionError, type Party, type Terms } from './collection.js';
 export { type InputRecipe, type Place, type Value, ValueError, type ValueRecipe } from './inputs.js';
 export { BrowserOutbox, type Entry, type Outbox } from './outbox.js';

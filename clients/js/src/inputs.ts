@@ -1,10 +1,11 @@
-/** What a person enters, as whole numbers: steps of a number, places in a list, the column and row of a cell. */
+/** What a person enters, as whole numbers: steps of a number, places in a list, the column and row of a cell, points of a degree. */
 import { type Box, Plane } from './projection.js';
 
 export type ValueRecipe =
   | { kind: 'number'; whole: boolean; low: string; high: string; step: string; rounding: 'nearest' | 'down'; unit: string }
   | { kind: 'label'; labels: readonly string[] }
-  | { kind: 'place'; width: number; height: number; cell: string; unit: string; box: readonly [string, string, string, string] | null };
+  | { kind: 'place'; width: number; height: number; cell: string; unit: string; box: readonly [string, string, string, string] | null }
+  | { kind: 'degrees'; box: readonly [string, string, string, string]; points: string; corner: readonly [string, string]; unit: string };
 
 export type InputRecipe = ValueRecipe | { kind: 'items'; of: ValueRecipe; count: number | null; most: number | null };
 
@@ -39,6 +40,22 @@ function stepOf(recipe: Extract<ValueRecipe, { kind: 'number' }>, value: Value):
 
 const planes = new Map<string, Plane>();
 
+/** The latitude and longitude of a place within a box. */
+function degreesOf([south, west, north, east]: Box, value: Value): [number, number] {
+  const { latitude, longitude } = value as { latitude: number; longitude: number };
+  if (!(latitude >= south && latitude <= north && longitude >= west && longitude <= east)) {
+    throw new ValueError(`Choose a latitude from ${south} to ${north} and a longitude from ${west} to ${east}.`);
+  }
+  return [latitude, longitude];
+}
+
+/** A place as whole points from the south-west corner, so many a degree: a power of two, so that products with it are exact. */
+export function pointsOf(recipe: Extract<ValueRecipe, { kind: 'degrees' }>, value: Value): [bigint, bigint] {
+  const points = Number(recipe.points);
+  const [north, east] = degreesOf(recipe.box.map(Number) as unknown as Box, value).map((degrees) => BigInt(nearest(degrees * points)));
+  return [north! - BigInt(recipe.corner[0]), east! - BigInt(recipe.corner[1])];
+}
+
 /** The column and row of a place. */
 export function cellOf(recipe: Extract<ValueRecipe, { kind: 'place' }>, value: Value): [number, number] {
   if (typeof value !== 'object') throw new ValueError('Choose a place.');
@@ -52,11 +69,7 @@ export function cellOf(recipe: Extract<ValueRecipe, { kind: 'place' }>, value: V
   }
   if (!recipe.box) throw new ValueError('This grid is not on a map: give a column and a row.');
   const box = recipe.box.map(Number) as unknown as Box;
-  const [south, west, north, east] = box;
-  const { latitude, longitude } = value;
-  if (!(latitude >= south && latitude <= north && longitude >= west && longitude <= east)) {
-    throw new ValueError(`Choose a latitude from ${south} to ${north} and a longitude from ${west} to ${east}.`);
-  }
+  const [latitude, longitude] = degreesOf(box, value);
   const plane = planes.get(recipe.box.join()) ?? new Plane(box);
   planes.set(recipe.box.join(), plane);
   const size = Number(recipe.cell) * (recipe.unit === 'km' ? 1000 : 1);

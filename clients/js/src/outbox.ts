@@ -5,21 +5,28 @@ import type { Bytes } from './sealing.js';
 export interface Entry {
   /** The digest of the collection that it was made for. */
   collection: string;
-  state: 'waiting' | 'sent' | 'declined';
+  /** `made`: nothing of it has left this device; `sending`: it may have; `sent`: the shuffler said that it is stored. */
+  state: 'made' | 'sending' | 'sent' | 'declined';
   /** Sealed for the first shuffler; nothing is kept once it was sent or declined. */
   report: Bytes | null;
   /** The boxes inside, where there is a ticket: with another ticket they are sealed anew, and not randomized anew. */
   boxes: Bytes | null;
   /** Not to be sent before then, in milliseconds since 1970. */
   due: number;
+  /** Since when it is in this state, in milliseconds since 1970; older clients did not note it. */
+  at?: number;
+  /** The status by which the shuffler refused this very report. */
+  refused?: number;
+  /** Declined when it may have been sent. */
+  tried?: boolean;
 }
 
 export interface Outbox {
-  get(key: string): Promise<Entry | undefined>;
-  /** The entry, durably stored; or the one that was there first, which stays. */
-  add(key: string, entry: Entry): Promise<Entry>;
-  /** Replaces what is there, durably, unless that was sent. */
-  put(key: string, entry: Entry): Promise<void>;
+  /**
+   * Reads an entry and stores what `change` makes of it, durably, with nobody else in between; nothing is written if that is undefined.
+   * Returns what is there afterwards. `change` may be called again if somebody else was quicker.
+   */
+  update(key: string, change: (entry: Entry | undefined) => Entry | undefined): Promise<Entry | undefined>;
 }
 
 /** In the browser's own database, which all tabs of an origin share. */
@@ -35,45 +42,24 @@ export class BrowserOutbox implements Outbox {
     });
   }
 
-  /** What a transaction reads, once everything it wrote is on the disk. */
-  async #transaction<Read>(mode: IDBTransactionMode, act: (store: IDBObjectStore, read: (value: Read) => void) => void): Promise<Read> {
+  /** A transaction that may write runs alone, whichever window began it: this is the lock, and every browser that has a database has it. */
+  async update(key: string, change: (entry: Entry | undefined) => Entry | undefined): Promise<Entry | undefined> {
     const database = await this.#open();
     try {
-      return await new Promise<Read>((done, failed) => {
-        const transaction = database.transaction('reports', mode, { durability: 'strict' });
-        let value: Read;
-        transaction.oncomplete = () => done(value);
+      return await new Promise((done, failed) => {
+        const transaction = database.transaction('reports', 'readwrite', { durability: 'strict' });
+        const store = transaction.objectStore('reports');
+        const request = store.get(key) as IDBRequest<Entry | undefined>;
+        let changed: Entry | undefined;
+        request.onsuccess = () => {
+          changed = change(request.result);
+          if (changed) store.put(changed, key);
+        };
+        transaction.oncomplete = () => done(changed ?? request.result); // everything is on the disk
         transaction.onabort = () => failed(new Error('The report could not be stored on this device.', { cause: transaction.error }));
-        act(transaction.objectStore('reports'), (read) => (value = read));
       });
     } finally {
       database.close();
     }
-  }
-
-  get(key: string): Promise<Entry | undefined> {
-    return this.#transaction<Entry | undefined>('readonly', (store, read) => {
-      const request = store.get(key) as IDBRequest<Entry | undefined>;
-      request.onsuccess = () => read(request.result);
-    });
-  }
-
-  add(key: string, entry: Entry): Promise<Entry> {
-    return this.#transaction<Entry>('readwrite', (store, read) => {
-      const request = store.get(key) as IDBRequest<Entry | undefined>;
-      request.onsuccess = () => {
-        if (!request.result) store.add(entry, key);
-        read(request.result ?? entry);
-      };
-    });
-  }
-
-  put(key: string, entry: Entry): Promise<void> {
-    return this.#transaction<void>('readwrite', (store) => {
-      const request = store.get(key) as IDBRequest<Entry | undefined>;
-      request.onsuccess = () => {
-        if (request.result?.state !== 'sent') store.put(entry, key);
-      };
-    });
   }
 }

@@ -1,5 +1,5 @@
 /** From a value to the messages of a report, by the recipe of a collection; see service/recipes.py for what stands in one. */
-import { cellOf, codesOf, type InputRecipe, type Value } from './inputs.js';
+import { cellOf, codesOf, type InputRecipe, pointsOf, type Value } from './inputs.js';
 import { Noise, type NoiseRecipe } from './noise.js';
 import { randomized, type RandomizerRecipe } from './randomizers.js';
 import { modularShares, packedShares } from './shares.js';
@@ -21,8 +21,9 @@ interface Followed {
 
 export interface SumsRecipe extends Followed {
   protocol: 'sums';
-  spans: readonly number[];
-  granularity: number;
+  /** Of places in degrees both are text, because they may be larger than a number holds; each axis has a granularity of its own. */
+  spans: readonly (number | string)[];
+  granularity: number | readonly string[];
   noise: NoiseRecipe;
   modulus: string;
   shares: number;
@@ -68,20 +69,25 @@ export function numbersOf(recipe: FollowedRecipe, value: Value | readonly Value[
 }
 
 /** floor(x / Q + U), U uniform: decided by a whole number below Q. */
-function rounded(steps: number, granularity: number, words: Words): bigint {
-  if (granularity === 1) return BigInt(steps);
-  const up = words.residues(1, BigInt(granularity))[0]! < BigInt(steps % granularity);
-  return BigInt(Math.floor(steps / granularity)) + BigInt(up);
+function rounded(steps: bigint, granularity: bigint, words: Words): bigint {
+  if (granularity === 1n) return steps;
+  const up = words.residues(1, granularity)[0]! < steps % granularity;
+  return steps / granularity + BigInt(up);
+}
+
+function stepsOf(input: InputRecipe, value: Value): bigint[] {
+  if (input.kind === 'degrees') return pointsOf(input, value);
+  return (input.kind === 'place' ? cellOf(input, value) : codesOf(input, value)).map(BigInt);
 }
 
 function sums(recipe: SumsRecipe, value: Value, words: Words): bigint[] {
   const { input, spans, granularity, modulus, shares } = recipe;
-  const steps = input.kind === 'place' ? cellOf(input, value) : codesOf(input, value);
+  const steps = stepsOf(input, value);
   if (steps.length !== spans.length) throw new RangeError('the recipe of this collection does not fit its question; do not take part');
   const noise = new Noise(recipe.noise);
   return spans.flatMap((span, axis) => {
-    if (!(steps[axis]! >= 0 && steps[axis]! <= span)) throw new RangeError('a value lies outside of what the noise is made for');
-    const cell = [rounded(steps[axis]!, granularity, words)];
+    if (!(steps[axis]! >= 0n && steps[axis]! <= BigInt(span))) throw new RangeError('a value lies outside of what the noise is made for');
+    const cell = [rounded(steps[axis]!, BigInt(typeof granularity === 'number' ? granularity : granularity[axis]!), words)];
     noise.addTo(cell, [0], words);
     return modularShares(cell[0]!, BigInt(modulus), shares, words);
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -24,6 +24,12 @@ async function round(context, statuses, options = {}, recipe = numbers) {
   const collection = await Collection.read(made.bytes, made.digest);
   const client = (more = {}) => new Client(collection, { outbox: new FolderOutbox(folder), patience: 20_000, ...more });
   return { ...server, made, collection, folder, client };
+}
+
+/** The files of an outbox that hold something: one for each report. */
+async function kept(folder) {
+  const texts = await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), 'utf8')));
+  return texts.filter(Boolean).map((text) => JSON.parse(text));
 }
 
 test('a report is sent, opens layer by layer, and adds up to a number near the answer', async (context) => {
@@ -85,11 +91,8 @@ test('the same bytes are sent until they are stored: 503, no answer, 429, 408', 
   assert.equal(posts.length, 5);
   assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
   assert.ok(Date.now() - begun > 1500); // it waits, and as long as it is told to
-  await client().submit(900); // it was sent: nothing happens
   assert.equal(posts.length, 5);
-  const [file] = await readdir(folder);
-  const kept = JSON.parse(await readFile(join(folder, file), 'utf8'));
-  assert.deepEqual([kept.state, kept.report, kept.boxes], ['sent', null, null]);
+  assert.deepEqual((await kept(folder)).map(({ state, report, boxes }) => [state, report, boxes]), [['sent', null, null]]);
 });
 
 test('what could not be delivered waits, and is not randomized again', async (context) => {
@@ -97,7 +100,9 @@ test('what could not be delivered waits, and is not randomized again', async (co
   const hasty = { patience: 0 };
   await assert.rejects(client(hasty).submit(7), (wrong) => wrong instanceof NotSent && wrong.again && wrong.status === 503);
   await assert.rejects(client(hasty).submit(8), NotSent);
-  await client().send();
+  const receipt = await client().submit(9);
+  assert.equal(receipt.fresh, false);
+  assert.match(receipt.sentence, /made before is stored\. Nothing was made of the value that was given now/);
   assert.equal(posts.length, 3);
   assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
 });
@@ -137,14 +142,105 @@ test('another collection of the same task and round is refused, another user or 
   assert.equal(posts.length, 3);
 });
 
+test('another value after a report was stored: nothing is sent, and that is said', async (context) => {
+  const { client, posts } = await round(context, [204]);
+  assert.deepEqual(await client().submit(71), { fresh: true, sentence: 'The report is stored.' });
+  for (const value of [99, 71]) {
+    await assert.rejects(
+      client().submit(value),
+      (wrong) => wrong instanceof NotSent && !wrong.again && /^Nothing was sent now: .* was stored on .*20\d\d/.test(wrong.message) && /`user`/.test(wrong.message),
+    );
+  }
+  assert.equal(posts.length, 1);
+  assert.equal((await client({ user: 'somebody else' }).submit(99)).fresh, true);
+});
+
+test('nothing is drawn for a collection that takes no reports', async (context) => {
+  const { client, posts, folder, close } = await round(context, [204]);
+  const untouched = new Words(() => assert.fail('noise was drawn'));
+  for (const [phase, words] of [['not open yet', /is not open yet\./], ['closed', /is closed\./], ['aborted', /is aborted \(too few\)\./], ['gone', /is gone\./]]) {
+    posts.state = { phase, reason: phase === 'aborted' ? 'too few' : '' };
+    await assert.rejects(client().prepare(7, '', untouched), (wrong) => wrong instanceof NotSent && !wrong.again && words.test(wrong.message) && /Nothing is drawn/.test(wrong.message));
+  }
+  posts.state = undefined; // 404
+  await assert.rejects(client().prepare(7, '', untouched), /is gone\./);
+  posts.state = { phase: 'something else' };
+  await assert.rejects(client().prepare(7, '', untouched), (wrong) => wrong instanceof NotSent && wrong.again && /cannot be asked/.test(wrong.message));
+  close();
+  await assert.rejects(client({ ask: () => Promise.reject(new TypeError('no network')) }).prepare(7, '', untouched), /cannot be asked/);
+  assert.deepEqual([await readdir(folder), posts.length], [[], 0]);
+});
+
+test('declined while another process waits for its moment: nothing is sent', async (context) => {
+  const { client, posts } = await round(context, [204], { delay: 2 });
+  const sender = client();
+  await sender.prepare(7, '', new Words((bytes) => bytes.fill(170))); // 2/3 of the delay
+  const sending = sender.send();
+  assert.equal(await client().decline(), true);
+  await assert.rejects(sending, (wrong) => wrong instanceof NotSent && /declined on .*: nothing was sent\./.test(wrong.message));
+  assert.equal(posts.length, 0);
+});
+
+test('declined while it is sent, or after the shuffler was away: it may have been sent, and is not sent again', async (context) => {
+  const { client, posts, folder } = await round(context, [503, 204]);
+  const sender = client({ ask: async (...request) => {
+    const answer = await fetch(...request);
+    if (request[1].method === 'POST') assert.equal(await client().decline(), false);
+    return answer;
+  } });
+  await assert.rejects(sender.submit(7), (wrong) => wrong instanceof NotSent && !wrong.again && /may have been sent before that, and is not sent again/.test(wrong.message));
+  assert.equal(posts.length, 1);
+  await assert.rejects(client().submit(8), /It was declined .* may have been sent/);
+  assert.equal(await client().decline(), false);
+  const away = client({ user: 'away', patience: 0, ask: (url, request) => (request.method === 'POST' ? Promise.reject(new TypeError('away')) : fetch(url, request)) });
+  await assert.rejects(away.submit(7), (wrong) => wrong instanceof NotSent && wrong.again);
+  assert.equal(await client({ user: 'away' }).decline(), false);
+  await assert.rejects(client({ user: 'away' }).send(), /may have been sent/);
+  assert.equal(posts.length, 1);
+  assert.ok((await kept(folder)).every(({ state, report }) => state === 'declined' && report === null));
+});
+
+test('an answer that comes after it was declined is the truth', async (context) => {
+  const { client, posts } = await round(context, [204]);
+  const sender = client({ ask: async (...request) => {
+    const answer = await fetch(...request);
+    if (request[1].method === 'POST') await client().decline();
+    return answer;
+  } });
+  await sender.submit(7);
+  assert.equal((await client().entry()).state, 'sent');
+  await assert.rejects(client().decline(), /sent already/);
+  assert.equal(posts.length, 1);
+});
+
+test('entries of older clients are read, and nothing is claimed that they did not note', async (context) => {
+  const { client, posts, folder, collection } = await round(context, [204]);
+  const old = async (user, state, report) => {
+    const { key } = client({ user });
+    const name = `${(await import('node:crypto')).createHash('sha256').update(key).digest('hex')}.json`;
+    await writeFile(join(folder, name), JSON.stringify({ collection: collection.digest, state, report, boxes: null, due: 0 }));
+    return client({ user });
+  };
+  const bytes = Buffer.alloc(collection.reportSize, 7);
+  const waiting = await old('a', 'waiting', bytes.toString('base64'));
+  assert.equal((await waiting.entry()).state, 'sending');
+  assert.equal((await waiting.submit(7)).fresh, false);
+  assert.equal(posts[0].body, bytes.toString('hex'));
+  assert.equal(await (await old('b', 'waiting', bytes.toString('base64'))).decline(), false);
+  await assert.rejects((await old('c', 'sent', null)).submit(7), /stored before, and everybody/);
+  assert.equal(await (await old('d', 'declined', null)).decline(), false);
+  assert.equal(posts.length, 1);
+});
+
 test('what was declined is not sent, and no second report is drawn', async (context) => {
   const { client, posts } = await round(context, [204]);
   const person = client();
   assert.equal((await person.prepare(7)).payloads.length, 10);
   const untouched = new Words(() => assert.fail('noise was drawn again'));
   assert.equal(await person.prepare(7, '', untouched), null);
-  await person.decline();
-  await assert.rejects(person.submit(7), /no report to be sent/);
+  assert.equal(await person.decline(), true);
+  await assert.rejects(person.submit(7), /declined on .*: nothing was sent/);
+  await assert.rejects(client({ user: 'nobody' }).send(), /no report to be sent/);
   assert.equal(posts.length, 0);
   const sender = client({ user: 'sender' });
   await sender.submit(7);
@@ -165,20 +261,26 @@ test('a random delay is kept to, and kept', async (context) => {
   assert.equal(posts.length, 0);
 });
 
-test('of many entries at once one is first, and it stays', async (context) => {
+test('of many entries at once one is first, and no change is lost', async (context) => {
   const { folder } = await round(context, [204]);
-  const entry = (byte) => ({ collection: 'c', state: 'waiting', report: Uint8Array.of(byte), boxes: null, due: 0 });
-  const added = await Promise.all(Array.from({ length: 40 }, (_, byte) => new FolderOutbox(folder).add('key', entry(byte))));
-  const [first] = (await new FolderOutbox(folder).get('key')).report;
+  const entry = (byte) => ({ collection: 'c', state: 'made', report: Uint8Array.of(byte), boxes: null, due: 0 });
+  const add = (byte) => new FolderOutbox(folder).update('key', (found) => (found ? undefined : entry(byte)));
+  const added = await Promise.all(Array.from({ length: 40 }, (_, byte) => add(byte)));
+  const [first] = added[0].report;
   assert.deepEqual(new Set(added.map(({ report }) => report[0])), new Set([first]));
-  assert.equal((await new FolderOutbox(folder).add('key', entry(99))).report[0], first);
+  assert.equal((await add(99)).report[0], first);
   assert.equal((await readdir(folder)).length, 1);
+  await Promise.all(Array.from({ length: 25 }, () => new FolderOutbox(folder).update('key', (found) => ({ ...found, due: found.due + 1 }))));
+  assert.equal((await new FolderOutbox(folder).update('key', () => undefined)).due, 25);
+  assert.deepEqual((await kept(folder)).map(({ due }) => due), [25]);
 });
 
 test('of many at once on one outbox one is first, and all send its report', async (context) => {
   const { client, posts } = await round(context, [204]);
-  await Promise.all(Array.from({ length: 16 }, (_, person) => client().submit(person)));
+  const told = await Promise.allSettled(Array.from({ length: 16 }, (_, person) => client().submit(person)));
   assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
+  assert.equal(told.filter(({ value }) => value?.fresh).length, 1);
+  for (const { value, reason } of told) assert.match(value?.sentence ?? reason.message, /is stored|Nothing was sent now/);
 });
 
 test('a process that is killed leaves its report whole in the outbox or none', async (context) => {
@@ -199,7 +301,7 @@ test('a process that is killed leaves its report whole in the outbox or none', a
   await client().submit(8);
   assert.equal(posts.length, 4);
   assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
-  assert.equal((await readdir(folder)).length, 1);
+  assert.equal((await kept(folder)).length, 1);
 });
 
 test('keys that keep no secret seal nothing', async () => {

@@ -52,14 +52,14 @@ export async function opened(report, { digest, keys, terms }) {
 
 /** Answers posts with these statuses, one after the other (the last one for ever), and keeps what was posted. */
 export async function shuffler(...statuses) {
-  const posts = [];
+  const posts = Object.assign([], { state: { state: 'open', phase: 'open', reason: '' } });
   const server = createServer((request, response) => {
     const parts = [];
     request.on('data', (part) => parts.push(part));
     request.on('end', () => {
       if (request.method === 'GET') {
-        const found = posts.serves?.(request.url);
-        response.writeHead(found ? 200 : 404).end(found);
+        const state = request.url.endsWith('/state') && posts.state;
+        response.writeHead(state ? 200 : 404, { 'content-type': 'application/json' }).end(JSON.stringify(state || {}));
         return;
       }
       posts.push({ url: request.url, headers: request.headers, body: hexOf(Buffer.concat(parts)) });

@@ -49,9 +49,9 @@ def collect(
         raise InputError("--output must be a file: what was fetched is kept beside it until the release is written.")
     if processes is not None and not 1 <= processes <= 1000:
         raise InputError(f"--processes must be a whole number from 1 to 1000, got {processes}.")
-    budget = ledger_of(collections[0], ledger, output)
     collecting, people = Analyst(analyst_key, processes=processes).collecting(collections), checked_people(people)
     task = collecting.task
+    budget = ledger_of(collections[0], task, ledger, output)
     require_for_places(task.query)
     try:
         with working("Fetching"):

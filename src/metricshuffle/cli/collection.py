@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from metricshuffle.cli.clock import clock
 from metricshuffle.cli.collection_options import (
     AdmissionWord,
     AnalystPublic,
@@ -199,11 +200,14 @@ def _sent(opening: Opening, operators: Sequence[Operator], made: Collection, out
         "extends": terms.extends,
         "round": terms.round,
         "split": list(terms.split),
+        "title": opening.task.title,
+        "question": opening.task.question,
     }
 
 
 def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
     from metricshuffle.cli.screen import note, say, screen
+    from metricshuffle.wire.wording import wording_lines
 
     if as_json:
         print(json.dumps(opened[0] if len(opened) == 1 else {"parts": opened}))
@@ -213,6 +217,7 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
         say(
             screen(),
             f"Collection {told['digest']}{part}",
+            *(f"  {line}" for line in wording_lines(told["title"], told["question"])),
             f"  takes reports from {told['opens']} to {told['closes']}, at least {told['minimum']:,} and at most {told['maximum']:,}",
             *([f"  and until {told['extends']} if there are fewer"] if told["extends"] != told["closes"] else []),
             f"  {'can be joined at ' + told['join'] if told['join'] else 'is for the Python client: ' + told['why_not_join']}",
@@ -220,6 +225,13 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
         note(f"Wrote {told['output']}{' and ' + told['tickets_file'] if told['tickets_file'] else ''}.")
     if len(opened) > 1:
         note("Everybody takes part in one of the parts, drawn at random; each part needs its own minimum.")
+    if opened[0]["question"] is None:
+        note("This collection does not say what people are asked; a plan with --question does, on the page to take part on and elsewhere.")
+    if opened[0]["tickets_file"] is None:
+        note(
+            f"Anybody may send reports, also a program that fills it in minutes: after {opened[0]['maximum']:,} of them everybody else is "
+            "turned away. --admission tickets prevents that."
+        )
     note("Publish the digest where the shuffler cannot change it.")
 
 
@@ -260,17 +272,22 @@ def _known(file: Path, keys: KeyFolders, token_file: TokenFiles) -> tuple[Collec
 def _show(statuses: Sequence[dict[str, Any]], made: Collection, as_json: bool) -> None:
     """How it stands at the first shuffler, and what the others say."""
     from metricshuffle.cli.screen import say, screen
+    from metricshuffle.wire.wording import wording_lines
 
-    first = statuses[0]
+    first, task = statuses[0], made.task
     if as_json:
+        first = first | {"title": task.title, "question": task.question}
         print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
         return
+    say(screen(), *wording_lines(task.title, task.question))
     for status, hop in zip(statuses, made.terms.hops, strict=False):
         lines = [f"{made.digest[:16]} at {hop.url}: {status['state']}{': ' + status['reason'] if status['reason'] else ''}"]
         if status["state"] == "open":
             lines.append(
                 f"  {status['reports']:,} reports of at least {status['minimum']:,}; round {status['round']}; until {status['until']}"
             )
+        lines += [f"  {name} at {status[key]}" for name, key in (("sealed", "sealed_at"), ("released", "released_at")) if status.get(key)]
+        lines += [f"  {note}" for note in status.get("clock", ())]
         if status["people"] is not None:
             lines.append(f"  {status['people']:,} people, and {status['left_out']:,} left out because they shared a box")
         if status["trouble"]:
@@ -278,5 +295,5 @@ def _show(statuses: Sequence[dict[str, Any]], made: Collection, as_json: bool) -
         say(screen(), *lines)
 
 
-for name, command in (("open", open_collection), ("status", status), ("abort", abort), ("purge", purge)):
+for name, command in (("open", open_collection), ("status", status), ("abort", abort), ("purge", purge), ("clock", clock)):
     collection.command(name)(command)

@@ -103,7 +103,7 @@ def operators_of(servers: Sequence[str], keys: Sequence[Path] | None, token_file
 
 
 def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:
-    from metricshuffle.files import read_text
+    from metricshuffle.files import check_private, read_text
     from metricshuffle.service.keys import KeyFolder
 
     if keys and token_files:
@@ -116,6 +116,8 @@ def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:
         tokens = os.environ[TOKEN_VARIABLE].split()
     if not all(token.isascii() and token.isalnum() for token in tokens):
         raise InputError("an operator's token is letters and digits; this is something else.")
+    for file in token_files:
+        check_private(file, "the operator's token")
     return tokens
 
 

@@ -80,6 +80,6 @@ def _drawn(collection: Collection, background: Path | None) -> Background | None
     from metricshuffle.spaces import Grid
 
     grid = collection.task.query.values_in
-    if not isinstance(grid, Grid):
+    if not isinstance(grid, Grid):  # (places in degrees are typed, and not chosen from a map)
         raise InputError(f"--background is for maps, and this is a {collection.task.query.title}; leave it out.")
     return read_background(background, grid)

@@ -137,7 +137,10 @@ def _task() -> Task:
     from metricshuffle.queries import Mean
 
     target = Target(epsilon=1.0, delta=1e-6, distance=50)
-    return plan(Mean(domain=SNACKS), target, PEOPLE, HONEST, encoding="modular", protocols=["polya-shuffle"]).task
+    return plan(
+        Mean(domain=SNACKS), target, PEOPLE, HONEST, encoding="modular", protocols=["polya-shuffle"], title="Snacks",
+        question="How many kilocalories did you eat between meals today?",
+    ).task  # fmt: skip
 
 
 def _opened(task: Task, operator: Operator, analyst: str, seconds: int) -> Collection:

@@ -34,9 +34,19 @@ Origins = Annotated[
 ]
 
 Abandon = Annotated[
-    bool,
-    typer.Option("--abandon", help="Abort collections whose keys are not in the folder of --keys; without it, serve refuses to start."),
+    list[str] | None,
+    typer.Option(
+        "--abandon", metavar="DIGEST", help="Abort this collection, because its keys are lost from the folder of --keys; may be repeated."
+    ),
 ]
+
+ClockJump = Annotated[
+    float,
+    typer.Option(
+        "--clock-jump", metavar="SECONDS",
+        help="How far the clock may jump ahead before nothing is sealed or destroyed by it until you confirm it.",
+    ),
+]  # fmt: skip
 
 
 def serve(
@@ -47,7 +57,8 @@ def serve(
     key: Key = None,
     after: After = None,
     origin: Origins = None,
-    abandon: Abandon = False,
+    abandon: Abandon = None,
+    clock_jump: ClockJump = 300,
     as_json: Json = False,
 ) -> None:
     """Operator: run a shuffler that takes sealed reports, mixes them at the closing time and lets them go to the analyst.
@@ -68,7 +79,8 @@ def serve(
         listener,
         None if after is None else checked_address(after, "--after"),
         tuple(checked_address(site, "--origin") for site in origin or ()),
-        abandon,
+        tuple(abandon or ()),
+        clock_jump,
     )
 
     def ready(url: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from metricshuffle.service.submitting import Submitted
 
 PATIENCE = 60.0
+STDIN = "-"
 
 
 CollectionGiven = Annotated[
@@ -33,12 +34,32 @@ OwnValue = Annotated[
     list[str] | None,
     typer.Option(
         "--value", metavar="V",
-        help="Your own value instead of a file; a place as LATITUDE,LONGITUDE (or X,Y); several times for several items of yours.",
+        help="Your own value instead of a file; a place as LATITUDE,LONGITUDE (or X,Y); several times for several items of yours. What is "
+        "typed here stays in the history of the shell and is seen in the list of processes: - reads it from standard input, a line each.",
     ),
 ]  # fmt: skip
-User = Annotated[str, typer.Option("--user", metavar="NAME", help="Who you are, for the outbox only, if several people use it.")]
-Ticket = Annotated[str | None, typer.Option("--ticket", metavar="T", help="Your ticket, where the collection asks for one.")]
-TicketsFile = Annotated[Path | None, typer.Option("--tickets-file", metavar="FILE", help="Tickets for everybody in VALUES, one in a line.")]
+User = Annotated[
+    str,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="Who you are, for the outbox only, if several people use it; without it all of them are taken for one.",
+    ),
+]
+Ticket = Annotated[
+    str | None,
+    typer.Option(
+        "--ticket", metavar="T",
+        help="Your ticket, where the collection asks for one. It stays in the history of the shell; --ticket-file does not show it.",
+    ),
+]  # fmt: skip
+TicketsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ticket-file", "--tickets-file", metavar="FILE",
+        help="A file with your ticket, or with tickets for everybody in VALUES, one in a line; - for standard input.",
+    ),
+]  # fmt: skip
 OtherParts = Annotated[
     list[str] | None,
     typer.Option("--part", metavar="COLLECTION", help="The other parts of a split, once for each: everybody draws one of all parts."),
@@ -51,6 +72,12 @@ OutboxFile = Annotated[
     ),
 ]  # fmt: skip
 Resend = Annotated[bool, typer.Option("--resend", help="Send what waits in the outbox, and nothing new.")]
+Decline = Annotated[
+    bool,
+    typer.Option(
+        "--decline", help="Throw away the report that waits for you, and make none for that round; exit code 0: nothing was sent."
+    ),
+]
 PinnedDigest = Annotated[
     str | None, typer.Option("--digest", metavar="SHA256", help="The digest that was published; another collection is refused.")
 ]
@@ -71,6 +98,7 @@ def submit(
     part: OtherParts = None,
     outbox: OutboxFile = None,
     resend: Resend = False,
+    decline: Decline = False,
     digest: PinnedDigest = None,
     believe: Believe = False,
     patience: Patience = PATIENCE,
@@ -78,12 +106,10 @@ def submit(
 ) -> None:
     """Take part: verify the collection, randomize, seal, write down, and send until it is stored. Nothing but sealed reports leaves.
 
-    Exit code 0: all reports are stored. The same command again sends what is missing, and never randomizes anybody's value again.
+    Exit code 0: all reports are stored. The same command again sends what is missing, and never randomizes anybody's value again. Who has
+    reported and gives --value again gets exit code 2: nothing is sent, whatever the value is.
     """
-    if sum((values is not None, bool(value), resend)) != 1:
-        raise InputError("give --value with your own value, or a file with the values of many people, or --resend; one of these three.")
-    if (ticket is not None and not value) or (tickets_file is not None and values is None) or (user and not value):
-        raise InputError("--ticket and --user belong to --value, and --tickets-file to a file of values.")
+    _check_together(values, value, user, ticket, tickets_file, resend, decline)
     import json
 
     from metricshuffle.cli.extras import require_extras, require_for_places
@@ -91,31 +117,44 @@ def submit(
     from metricshuffle.files import completed
     from metricshuffle.service.client import Client
     from metricshuffle.service.sending import waited
+    from metricshuffle.service.submitting import who_has_reported
+    from metricshuffle.wire.wording import asked_lines
 
     require_extras("client")
+    value = lines_typed() if value == [STDIN] else value
     if outbox is None and collection.startswith(("http://", "https://")):
         raise InputError("name a file with --outbox, in which sealed reports are kept until they are stored.")
     with Client([collection, *(part or [])], outbox, believe, digest=digest, patience=patience) as client:
         require_for_places(client.task.query)
         tickets = client.checked_tickets([ticket] if ticket is not None else tickets_in(tickets_file))
+        if decline:
+            _declined(client, user)
+            return
         if not believe:
             with working("Verifying"):
                 client.verify()
         if delay := client.collections[0].terms.delay:
             note(f"Every report waits a random part of {delay:,} seconds before it is sent, as this collection asks for.")
         remarks: list[str] = []
+        crowd: Crowd | None = None
+        if not resend:
+            with working("Reading") as tell:
+                crowd, remarks = _crowd(client, values, value or [], user, reading, tell)
+            note(*asked_lines(client.task.title, client.task.question))
         with working("Submitting") as tell:
-            if resend:
+            if crowd is None:
                 done = waited(client.resend_async(tell=tell))
             else:
-                crowd, remarks = _crowd(client, values, value or [], user, reading, tell)
                 completed.append(str(client.outbox.path))  # what is told if it is interrupted
                 done = waited(client.submit_crowd(crowd, tickets, tell=tell))
         note(*remarks)
         if as_json:
             print(json.dumps(_document(client, done)), flush=True)
-        elif done.complete:
+        elif done.complete and not (value and done.already):
             say(screen(), str(done) if done.people else "No report waits in the outbox.")
+        if value and done.answers[0].before:
+            raise NotAllStored(who_has_reported(done.answers[0], client.outbox.path, user, "--user NAME"))
+        _note_old_values(bool(value), reading.user_column, done)
         if not done.complete:
             raise NotAllStored(f"{done} The same command again sends what is missing, or --resend.")
         if values is not None and not as_json:
@@ -126,8 +165,58 @@ class NotAllStored(MetricShuffleError):
     """Some reports were not acknowledged."""
 
 
+def _check_together(
+    values: Path | None, value: list[str] | None, user: str, ticket: str | None, tickets_file: Path | None, resend: bool, decline: bool
+) -> None:
+    """What does not fit together is refused before anything is read."""
+    if sum((values is not None, bool(value), resend, decline)) != 1:
+        raise InputError(
+            "give --value with your own value, or a file with the values of many people, or --resend, or --decline; one of these four."
+        )
+    if (ticket is not None and not value) or (tickets_file is not None and not value and values is None):
+        raise InputError("--ticket belongs to --value, and --ticket-file to --value or to a file of values.")
+    if user and not (value or decline):
+        raise InputError("--user belongs to --value or --decline.")
+    if ticket is not None and tickets_file is not None:
+        raise InputError("give --ticket or --ticket-file, not both.")
+    if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (value and STDIN in value and len(value) > 1):
+        raise InputError("standard input is read once: give - once, and --value - by itself, with a line for each of your items.")
+
+
+def lines_typed() -> list[str]:
+    """What is written on standard input, a value in a line."""
+    import sys
+
+    lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
+    if not lines:
+        raise InputError("--value - reads your value from standard input, and nothing is written there.")
+    return lines
+
+
+def _declined(client: Client, user: str) -> None:
+    from metricshuffle.cli.screen import say, screen
+
+    if not client.decline(user):
+        raise NotAllStored(
+            "The report may have been sent before it was declined now; it is not sent again, and none is made for that round."
+        )
+    say(screen(), "Nothing was sent, and nothing will be: the report that waited is thrown away, and none is made for that round.")
+
+
+def _note_old_values(is_own: bool, user_column: str | None, done: Submitted) -> None:
+    """Values that were given now and are in no report."""
+    from metricshuffle.cli.screen import note
+    from metricshuffle.service.submitting import RESUMED
+
+    if is_own and done.resumed:
+        note(f"{RESUMED} If you are somebody else, name yourself with --user.")
+    elif user_column is not None and (before := done.already + done.resumed):
+        people = f"{before:,} {'people' if before != 1 else 'person'}"
+        note(f"Reports of {people} were made before; nothing was made of what is said about them now.")
+
+
 def _document(client: Client, done: Submitted) -> dict[str, object]:
-    counts = {name: getattr(done, name) for name in ("people", "stored", "already", "late", "refused", "waiting")}
+    counts = {name: getattr(done, name) for name in ("people", "stored", "already", "resumed", "late", "refused", "waiting", "declined")}
     return {**counts, "collections": [collection.digest for collection in client.collections], "outbox": str(client.outbox.path)}
 
 
@@ -158,14 +247,14 @@ def typed_rows(typed: list[str], query: Query, reading: ReadingOptions) -> Rows:
 
     from metricshuffle.columns.csv_files import CsvFormat, open_csv
     from metricshuffle.queries.rows import Rows
-    from metricshuffle.spaces import Grid
+    from metricshuffle.spaces import Grid, Places
 
     if reading.column or reading.user_column or reading.per_user or reading.no_header or reading.delimiter:
         raise InputError("--column, --user-column, --per-user, --delimiter and --no-header are for files; leave them out beside --value.")
     if len(typed) > 1 and query.items is None:
         raise InputError(f"a {query.title} takes one value a person, and --value was given {len(typed)} times.")
     apart, columns = (";" if reading.decimal == "," else ","), ["value"]
-    if isinstance(query.values_in, Grid):
+    if isinstance(query.values_in, Grid | Places):
         columns = ["first", "second"]
         if any(text.count(apart) != 1 for text in typed):
             raise InputError(f"a place is two numbers with {apart!r} between them, like --value 46.95,7.44; got {typed[0]!r:.60}.")
@@ -186,9 +275,11 @@ def tickets_in(path: Path | None) -> list[str]:
     """The tickets of a file, one in a line."""
     if path is None:
         return []
+    import sys
+
     from metricshuffle.files import read_text
 
-    tickets = read_text(path).split()
+    tickets = (sys.stdin.read() if str(path) == STDIN else read_text(path)).split()
     if len(set(tickets)) != len(tickets):
         raise InputError(f"a ticket stands twice in {path}; everybody has one of her own.")
     return tickets

@@ -26,12 +26,14 @@ class Analyst:
     """Whoever holds the key that messages are sealed for, as `metricshuffle analyst key` made it (`key`: the path of that file).
 
     Messages are opened in several `processes`, as many as there are processors unless it is said. `patience`: seconds for which a
-    shuffler that does not answer is asked again.
+    shuffler that does not answer is asked again. Beside the key a small file notes which set of messages was fetched: another set of
+    the same collection is refused.
     """
 
     def __init__(self, key: str | Path | AnalystKey, *, processes: int | None = None, patience: float = PATIENCE) -> None:
         require("cryptography.hazmat.primitives.hpke", EXTRA)
         self._key, self._processes, self._patience = key if isinstance(key, AnalystKey) else key_of(key), processes, patience
+        self._key_file = None if isinstance(key, AnalystKey) else Path(os.path.realpath(key))
 
     @property
     def public(self) -> str:
@@ -44,7 +46,7 @@ class Analyst:
         if not several:
             raise InputError("there is no collection to collect.")
         read = [given if isinstance(given, Collection) else Collection.load(given) for given in several]
-        return Collecting(self._key, read, self._processes, self._patience)
+        return Collecting(self._key, read, self._processes, self._patience, self._key_file)
 
     def collect(
         self, collection: Given | Sequence[Given], output: str | Path, *, budget: Budget | None = None, people: str = EVERYBODY

@@ -10,13 +10,17 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import InputError, MetricShuffleError
 from metricshuffle.service.boxes import TICKET_BYTES
-from metricshuffle.service.collection import Collection, instant
+from metricshuffle.service.clock import Reading, moment
+from metricshuffle.service.collection import Collection, instant, seconds_of
+from metricshuffle.service.driving import CLOCK
 from metricshuffle.service.keys import is_token, token_hash
+from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Row, SecondCollection, StoreError
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ LARGEST_CALL = 128 * 2**20
 """Bytes that an operator may send: a collection and some million tickets."""
 SECONDS, SECONDS_A_MEGABYTE = 10.0, 1.0
 """In which that has arrived."""
+MOST_FACTS = 2**16
+"""Collections whose facts are remembered."""
 COUNTED = ("shuffled", "erased", "released", "purged")
 """States in which it is public how many took part."""
 HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
@@ -67,46 +73,87 @@ def _page(served: bytes) -> bytes:
     return join_page(collection, collection.terms.hops[0].url).encode()
 
 
+def phase(row: Row, now: float) -> str:
+    """Whether reports are taken at some time, in words for people: what `Standing.takes_reports` decides when one comes."""
+    terms = read(row.served).terms
+    if row.state != "open":
+        return {"aborted": "aborted", "purged": "gone"}.get(row.state, "closed")
+    if now < seconds_of(terms.opens):
+        return "not open yet"
+    undecided = row.until == seconds_of(terms.closes) and row.reports < terms.minimum  # then its closing time extends it
+    return "open" if now < (seconds_of(terms.extends) if undecided else row.until) else "closed"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the state of a collection says of its terms, read without checking all of them: they were checked when it was opened."""
+
+    task: str
+    terms: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: Row) -> Facts:
+        known = _FACTS.get(row.digest)
+        if known is None:
+            terms = json.loads(row.served)
+            task = json.loads(terms["task"]).get("digest") or read(row.served).task.digest
+            if len(_FACTS) >= MOST_FACTS:
+                _FACTS.clear()
+            shown = ("closes", "minimum", "maximum", "opens", "extends", "round", "split", "admission")
+            known = _FACTS[row.digest] = cls(task, {name: terms[name] for name in shown})
+        return known
+
+
+_FACTS: dict[str, Facts] = {}
+
+
 def public_state(row: Row) -> dict[str, Any]:
     """What anybody may know: how many took part is said once that cannot change any more."""
     counted = row.state in COUNTED
     return {
         "state": row.state,
         "reason": row.reason,
-        "closes": read(row.served).terms.closes,
+        "closes": Facts.of(row).terms["closes"],
         "until": instant(row.until),
         "people": row.people if counted else None,
         "left_out": row.left_out if counted else None,
         "output": row.output if counted else None,
+        **({"clock": row.clock.splitlines()} if row.clock else {}),
     }
 
 
 def operators_state(row: Row, trouble: str = "") -> dict[str, Any]:
     """What the operator may know beside that; `trouble` is why it does not go on now, if it does not."""
-    collection = read(row.served)
-    terms = collection.terms
+    facts = Facts.of(row)
     return {
         "digest": row.digest,
+        **facts.terms,
         **public_state(row),
         "reports": row.reports,
-        "minimum": terms.minimum,
-        "maximum": terms.maximum,
-        "opens": terms.opens,
-        "extends": terms.extends,
-        "round": terms.round,
-        "split": list(terms.split),
-        "task": collection.task.digest,
-        "admission": terms.admission,
+        "task": facts.task,
         "collected": row.collected,
+        "sealed_at": instant(row.sealed_at) if row.sealed_at else None,
+        "released_at": instant(row.released_at) if row.released_at else None,
         "trouble": trouble,
+    }
+
+
+def clock_state(reading: Reading) -> dict[str, Any]:
+    """What the operator may know of the clock."""
+    return {
+        "clock": moment(reading.wall),
+        "expected": moment(reading.expected),
+        "stored": moment(reading.stored) if reading.stored else None,
+        "believed": not reading.has_jumped,
+        "trouble": reading.trouble or reading.warning,
     }
 
 
 class _Calls:
     """One method for each call."""
 
-    def __init__(self, shuffler: Shuffler, is_writing: Callable[[], bool]) -> None:
-        self.shuffler, self.store, self.is_writing = shuffler, shuffler.store, is_writing
+    def __init__(self, shuffler: Shuffler, trouble: Callable[[], str]) -> None:
+        self.shuffler, self.store, self.trouble = shuffler, shuffler.store, trouble
         self._operator = token_hash(shuffler.keys.token)
 
     async def _row(self, request: Request) -> Row:
@@ -119,16 +166,16 @@ class _Calls:
     # Anybody
 
     async def health(self, request: Request) -> Response:
-        await asyncio.to_thread(self.store.now)
-        if not self.is_writing():
-            raise StoreError("reports cannot be stored now.")
+        if trouble := await asyncio.to_thread(self.trouble):
+            raise StoreError(trouble)
         return _answer({"ok": True})
 
     async def collection(self, request: Request) -> Response:
         return _bytes((await self._row(request)).served, "application/json")
 
     async def state(self, request: Request) -> Response:
-        return _answer(public_state(await self._row(request)))
+        row = await self._row(request)
+        return _answer({**public_state(row), "phase": phase(row, await asyncio.to_thread(self.store.now))})
 
     async def join(self, request: Request) -> Response:
         page = await asyncio.to_thread(_page, (await self._row(request)).served)
@@ -195,12 +242,33 @@ class _Calls:
         return _answer({"digest": Collection(served).digest}, 201 if is_new else 200)
 
     async def statuses(self, request: Request) -> Response:
-        rows = await asyncio.to_thread(self.store.rows)
-        return _answer({"collections": [operators_state(row, self.shuffler.trouble.get(row.digest, "")) for row in rows]})
+        def told() -> Response:  # thousands of collections take a while, and reports come meanwhile
+            return _answer({"collections": [operators_state(row, self._trouble(row)) for row in self.store.rows()]})
+
+        return await asyncio.to_thread(told)
 
     async def status(self, request: Request) -> Response:
         row = await self._row(request)
-        return _answer(operators_state(row, self.shuffler.trouble.get(row.digest, "")))
+        return _answer(operators_state(row, self._trouble(row)))
+
+    def _trouble(self, row: Row) -> str:
+        """Why it does not go on: something of its own, or the clock."""
+        trouble = self.shuffler.trouble
+        return trouble.get(row.digest, "") or (trouble.get(CLOCK, "") if row.state not in OVER else "")
+
+    async def clock(self, request: Request) -> Response:
+        return _answer(clock_state(await asyncio.to_thread(self.store.read_clock)))
+
+    async def confirm_clock(self, request: Request) -> Response:
+        return await self._changed_clock(request, self.shuffler.confirm_clock)
+
+    async def correct_clock(self, request: Request) -> Response:
+        return await self._changed_clock(request, self.shuffler.correct_clock)
+
+    async def _changed_clock(self, request: Request, change: Callable[[], str]) -> Response:
+        await _asked(request)
+        note = await asyncio.to_thread(change)
+        return _answer({"note": note, **clock_state(await asyncio.to_thread(self.store.read_clock))})
 
     async def abort(self, request: Request) -> Response:
         reason = (await _asked(request)).get("reason", "")
@@ -216,14 +284,14 @@ class _Calls:
         return await self.status(request)
 
 
-def calls(shuffler: Shuffler, is_writing: Callable[[], bool]) -> Starlette:
-    """The application of every call but those that send reports."""
+def calls(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlette:
+    """The application of every call but those that send reports; `trouble` says why those cannot be stored now, if they cannot."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.routing import Route
 
-    own, one, control = _Calls(shuffler, is_writing), "/v1/collections/{digest}", "/v1/control/collections"
+    own, one, control = _Calls(shuffler, trouble), "/v1/collections/{digest}", "/v1/control/collections"
     table: list[tuple[str, str, Call]] = [
         ("GET", "/healthz", own.health),
         ("GET", one, own.collection),
@@ -238,6 +306,9 @@ def calls(shuffler: Shuffler, is_writing: Callable[[], bool]) -> Starlette:
         ("GET", f"{control}/{{digest}}", own.operators(own.status)),
         ("POST", f"{control}/{{digest}}/abort", own.operators(own.abort)),
         ("POST", f"{control}/{{digest}}/purge", own.operators(own.purge)),
+        ("GET", "/v1/control/clock", own.operators(own.clock)),
+        ("POST", "/v1/control/clock/confirm", own.operators(own.confirm_clock)),
+        ("POST", "/v1/control/clock/correct", own.operators(own.correct_clock)),
     ]
     errors = (HTTPException, Refused, StoreError, SecondCollection, InputError)
     return Starlette(

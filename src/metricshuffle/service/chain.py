@@ -91,12 +91,20 @@ class Link:
 
     # Fetching
 
-    def fetched(self, path: Path, token: str) -> Owed:
-        """What the hop before lets go, in a file. `NotYet`, `Unreachable` or `Refused` if not, and then there is no file."""
+    def fetched(self, path: Path, token: str, before: str | None = None) -> Owed:
+        """What the hop before lets go, in a file. `NotYet`, `Unreachable` or `Refused` if not, and then there is no file.
+
+        `before` is the digest of what was fetched already and is gone here: then nothing else is taken.
+        """
         httpx = require("httpx", "service")
         try:
             with _client(httpx, token) as client, client.stream("GET", self.url) as response:
                 self._check_answer(response)
+                if before is not None and response.headers.get("etag", "").strip('"') != before:
+                    raise Refused(
+                        "the shuffler before this one hands over another set of messages than before; what differs between the two would "
+                        "show what single people sent."
+                    )
                 return written(path, lambda stream: self._received(response, stream, token))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
             raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from metricshuffle.service.crowd import Crowd, crowd_of
 from metricshuffle.service.making import check_split, drawn, sealed, ticket_of
 from metricshuffle.service.outbox import Outbox
 from metricshuffle.service.sending import EXTRA, Answer, NotStored, served, waited
-from metricshuffle.service.submitting import Submitted, Submitting
+from metricshuffle.service.submitting import RESUMED, Submitted, Submitting, known_answer, who_has_reported
 from metricshuffle.shown import Brief
 from metricshuffle.wire.task import Task
 
@@ -129,9 +130,10 @@ class Client(Brief):
         return sealed(collection, inputs, [b""], tickets or [b""])[0].report
 
     def submit(self, value: Any, user: str = "", ticket: str | bytes | None = None) -> Answer:
-        """Take part with a value: sealed, written down, and sent until it is stored; once for each `user`, whatever is called again.
+        """Take part with a value: sealed, written down, and sent until it is stored; once for each `user` of an outbox.
 
-        Raises if it is not stored; what is written down is sent by the next call, or by `resend`.
+        Raises NotStored if it is not stored, and if a report of that user was stored or declined before: then nothing is sent, whatever
+        the value is. One that was made before and waits is sent instead of this value, by this call or by `resend`; the answer says so.
         """
         return waited(self.submit_async(value, user, ticket))
 
@@ -142,9 +144,26 @@ class Client(Brief):
         inputs = self.task.query.inputs([value], self.task.protocol.step)
         done = await self._submitting(1).submitted(Crowd(inputs, [self.outbox.user(user)]), tickets)
         answer = done.answers[0]
-        if answer.status != "stored":
-            raise NotStored(answer)
-        return answer
+        if answer.status != "stored" or answer.before:
+            raise NotStored(replace(answer, sentence=who_has_reported(answer, self.outbox.path, user, "user=")))
+        return replace(answer, sentence=RESUMED) if done.resumed else answer
+
+    def decline(self, user: str = "") -> bool:
+        """Throw away the report that waits for a user; none is made for that round any more. True: nothing was sent, and nothing will be.
+
+        False: sending had begun, so it may have been sent; it is not sent again. Raises NotStored if it was stored before.
+        """
+        return waited(self.decline_async(user))
+
+    async def decline_async(self, user: str = "") -> bool:
+        """The same without blocking."""
+        await self._loaded()
+        held = await asyncio.to_thread(self._submitting(1).declined, self.outbox.user(user))
+        if held is None:
+            raise InputError("no report was made for this user, so there is nothing to decline, and nothing was sent.")
+        if held.state != "declined":
+            raise NotStored(known_answer(held))
+        return not held.tried
 
     def submit_many(
         self,

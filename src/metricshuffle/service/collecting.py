@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.errors import InputError, NotCertified, PlanError
 from metricshuffle.protocols.tally import ID_BYTES, Shuffled, Tally
 from metricshuffle.service.collection import Collection
-from metricshuffle.service.fetching import PATIENCE, Fetched, Fetching, boxes_beside
+from metricshuffle.service.fetching import PATIENCE, Fetched, Fetching, FirstOutput, boxes_beside
 from metricshuffle.service.keys import AnalystKey
 from metricshuffle.service.opening import opened_boxes
 from metricshuffle.wire.collected import Collected, Part
@@ -40,9 +41,16 @@ class Collecting:
     """One collection, or all parts of a split that were released, and the key that opens their messages."""
 
     def __init__(
-        self, key: AnalystKey, collections: Sequence[Collection], processes: int | None = None, patience: float = PATIENCE
+        self,
+        key: AnalystKey,
+        collections: Sequence[Collection],
+        processes: int | None = None,
+        patience: float = PATIENCE,
+        key_file: Path | None = None,
     ) -> None:
+        """What was fetched is noted beside `key_file`, or beside the output if the key is in no file."""
         self._key, self.collections, self._processes, self._patience = key, tuple(collections), processes, patience
+        self._key_file = key_file
         for collection in collections:
             collection.verify()  # the operator wrote it, and a release would print what it claims
             if collection.terms.analyst.key != key.private.public.data.hex():
@@ -54,19 +62,29 @@ class Collecting:
         self.task: Task = collections[0].task
 
     async def fetched(self, output: str | Path) -> list[Fetched]:
-        """Everything that was let go, in files beside the output; what an earlier call has fetched is not asked for again."""
+        """Everything that was let go, in files beside the output; what an earlier call has fetched is not asked for again.
+
+        Which set it was is noted before it is opened, and another one of the same collection is refused from then on.
+        """
         files = []
         for collection in self.collections:
-            path = boxes_beside(output, collection)
-            kept = Fetched.kept(path, collection)
-            files.append(kept if kept is not None else await Fetching(collection, self._key.token, self._patience).fetched(path))
+            path, first = boxes_beside(output, collection), self._first_output(output, collection)
+            file = Fetched.kept(path, collection)
+            if file is None:
+                file = await Fetching(collection, self._key.token, self._patience, first).fetched(path)
+            first.note(file.announced.output)
+            files.append(file)
         return files
+
+    def _first_output(self, output: str | Path, collection: Collection) -> FirstOutput:
+        beside = self._key_file or Path(os.path.realpath(output))
+        return FirstOutput(beside.with_name(f"{beside.name}.{collection.digest[:16]}.fetched"), collection)
 
     def already(self, output: str | Path) -> Release | None:
         """The release of these collections that lies there since an earlier call; None if it is none, or another one."""
         try:
             release = Release.load(output)
-        except InputError:
+        except (InputError, NotCertified):
             return None
         known = release.collected
         digests = {*(part.digest for part in known.parts or (known,)), *known.spoiled} if known is not None else set()

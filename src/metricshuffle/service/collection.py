@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ValidationError, model_validator
 
@@ -146,6 +147,14 @@ class Terms(Declared):
         if (self.admission == "tickets") != (self.ticket == TICKET_BYTES):
             raise ValueError("tickets and admission do not fit")
         return self
+
+
+def origin_of(url: str) -> str:
+    """The site of an address, as a browser names it: without a path, and without the port that goes without saying."""
+    parts = urlsplit(url)
+    port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
 def canonical(content: Any) -> bytes:

@@ -89,8 +89,11 @@ class Remembered(dict[str, bytes]):
     """Bytes by their digest, forgotten when they become many: whoever looks every half second does not read them anew."""
 
     MOST = 64 * 2**20
+    size = 0
 
     def __setitem__(self, digest: str, data: bytes) -> None:
-        if sum(map(len, list(self.values()))) + len(data) > self.MOST:
+        if self.size + len(data) > self.MOST:
             self.clear()
+            self.size = 0
+        self.size += len(data)
         super().__setitem__(digest, data)

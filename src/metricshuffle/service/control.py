@@ -87,6 +87,16 @@ class Operator:
     def purge(self, digest: str) -> dict[str, Any]:
         return self._asked("POST", f"collections/{digest}/purge", {})
 
+    def clock(self) -> dict[str, Any]:
+        """What the shuffler's clock says, and whether it is believed."""
+        return self._asked("GET", "clock")
+
+    def confirm_clock(self) -> dict[str, Any]:
+        return self._asked("POST", "clock/confirm", {})
+
+    def correct_clock(self) -> dict[str, Any]:
+        return self._asked("POST", "clock/correct", {})
+
     def _asked(self, method: str, call: str, content: Any = None) -> dict[str, Any]:
         httpx = require("httpx", "service")
         headers = {"Authorization": f"Bearer {self.token}"}

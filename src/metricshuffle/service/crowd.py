@@ -20,7 +20,8 @@ from metricshuffle.columns.frames import speaks_arrow
 from metricshuffle.errors import InputError, InputWarning
 from metricshuffle.files import is_stream, open_bytes
 from metricshuffle.queries.base import Inputs
-from metricshuffle.queries.rows import Rows, joined
+from metricshuffle.queries.rows import Rows
+from metricshuffle.queries.values import joined
 from metricshuffle.service.outbox import Outbox
 from metricshuffle.shown import Brief
 from metricshuffle.wire.task import Task

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.service.chain import Unreachable
+from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Row, Store, StoreError
 
 PAUSE = 0.5
@@ -20,6 +21,8 @@ ASKED_AGAIN = 1.0
 AT_ONCE = 64
 """Collections that are driven at the same time, at most; only one of them is in memory, and those that wait for another hop take little."""
 HOUR = 3600
+CLOCK, STORED_TIME = "clock", "stored time"
+"""Where it is noted that the clock keeps all collections from going on, and that what is stored is ahead of it."""
 LEAVING = 30.0
 """Seconds that what is under way has when the shuffler is stopped. What is cut short is done again at the next start."""
 
@@ -33,7 +36,7 @@ class Driver:
     is_due: Callable[[Row, float], bool]
     sweep: Callable[[], None]
     trouble: dict[str, str]
-    """What keeps a collection from going on, by its digest; by "" what keeps all of them."""
+    """What keeps a collection from going on, by its digest; by "" and `CLOCK` what keeps all of them."""
     tell: Callable[[str], None]
     _threads: dict[str, threading.Thread] = field(default_factory=dict)
     _next: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -47,12 +50,19 @@ class Driver:
             if time.monotonic() - self._swept > HOUR:
                 self.sweep()
                 self._swept = time.monotonic()
-            rows, now = self.store.rows(), self.store.now()
+            rows, clock, now = self.store.rows(), self.store.read_clock(), self.store.now()
         except (MetricShuffleError, OSError) as wrong:
             self._note("", str(wrong))
             return PAUSE
         self._note("", "")
+        if self.store.start_note:
+            self.tell(self.store.start_note)
+            self.store.start_note = ""
+        self._note(CLOCK, clock.trouble)
+        self._note(STORED_TIME, clock.warning)
         for row in rows:
+            if clock.has_jumped and row.state not in OVER:
+                continue
             waits = time.monotonic() < self._next.get(row.digest, (0.0, 0.0))[0]
             if waits or row.digest in self._threads or len(self._threads) >= AT_ONCE:
                 continue
@@ -90,7 +100,12 @@ class Driver:
         if what:
             self.trouble[digest] = what
             if not before:
-                self.tell(what)
+                self.tell(f"{what[:1].upper()}{what[1:]}" if digest == CLOCK else what)
         elif before:
             del self.trouble[digest]
-            self.tell(f"Collection {digest[:16]} goes on." if digest else "The database can be used again.")
+            over = {
+                "": "The database can be used again.",
+                CLOCK: "The clock is believed again; collections go on.",
+                STORED_TIME: "The time that is stored is not ahead of the clock any more.",
+            }
+            self.tell(over.get(digest, f"Collection {digest[:16]} goes on."))

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import numpy as np
 from metricshuffle.errors import InputError, MetricShuffleError, PlanError
 from metricshuffle.files import whole_file
 from metricshuffle.service.collection import Collection
+from metricshuffle.service.keys import write_secret
 from metricshuffle.service.mixing import is_in_order
 from metricshuffle.service.opening import AT_ONCE
 from metricshuffle.service.sending import DIGEST, connection, error_of, in_words, is_not_believed, out_of_reach
@@ -100,11 +102,46 @@ def _bytes_of(collection: Collection, people: int) -> int:
     return people * collection.terms.messages * collection.sealing.box_size()
 
 
-class Fetching:
-    """The last shuffler of a collection, asked by its analyst."""
+@dataclass(frozen=True)
+class FirstOutput:
+    """A file that says which set of messages of a collection was fetched first. No other one is taken: what differs between two sets of
+    one collection is what single people sent.
+    """
 
-    def __init__(self, collection: Collection, token: str, patience: float = PATIENCE) -> None:
-        self.collection, self._patience = collection, patience
+    path: Path
+    collection: Collection
+
+    def check(self, output: str) -> None:
+        """Raise if another set was fetched before; nothing is written down."""
+        try:
+            known = self.path.read_bytes().decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return
+        except OSError as wrong:
+            raise InputError(f"cannot read {self.path}, which says what was fetched before: {wrong.strerror or wrong}.") from None
+        if known != output:
+            raise PlanError(
+                f"{self.collection.terms.hops[-1].url} lets go another set of messages of collection {self.collection.digest[:16]} than "
+                f"was fetched before (SHA-256 {output[:16]}, before {known[:16]}): its shuffler went back to an older copy of its database "
+                "and keys. The difference between the two sets would show what single people sent, with the protection of one "
+                f"report alone; the second one is not fetched. Use the release of the first one. ({self.path} says what was fetched.)"
+            )
+
+    def note(self, output: str) -> None:
+        """Write down, durably and once, what was fetched; raise if that was another set."""
+        try:
+            with suppress(FileExistsError):
+                write_secret(self.path, f"{output}\n".encode())
+        except OSError as wrong:
+            raise InputError(f"cannot write {self.path}, which says what was fetched: {wrong.strerror or wrong}.") from None
+        self.check(output)
+
+
+class Fetching:
+    """The last shuffler of a collection, asked by its analyst. `first` remembers which output of it was fetched."""
+
+    def __init__(self, collection: Collection, token: str, patience: float = PATIENCE, first: FirstOutput | None = None) -> None:
+        self.collection, self._patience, self._first = collection, patience, first
         self._headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
         self._host = collection.terms.hops[-1].url
         self._url = f"{self._host}/v1/collections/{collection.digest}"
@@ -129,6 +166,8 @@ class Fetching:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 announced = self._announced(response)
+                if self._first is not None:
+                    self._first.check(announced.output)
                 line = (json.dumps(asdict(announced)) + "\n").encode()
                 with whole_file(path, "wb") as stream:
                     stream.write(line)

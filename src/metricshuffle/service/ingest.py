@@ -17,9 +17,9 @@ from pathlib import Path
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.service.boxes import NotOpened, Sealing
-from metricshuffle.service.collection import Collection
+from metricshuffle.service.collection import Collection, origin_of, seconds_of
 from metricshuffle.service.keys import CollectionKeys, KeyFolder
-from metricshuffle.service.store import Entry, Row, Store, StoreError, Verdict
+from metricshuffle.service.store import ClockJumped, Entry, Row, Store, StoreError, Verdict
 
 WAITING = 20_000
 """Reports that may wait to be stored; further ones are to be sent again later."""
@@ -48,10 +48,17 @@ class Gate:
     digest: str
     sealing: Sealing
     keys: CollectionKeys
+    origin: bytes = b""
+    """The site of the collection's own join page."""
 
     @classmethod
     def of(cls, row: Row, keys: CollectionKeys) -> Gate:
-        return cls(row.digest, Collection(row.served).sealing, keys)
+        collection = Collection(row.served)
+        try:
+            origin = origin_of(collection.terms.hops[0].url).encode()
+        except ValueError:  # (an address that no browser could ask has no page)
+            origin = b""
+        return cls(row.digest, collection.sealing, keys, origin)
 
     def entry(self, report: bytes) -> Entry:
         """What is stored of a report; `NotOpened` whatever is wrong with it.
@@ -97,6 +104,8 @@ class Intake:
         self._closed: set[str] = set()
         self._asked: dict[str, asyncio.Future[Gate | None]] = {}
         self._looked, self._full, self._troubled = float("-inf"), False, False
+        self._written = float("-inf")
+        self._asking = threading.Lock()
         self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
         self._bytes = 0  # that wait; counted where reports arrive and are answered, which is one thread
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
@@ -166,6 +175,8 @@ class Intake:
             self._gates.pop(gate.digest, None)
         elif now < row.until:
             raise Early("this collection is not open yet.")
+        elif row.until < seconds_of(Collection(row.served).terms.extends):
+            raise StoreError("it is being counted whether this collection is extended.")
 
     def _is_full(self) -> bool:
         now = time.monotonic()
@@ -191,10 +202,27 @@ class Intake:
 
     # The thread that writes
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether reports can be stored, as far as is known."""
-        return self._writer.is_alive() and not self._troubled
+    def trouble(self) -> str:
+        """Why reports cannot be stored now, in public words; empty if they can. It asks the disk and the database, and may wait for them.
+
+        What was stored a moment ago is an answer too; otherwise a transaction is tried, so that trouble is over when it is over.
+        """
+        if not self._writer.is_alive():
+            return "reports cannot be stored now: the thread that writes has ended; start the shuffler again."
+        try:
+            if self._is_full():
+                return "reports cannot be stored now: the disk is nearly full."
+        except OSError:
+            return "reports cannot be stored now: the disk cannot be looked at."
+        if (self._troubled or time.monotonic() - self._written > LOOKED_AT) and self._asking.acquire(blocking=False):
+            try:
+                self.store.check_writing()
+                self._note_trouble("")
+            except StoreError as error:
+                self._note_trouble(str(error))
+            finally:
+                self._asking.release()
+        return "reports cannot be stored now: the database does not take them." if self._troubled else ""
 
     def close(self) -> None:
         """Store what waits, and stop."""
@@ -228,6 +256,8 @@ class Intake:
             try:
                 answers = self.store.put(digest, [waiting.entry for waiting in group])
                 self._note_trouble("")
+            except ClockJumped as jumped:  # (said by whoever drives collections: a line here would tell when a report came)
+                answers = [jumped] * len(group)
             except StoreError as wrong:
                 answers = [wrong] * len(group)
                 self._note_trouble(str(wrong))
@@ -245,6 +275,8 @@ class Intake:
         elif not what and self._troubled:
             self._tell("Reports are stored again.")
         self._troubled = bool(what)
+        if not what:
+            self._written = time.monotonic()
 
     def _answer(self, answered: Sequence[tuple[Waiting, Answer]]) -> None:
         for waiting, answer in answered:

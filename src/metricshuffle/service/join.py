@@ -30,7 +30,8 @@ MOST_LINES = 40
 """Of the net over a map, in either direction."""
 HIDDEN, NOT_HIDDEN = "What nobody learns", "What is not hidden"
 """Headings of the consent text: where both promises stand."""
-HEADINGS = {"number": "Take part with one number", "label": "Take part with one answer", "place": "Take part with one place"}
+HEADINGS = {"number": "Take part with one number", "label": "Take part with one answer", "place": "Take part with one place",
+            "degrees": "Take part with one place"}  # fmt: skip
 
 
 @cache
@@ -81,6 +82,9 @@ class Asked:
                 south, west, north, east = map(_shown, value["box"])
                 size += f", over latitudes {south} to {north} and longitudes {west} to {east}"
             return cls("place", value, f"Choose a square: {size}.", many, _map(value, background))
+        if value["kind"] == "degrees":
+            south, west, north, east = map(_shown, value["box"])
+            return cls("degrees", value, f"Enter a latitude from {south} to {north} and a longitude from {west} to {east}.", many)
         whole = "A whole number" if value["whole"] else "A number"
         return cls("number", value, f"{whole} from {_shown(value['low'])} to {_shown(value['high'])}{unit}.", many)
 
@@ -108,17 +112,17 @@ def join_page(collection: Collection, base: str, *, contact: str = "", backgroun
         "join.html.jinja",
         asked=asked,
         why_not=terms.recipe.get("why", ""),
-        heading="Take part" if asked is None else asked.heading,
+        heading=task.title or ("Take part" if asked is None else asked.heading),
         terms=terms,
         task=task,
         digest=collection.digest,
         report_size=collection.sealing.report_size,
         goes_to=terms.hops[0].url,
         base=base,
-        consent=_sections(task, contact),
+        consent=_sections(task, terms, contact),
         drawn=_drawn(task, terms),
         served=collection.served.decode(),
-        connects="'self'" if base == terms.hops[0].url else _source(f"{collection.url}/reports"),
+        connects="'self'" if base == terms.hops[0].url else f"{_source(collection.url)}/reports {_source(collection.url)}/state",
         scripts=["static/client.js"],
         styles=["join.css"],
     )
@@ -139,9 +143,9 @@ class Said:
     broken: str = ""
 
 
-def _sections(task: Task, contact: str) -> list[Said]:
+def _sections(task: Task, terms: Terms, contact: str) -> list[Said]:
     sections, mixed = [], task.protocol.trusted == "shuffler"
-    for section in consent(task, contact=contact).sections:
+    for section in consent(task, contact=contact, minimum=terms.minimum).sections:
         sentences = list(section.sentences)
         broken = sentences.pop() if mixed and section.heading == NOT_HIDDEN else ""
         sections.append(Said(section.heading, " ".join(sentences), section.heading == HIDDEN, broken))

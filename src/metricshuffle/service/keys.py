@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.files import made_folder
+from metricshuffle.files import check_private, made_folder
 from metricshuffle.service.boxes import KEY_BYTES, PrivateKey
 from metricshuffle.service.collection import Party
 
 TOKEN_BYTES = 32
 TAG_BYTES = 16
+OWNER_BYTES = 16
 NONCE_BYTES = 12
 ANALYST_FORMAT = "metricshuffle-analyst-key/1"
 PUBLIC_FORMAT = "analyst1"
@@ -80,6 +81,7 @@ class AnalystKey:
         lines = read_secret(Path(path)).decode("ascii", "replace").split()
         if len(lines) != 2 or lines[0] != ANALYST_FORMAT or len(lines[1]) != 2 * KEY_BYTES:
             raise InputError(f"{path} is not an analyst's key, as metricshuffle analyst key --output FILE makes it.")
+        check_private(Path(path), "the analyst's key")
         try:
             return cls(PrivateKey(bytes.fromhex(lines[1])))
         except ValueError:
@@ -159,6 +161,7 @@ class KeyFolder:
         folder = cls(made_folder(Path(path)))
         folder.path.chmod(PRIVATE_FOLDER)
         token = folder.path / "operator.token"
+        check_private(token, "the operator's token")
         if not token.exists():
             with contextlib.suppress(PermissionError):  # (whoever may not list the folder above may still use this one)
                 settled(folder.path.absolute().parent)
@@ -169,10 +172,23 @@ class KeyFolder:
     @property
     def token(self) -> str:
         """The operator's; a file without one is refused, because nobody's token would be as good."""
+        check_private(self.path / "operator.token", "the operator's token")
         token = read_secret(self.path / "operator.token").decode("ascii", "replace").strip()
         if len(token) < TOKEN_BYTES or not token.isalnum():
             raise InputError(f"{self.path / 'operator.token'} holds no token of an operator; delete it, and serve makes a new one.")
         return token
+
+    @property
+    def owner(self) -> str:
+        """A random name of this folder, made once: it stands in a database beside the collections whose secrets are kept here."""
+        path = self.path / "owner.id"
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                write_secret(path, f"{secrets.token_hex(OWNER_BYTES)}\n".encode())
+        owner = read_secret(path).decode("ascii", "replace").strip()
+        if len(owner) != 2 * OWNER_BYTES or not owner.isalnum():
+            raise InputError(f"{path} is damaged; put back the copy that belongs to these keys.")
+        return owner
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.key"

@@ -89,6 +89,18 @@ class Mixing:
                 return Mixed(counts.pop(), frozenset(shared.tolist()), digest.hexdigest())
         raise PlanError("the stored reports changed while they were mixed.")
 
+    def distinct(self) -> int:
+        """How many reports share no box with another one: those that would be written. Nothing is."""
+        shared, counts = np.empty(0, np.uint32), set()
+        for limits in self._ranges():
+            boxes, owners, read = self._between(*limits)
+            counts.add(read)
+            shared = np.union1d(shared, owners[in_order(boxes)[1]])
+            del boxes, owners
+        if len(counts) != 1:
+            raise PlanError("the stored reports changed while they were counted.")
+        return counts.pop() - len(shared)
+
     def _ranges(self) -> list[Range]:
         """As few as fit the memory, each with about as many boxes."""
         needed = self.reports * self.messages * (self.size + BESIDE)

@@ -1,7 +1,8 @@
 """Sealed reports on their way: written down before they are sent, so that whatever happens nobody's value is randomized twice.
 
 An SQLite file. A person is in it once for each task and round, whichever collection her report is for, and several processes may use it.
-Names are not kept, only their hashes under a random key of the file. What the shuffler has acknowledged is deleted, except that it was.
+Names are not kept, only their hashes under a random key of the file. What the shuffler has acknowledged is deleted, except that it was, and
+when. Nothing is kept by which a value could be recognised: not even a hash, because there are few values to try.
 """
 
 from __future__ import annotations
@@ -11,35 +12,54 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from metricshuffle.errors import InputError
 
-Standing = Literal["waiting", "stored", "late"]
+State = Literal["made", "sending", "sent", "late", "declined"]
+"""Nothing has left this machine; it may have; the shuffler has acknowledged it; it came too late, perhaps; it was declined."""
 APPLICATION = 0x4D534F58
 """By this SQLite tells an outbox from other databases."""
 WHO_BYTES, TICKET_HASH_BYTES = 32, 32
 PATIENCE = 30.0
 """Seconds that one process waits for another."""
 AT_ONCE = 500
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS about (salt BLOB NOT NULL);
+KNOWN = "who, collection, state, answer, at, tried"
+VERSION = 1
+REPORTS = """
 CREATE TABLE IF NOT EXISTS reports (
     task TEXT NOT NULL, round INTEGER NOT NULL, who BLOB NOT NULL, collection TEXT NOT NULL, report BLOB, boxes BLOB,
-    standing TEXT NOT NULL DEFAULT 'waiting' CHECK (standing IN ('waiting', 'stored', 'late')),
+    state TEXT NOT NULL CHECK (state IN ('made', 'sending', 'sent', 'late', 'declined')),
     answer INTEGER NOT NULL DEFAULT 0,
-    CHECK ((report IS NULL) = (standing != 'waiting')),
+    at INTEGER NOT NULL DEFAULT 0,
+    tried INTEGER NOT NULL DEFAULT 0,
+    CHECK ((report IS NULL) = (state NOT IN ('made', 'sending'))),
     PRIMARY KEY (task, round, who)
 ) WITHOUT ROWID;
+"""
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS about (salt BLOB NOT NULL);
+{REPORTS.strip()}
 CREATE TABLE IF NOT EXISTS tickets (
     collection TEXT NOT NULL, ticket BLOB NOT NULL, who BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (collection, ticket)
 ) WITHOUT ROWID;
 """
+
+FROM_VERSION_0 = f"""
+ALTER TABLE reports RENAME TO reports_before;
+{REPORTS.strip()}
+INSERT INTO reports (task, round, who, collection, report, boxes, answer, state)
+    SELECT task, round, who, collection, report, boxes, answer,
+    CASE standing WHEN 'waiting' THEN 'sending' WHEN 'stored' THEN 'sent' ELSE standing END FROM reports_before;
+DROP TABLE reports_before;
+"""  # noqa: S608
+"""It did not note whether sending had begun, nor when: what waits may have been sent."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +78,19 @@ class Held:
 
     who: bytes
     collection: str
-    standing: Standing
+    state: State
     answer: int
     """The last status that the shuffler answered with; 0 if there was none."""
+    at: int = 0
+    """Since when it is in this state, in seconds since 1970; 0 if that was not noted."""
+    tried: bool = False
+    """Whether it may have been sent before it was declined."""
+    fresh: bool = False
+    """Whether it was written down just now."""
+
+    @property
+    def waits(self) -> bool:
+        return self.state in ("made", "sending")
 
 
 @dataclass(frozen=True)
@@ -68,7 +98,7 @@ class Settled:
     """What became of a report that was sent."""
 
     who: bytes
-    standing: Standing
+    state: State
     answer: int
 
 
@@ -98,16 +128,20 @@ class Outbox:
         """The tables, made if the file is new, and the key of its names."""
         connection = self._connection
         with self._transaction():
-            (named,), (tables,) = (
-                connection.execute("PRAGMA application_id").fetchone(),
-                connection.execute("SELECT count(*) FROM sqlite_master").fetchone(),
+            (named,), (version,), (tables,) = (
+                connection.execute(question).fetchone()
+                for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
             )
             if named != APPLICATION and tables:
                 raise InputError(f"{self.path} is a database of something else and not an outbox; name another file with --outbox.")
+            if version > VERSION:
+                raise InputError(f"the outbox {self.path} was written by a newer version of metricshuffle; use that one.")
+            if version < VERSION or not tables:
+                for statement in (FROM_VERSION_0 if tables else SCHEMA).split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
             if not tables:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                for statement in SCHEMA.split(";\n"):
-                    connection.execute(statement)
                 connection.execute("INSERT INTO about VALUES (?)", (secrets.token_bytes(32),))
             return bytes(connection.execute("SELECT salt FROM about").fetchone()[0])
 
@@ -160,33 +194,63 @@ class Outbox:
                 some = people[start : start + AT_ONCE]
                 marks = ", ".join("?" * len(some))
                 rows = self._connection.execute(
-                    f"SELECT who, collection, standing, answer FROM reports WHERE task = ? AND round = ? AND who IN ({marks})",  # noqa: S608
+                    f"SELECT {KNOWN} FROM reports WHERE task = ? AND round = ? AND who IN ({marks})",  # noqa: S608
                     (task, round, *some),
                 )
-                known |= {bytes(who): Held(bytes(who), *rest) for who, *rest in rows}
+                known |= {bytes(row[0]): _held(row) for row in rows}
         return known
 
-    def keep(self, task: str, round: int, reports: Iterable[Sealed]) -> dict[bytes, Held]:
-        """Write reports down, all of them or none; whoever was quicker stays, and her report is the one to send."""
+    def keep(self, task: str, round: int, reports: Iterable[Sealed], state: State = "made") -> dict[bytes, Held]:
+        """Write reports down, all of them or none; whoever was quicker stays, and her report is the one to send.
+
+        Those that are sent at once are written down as `sending` right away.
+        """
         kept: dict[bytes, Held] = {}
         with self._transaction() as connection:
             for new in reports:
-                connection.execute(
-                    "INSERT INTO reports (task, round, who, collection, report, boxes) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (task, round, new.who, new.collection, new.report, new.boxes),
+                inserted = connection.execute(
+                    "INSERT INTO reports (task, round, who, collection, report, boxes, state, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                    "ON CONFLICT DO NOTHING",
+                    (task, round, new.who, new.collection, new.report, new.boxes, state, int(time.time())),
                 )
-                (row,) = connection.execute(
-                    "SELECT collection, standing, answer FROM reports WHERE task = ? AND round = ? AND who = ?", (task, round, new.who)
-                )
-                kept[new.who] = Held(new.who, *row)
+                kept[new.who] = replace(self._row(task, round, new.who), fresh=inserted.rowcount == 1)
         return kept
 
+    def _row(self, task: str, round: int, who: bytes) -> Held:
+        """Of somebody who is in it."""
+        question = f"SELECT {KNOWN} FROM reports WHERE task = ? AND round = ? AND who = ?"  # noqa: S608
+        return _held(self._connection.execute(question, (task, round, who)).fetchone())
+
     def report(self, task: str, round: int, who: bytes) -> Sealed | None:
-        """The bytes to send; None if they were acknowledged in the meantime."""
+        """The bytes that wait; None if they were sent or declined."""
         with self._lock, self._told():
             question = "SELECT collection, report, boxes FROM reports WHERE task = ? AND round = ? AND who = ? AND report IS NOT NULL"
             row = self._connection.execute(question, (task, round, who)).fetchone()
         return None if row is None else Sealed(who, *row)
+
+    def begin(self, task: str, round: int, who: bytes) -> Sealed | None:
+        """The bytes to post now, from here on `sending`; None if they were sent or declined. To be asked right before every post."""
+        with self._lock, self._told():
+            question = "SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ? AND state = 'made'"
+            is_new = self._connection.execute(question, (task, round, who)).fetchone() is not None
+        if is_new:
+            with self._transaction() as connection:
+                connection.execute(
+                    "UPDATE reports SET state = 'sending', at = ? WHERE task = ? AND round = ? AND who = ? AND state = 'made'",
+                    (int(time.time()), task, round, who),
+                )
+        return self.report(task, round, who)
+
+    def decline(self, task: str, round: int, who: bytes) -> Held | None:
+        """Throw away what waits, and never send it; what the outbox knows then, None if nothing was made. `tried`: it may be sent."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE reports SET tried = (state = 'sending'), state = 'declined', at = ?, report = NULL, boxes = NULL "
+                "WHERE task = ? AND round = ? AND who = ? AND state IN ('made', 'sending')",
+                (int(time.time()), task, round, who),
+            )
+            is_known = connection.execute("SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ?", (task, round, who)).fetchone()
+            return self._row(task, round, who) if is_known else None
 
     def replace(self, task: str, round: int, who: bytes, before: int, report: bytes) -> None:
         """The same boxes with another ticket, if the last answer is still the one that refused the first ticket."""
@@ -197,23 +261,24 @@ class Outbox:
             )
 
     def settle(self, task: str, round: int, settled: Iterable[Settled]) -> None:
-        """Note what was answered. What is stored stays stored, whatever another process was told afterwards."""
+        """Note what was answered. What is stored stays stored, whatever another process was told afterwards, or was declined since."""
         with self._transaction() as connection:
             for news in settled:
-                gone = "" if news.standing == "waiting" else ", report = NULL, boxes = NULL"
+                gone = "" if news.state == "sending" else ", report = NULL, boxes = NULL"
                 connection.execute(
-                    f"UPDATE reports SET standing = ?, answer = ?{gone} WHERE task = ? AND round = ? AND who = ? "  # noqa: S608
-                    "AND (standing = 'waiting' OR (standing = 'late' AND ? = 'stored'))",
-                    (news.standing, news.answer, task, round, news.who, news.standing),
+                    f"UPDATE reports SET state = ?, answer = ?, at = ?{gone} WHERE task = ? AND round = ? AND who = ? "  # noqa: S608
+                    "AND (state IN ('made', 'sending') OR (state IN ('late', 'declined') AND ? = 'sent'))",
+                    (news.state, news.answer, int(time.time()), task, round, news.who, news.state),
                 )
 
     def waiting(self, task: str, round: int, collections: Sequence[str]) -> list[Held]:
         """Everybody whose report for one of these collections is not acknowledged."""
         with self._lock, self._told():
             rows = self._connection.execute(
-                "SELECT who, collection, standing, answer FROM reports WHERE task = ? AND round = ? AND standing = 'waiting'", (task, round)
+                f"SELECT {KNOWN} FROM reports WHERE task = ? AND round = ? AND state IN ('made', 'sending')",  # noqa: S608
+                (task, round),
             )
-            return [Held(bytes(who), collection, *rest) for who, collection, *rest in rows if collection in collections]
+            return [held for held in map(_held, rows) if held.collection in collections]
 
     # Tickets
 
@@ -249,6 +314,11 @@ class Outbox:
         """The tickets that these people (who, collection) had are not accepted."""
         with self._transaction() as connection:
             connection.executemany("UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people)
+
+
+def _held(row: tuple[bytes, str, State, int, int, int]) -> Held:
+    who, collection, state, answer, at, tried = row
+    return Held(bytes(who), collection, state, answer, at, bool(tried))
 
 
 def ticket_hash(ticket: bytes) -> bytes:

@@ -42,7 +42,8 @@ from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomized_response import BinaryRandomizedResponse, KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomizers.tabulated import Tabulated
-from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval
+from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval, Places
+from metricshuffle.spaces.places import POINTS_PER_DEGREE
 from metricshuffle.wire.task import Task
 
 Recipe = dict[str, Any]
@@ -85,7 +86,10 @@ def recipe_of(task: Task) -> Recipe:
 
 
 def _asked(query: Query, protocol: Protocol) -> Recipe:
-    """What a person enters. Codes are whole numbers from 0: steps of a number, labels in their order, row * width + column of a cell."""
+    """What a person enters. Codes are whole numbers from 0: steps of a number, labels in their order, row * width + column of a cell.
+
+    Of places in degrees they are two: the nearest points north and east of the corner, `points` a degree.
+    """
     if type(query) is UserHistogram:
         domain, most = query.people.items_in.domain, getattr(protocol, "most_items", None)
         return {"kind": "items", "of": _value(domain, 1.0, "down"), "count": query.people.items, "most": most}
@@ -111,6 +115,10 @@ def _value(domain: Domain, step: float, rounding: str) -> Recipe:
             "unit": domain.unit,
             "box": sides,
         }
+    if isinstance(domain, Places):
+        sides = [repr(float(side)) for side in (domain.south, domain.west, domain.north, domain.east)]
+        corner = [str(point) for point in domain.corner]
+        return {"kind": "degrees", "box": sides, "points": str(POINTS_PER_DEGREE), "corner": corner, "unit": domain.unit}
     if isinstance(domain, Integers | Interval):
         return {
             "kind": "number",
@@ -134,18 +142,22 @@ def _payload(layout: Layout) -> Recipe:
 
 
 def _sums(protocol: Sums, query: Query) -> Recipe:
-    """Each axis is rounded at random to cells, gets noise, and is sent in shares."""
-    first = protocol.randomizers[0]
+    """Each axis is rounded at random to cells, gets noise, and is sent in shares.
+
+    Of places in degrees each axis has a granularity of its own, and spans and granularities are text: they may be above 2^53.
+    """
+    first, rounds = protocol.randomizers[0], protocol.rounding is not None
     noises = {
-        (part.shape, part.rate, part.granularity)
+        (part.shape, part.rate, None if rounds else part.granularity)
         for part in protocol.randomizers
         if type(part) is AdditiveRandomizer and part.padding == "none"
     }
     if len(noises) != 1 or not isinstance(first, AdditiveRandomizer) or not 2 <= (protocol.modulus or 0) <= LARGEST_MODULUS:
         raise _NotForBrowsers("Its noise is none that a browser draws.")
+    spans: list[Any] = [randomizer.span for randomizer in protocol.randomizers]
     return {
-        "spans": [randomizer.span for randomizer in protocol.randomizers],
-        "granularity": first.granularity,
+        "spans": [str(span) for span in spans] if rounds else spans,
+        "granularity": [str(randomizer.granularity) for randomizer in protocol.randomizers] if rounds else first.granularity,
         "noise": _noise(first.shape, first.exact_rate, 1),
         "modulus": str(protocol.modulus),
         "shares": protocol.shares,

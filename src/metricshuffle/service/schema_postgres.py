@@ -6,14 +6,14 @@ from metricshuffle.service.standing import STEPS
 from metricshuffle.service.store import STATES
 
 SCHEMA = "metricshuffle"
-VERSION = 1
+FIRST_VERSION = 1
 LOCK = 0x4D53_6866
 """The number of the lock under which tables are made and collections are added, one at a time."""
 
 TABLES = f"""
 CREATE SCHEMA {SCHEMA};
 CREATE TABLE {SCHEMA}.format (version integer NOT NULL);
-INSERT INTO {SCHEMA}.format VALUES ({VERSION});
+INSERT INTO {SCHEMA}.format VALUES ({FIRST_VERSION});
 CREATE TABLE {SCHEMA}.clock (latest double precision NOT NULL);
 INSERT INTO {SCHEMA}.clock VALUES (0);
 
@@ -104,3 +104,20 @@ CREATE TRIGGER stays BEFORE DELETE ON {SCHEMA}.collection FOR EACH ROW EXECUTE F
 CREATE TRIGGER while_open AFTER INSERT ON {SCHEMA}.report REFERENCING NEW TABLE AS added FOR EACH STATEMENT
 EXECUTE FUNCTION {SCHEMA}.check_open();
 """  # noqa: S608 - the states are ours
+
+CHANGES = (
+    f"""
+ALTER TABLE {SCHEMA}.clock ADD COLUMN corrections bigint NOT NULL DEFAULT 0;
+ALTER TABLE {SCHEMA}.collection ADD COLUMN clock text NOT NULL DEFAULT '';
+CREATE TABLE {SCHEMA}.anchor (boot text PRIMARY KEY, wall double precision NOT NULL, steady double precision NOT NULL);
+""",
+    f"""
+ALTER TABLE {SCHEMA}.collection ADD COLUMN owner text NOT NULL DEFAULT '';
+CREATE FUNCTION {SCHEMA}.check_owner() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM {SCHEMA}.refused('an owner cannot be changed'); END $$;
+CREATE TRIGGER owner_stays BEFORE UPDATE ON {SCHEMA}.collection FOR EACH ROW WHEN (OLD.owner <> NEW.owner)
+EXECUTE FUNCTION {SCHEMA}.check_owner();
+""",
+)
+"""What each later format adds to the tables above, the oldest change first: a database of an older format gets them when it is opened."""
+VERSION = FIRST_VERSION + len(CHANGES)

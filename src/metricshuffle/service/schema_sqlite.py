@@ -7,7 +7,7 @@ from metricshuffle.service.store import STATES
 
 APPLICATION = 0x4D53_6866
 """Says in the file whose database it is ("MShf")."""
-VERSION = 1
+FIRST_VERSION = 1
 PAGE = 16384
 """Bytes. A larger page makes every small report cost a larger write, a smaller one holds too few."""
 PIECE, LONG = 4000, 65536
@@ -91,6 +91,20 @@ BEGIN SELECT RAISE(ABORT, 'reports are stored while it is open'); END;
 
 TABLES = tuple(part for block in _TABLES.split(";\n\n") for part in ([block] if "TRIGGER" in block else block.split(";\n")))
 """One statement each; that of a trigger has others inside."""
+
+CHANGES = (
+    (
+        "ALTER TABLE clock ADD COLUMN corrections INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE collection ADD COLUMN clock TEXT NOT NULL DEFAULT ''",
+        "CREATE TABLE anchor (boot TEXT PRIMARY KEY, wall REAL NOT NULL, steady REAL NOT NULL) WITHOUT ROWID",
+    ),
+    (  # (an owner is a folder of keys; '' in rows that were made before that was written down)
+        "ALTER TABLE collection ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+        "CREATE TRIGGER owner_stays BEFORE UPDATE OF owner ON collection BEGIN SELECT RAISE(ABORT, 'an owner cannot be changed'); END",
+    ),
+)
+"""What each later format adds to the tables above, the oldest change first: a file of an older format gets them when it is opened."""
+VERSION = FIRST_VERSION + len(CHANGES)
 
 
 def in_pieces(hidden: bytes) -> list[bytes]:

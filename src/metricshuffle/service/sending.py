@@ -10,7 +10,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -47,20 +47,20 @@ class NotStored(MetricShuffleError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a report: "stored"; "late", after which nothing helps; "refused", with these bytes; or "waiting", to be sent again."""
+    """What became of a report: "stored"; "late", after which nothing helps; "refused", with these bytes; "waiting", to be sent again;
+    or "declined"."""
 
-    status: Literal["stored", "late", "refused", "waiting"]
+    status: Literal["stored", "late", "refused", "waiting", "declined"]
     sentence: str
     code: int = 0
     """The status of the shuffler's answer; 0 if there was none."""
+    before: bool = False
+    """Whether that was so before, and nothing was sent now."""
 
     @property
     def of_ticket(self) -> bool:
         """Whether another ticket helps."""
         return self.code in (UNKNOWN_TICKET, SPENT_TICKET)
-
-
-ALREADY = Answer("stored", "This report was stored before.", STORED)
 
 
 class Sender:
@@ -74,13 +74,16 @@ class Sender:
         self._failing_since: float | None = None
         self._failed: tuple[float, Answer] | None = None
 
-    async def sent(self, client: httpx.AsyncClient, collection: Collection, report: bytes) -> Answer:
-        """Post a report until there is an answer that stays, or patience ends."""
+    async def sent(self, client: httpx.AsyncClient, collection: Collection, report: Callable[[], Awaitable[bytes | None]]) -> Answer | None:
+        """Post a report until there is an answer that stays, or patience ends. It is asked for before every attempt: None if it is gone."""
         begun, pause = time.monotonic(), FIRST_PAUSE
         while True:
             if (hopeless := self._hopeless()) is not None:
                 return hopeless
-            answer, asked = await posted(client, collection, report)
+            content = await report()
+            if content is None:
+                return None
+            answer, asked = await posted(client, collection, content)
             now = time.monotonic()
             if answer.status != "waiting" or (answer.code and answer.code not in AGAIN_LATER):
                 self._failing_since = None

@@ -15,7 +15,7 @@ from typing import Any
 
 from metricshuffle.service.boxes import NotOpened
 from metricshuffle.service.calls import PUBLIC, calls
-from metricshuffle.service.collection import canonical
+from metricshuffle.service.collection import canonical, origin_of
 from metricshuffle.service.ingest import Busy, Early, Intake
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.store import StoreError, Verdict
@@ -57,6 +57,7 @@ STORED = Reply(204)
 UNKNOWN = Reply(404, "there is no such collection here.")
 NOT_POSTED = Reply(405, "a report is sent by POST.", ((b"allow", b"POST"),))
 SLOW = Reply(408, f"the report did not arrive within {BODY_SECONDS:g} seconds; send it again.")
+FOREIGN = Reply(403, "pages of that site may not send reports here; the operator allows a site with serve --origin.")
 CLOSED = Reply(410, "this collection is closed.")
 NO_LENGTH = Reply(411, "a report is sent with its length (Content-Length), and not in chunks.")
 TOO_LONG = Reply(413, "this is longer than a report of this collection.")
@@ -78,20 +79,26 @@ VERDICTS = {
 class Application:
     """All calls of one shuffler.
 
-    `origins` are other sites, whose pages may send reports; `tell` gets what an operator should know.
+    `origins` are other sites, whose pages may send reports: those of a site that is neither one of them nor the collection's own may not,
+    or any page could let those who visit it fill a collection. Programs name no site. `tell` gets what an operator should know.
     """
 
     def __init__(
         self, shuffler: Shuffler, intake: Intake, *, origins: Iterable[str] = (), tell: Callable[[str], None] = lambda _: None
     ) -> None:
         self._intake, self._tell = intake, tell
-        self._origins = frozenset(origin.encode("ascii") for origin in origins)
-        self._calls: Any = calls(shuffler, lambda: intake.is_writing)
+        self._origins = frozenset(origin_of(site).encode("ascii") for site in origins)
+        self._calls: Any = calls(shuffler, intake.trouble)
         self._arriving: set[asyncio.Timeout] = set()
+        self.answered = 0
+        """How many calls were answered: whoever watches over the process sees it grow."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+            self.answered += 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         reports = REPORTS.fullmatch(scope["path"])
         if self._origins and (reports or PUBLIC.fullmatch(scope["path"])):
             origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
@@ -130,6 +137,8 @@ class Application:
                 gate = await intake.gate(digest)
             if gate is None:
                 return CLOSED if intake.is_closed(digest) else UNKNOWN
+            if any(name == b"origin" and site != gate.origin and site not in self._origins for name, site in scope["headers"]):
+                return FOREIGN
             size, length = gate.sealing.report_size, _length(scope["headers"])
             if length is None:
                 return NO_LENGTH

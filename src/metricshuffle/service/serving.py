@@ -13,19 +13,26 @@ import os
 import signal
 import socket
 import ssl
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import InputError, MetricShuffleError, require
+from metricshuffle.files import check_private
+from metricshuffle.service.clock import JUMP
 from metricshuffle.service.keys import KeyFolder
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.stores import file_of, store_of
+from metricshuffle.service.tls import FILES_EACH, TlsFront, server_context
 
 if TYPE_CHECKING:
     from metricshuffle.service.ingest import Intake
+    from metricshuffle.service.server import Application
 
 HEADER_SECONDS = 5.0
 """In which the head of a request has arrived; an idle connection is closed after as long."""
@@ -33,7 +40,17 @@ UNREAD_SECONDS = 30.0
 """After which whoever takes nothing of an answer is cut off, where the system can; else four thousand who read nothing would be enough."""
 CONNECTIONS = 4096
 """Open at once, if the system allows so many; further ones wait."""
-STARTING_SECONDS, STOPPING_SECONDS = 30.0, 20.0
+OWN_FILES = 192
+"""Files that the shuffler itself may have open: its database, keys, outputs, and calls to other hops."""
+STARTING_SECONDS, STOPPING_SECONDS = 30.0, 5.0
+LAST_SECONDS = 8.0
+"""After which a shuffler that is told to stop ends, whatever is still open: all that was acknowledged is stored."""
+WATCH_SECONDS, SILENT_LOOKS = 5.0, 12
+"""How often it is looked whether calls are answered, and how many looks without a single answer end the process."""
+UNSERVING = 75
+"""The exit code of a shuffler that ended because it answered nobody (a temporary failure, to a supervisor)."""
+PR_SET_DUMPABLE = 4
+"""Of prctl (linux/prctl.h): a core that is piped to a program does not ask the limit."""
 PAUSE = 1.0
 """Seconds before collections are driven again after a fault."""
 
@@ -61,10 +78,10 @@ class Listener:
             if path is not None and not path.is_file():
                 raise InputError(f"cannot read {path}: there is no such file.")
         if certificate is not None and key is not None:
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-            except (ssl.SSLError, OSError):
-                raise InputError(f"{certificate} and {key} are not a certificate and its key, in PEM.") from None
+            if not hasattr(socket, "AF_UNIX"):
+                raise InputError("--certificate does not work on this system; listen on 127.0.0.1 and put a proxy with TLS in front.")
+            server_context(certificate, key)
+            check_private(key, "the key of the certificate")
         return cls(host.strip("[]") or "127.0.0.1", int(port), certificate, key)
 
     @contextlib.contextmanager
@@ -114,8 +131,10 @@ class Serving:
     listener: Listener
     after: str | None = None
     origins: tuple[str, ...] = ()
-    abandon: bool = False
-    """Whether collections whose keys are not in the folder are given up."""
+    abandon: tuple[str, ...] = ()
+    """Digests of collections of this folder that are given up because their keys are lost."""
+    clock_jump: float = JUMP
+    """Seconds that the clock may be ahead of the steady one before nothing is decided by it any more."""
 
     def run(self, ready: Callable[[str], None], tell: Tell) -> None:
         """Serve until SIGTERM or SIGINT. `ready` is called with the address once reports are accepted."""
@@ -124,15 +143,17 @@ class Serving:
         from metricshuffle.service.ingest import Intake
 
         tell = _unfailing(tell)
+        _forbid_memory_dumps()
         with self.listener.bound() as listening:
             keys = KeyFolder.at(self.keys)
-            store = store_of(self.store)
+            store = store_of(self.store, jump=self.clock_jump)
             try:
                 shuffler = Shuffler(store, keys, after=self.after, tell=tell, abandon=self.abandon)
-                if not self.abandon:
-                    shuffler.check_keys()
+                shuffler.check_keys(self.abandon)
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)
                 if warning := self.listener.warning(listening):
+                    tell(warning)
+                if warning := plain_hop_warning(self.after):
                     tell(warning)
                 with _driven(shuffler, tell):
                     _run(self._served(shuffler, intake, listening, ready, tell))
@@ -143,28 +164,48 @@ class Serving:
         from metricshuffle.service.server import Application
 
         application = Application(shuffler, intake, origins=self.origins, tell=tell)
-        server = _server(application, listening, self.listener)
         loop = asyncio.get_running_loop()
+        with self._server(application, listening) as (server, front):
 
-        def stop() -> None:
-            server.stop()
-            application.hurry()
+            def stop() -> None:
+                _end_at_last(tell)
+                if front is not None:
+                    front.stop_accepting()
+                server.stop()
+                application.hurry()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        serving = asyncio.create_task(server.serve())
-        forgetting = asyncio.create_task(intake.forget_closed())
-        try:
-            await _first_answer(self.listener, listening, serving)
-            if not serving.done():
-                ready(self.listener.url(listening))
-            await serving
-        finally:
-            forgetting.cancel()
-            await asyncio.to_thread(intake.close)
-            await asyncio.sleep(0)  # the last answers
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop)
+            serving = asyncio.create_task(server.serve())
+            forgetting = asyncio.create_task(intake.forget_closed())
+            try:
+                await _first_answer(self.listener, listening, serving)
+                if not serving.done():
+                    _watch(application, self.listener, listening, tell)
+                    ready(self.listener.url(listening))
+                await serving
+            finally:
+                forgetting.cancel()
+                await asyncio.to_thread(intake.close)
+                await asyncio.sleep(0)  # the last answers
         if not server.interrupt_signal:
             raise MetricShuffleError("the server stopped by itself; start it again.")
+
+    @contextlib.contextmanager
+    def _server(self, application: Any, listening: socket.socket) -> Iterator[tuple[Any, TlsFront | None]]:
+        """granian on our socket; with a certificate on a Unix socket that only this user can open, and TLS before it."""
+        if self.listener.certificate is None or self.listener.key is None:
+            yield _server(application, listening, _room_for_connections(1)), None
+            return
+        room = _room_for_connections(FILES_EACH)
+        with tempfile.TemporaryDirectory(prefix="metricshuffle-") as folder:  # (mode 0700)
+            inside = Path(folder) / "http"
+            server = _server(application, inside, room)
+            front = TlsFront(listening, server_context(self.listener.certificate, self.listener.key), inside, room * FILES_EACH)
+            try:
+                yield server, front
+            finally:
+                front.close()
 
 
 def checked_address(url: str, option: str) -> str:
@@ -181,7 +222,42 @@ def checked_address(url: str, option: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
-def _server(application: Any, listening: socket.socket, listener: Listener) -> Any:
+def plain_hop_warning(after: str | None) -> str:
+    """A sentence if messages of the shuffler before this one come without TLS over a network; empty if not."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(after or "").hostname or ""
+    if after is None or not after.startswith("http://") or is_loopback(host):
+        return ""
+    return (
+        f"Warning: --after {after} is asked without TLS: whoever watches the network sees the token with which this shuffler fetches, and "
+        "could fetch in its place and so end the collection. Messages stay sealed. Give an https:// address."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _forbid_memory_dumps() -> None:
+    """No file with this process's memory, which holds keys, is written when it crashes; on Linux no other process of this user reads it."""
+    try:
+        import resource
+    except ImportError:  # (Windows writes none unless it is told to)
+        return
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _server(application: Any, where: socket.socket | Path, connections: int) -> Any:
     """granian inside this process: no second one is left behind when this is killed."""
     from granian._granian import SocketHolder
     from granian.constants import HTTPModes, Interfaces
@@ -190,46 +266,43 @@ def _server(application: Any, listening: socket.socket, listener: Listener) -> A
 
     class OnOurSocket(Server):  # type: ignore[misc]
         def _init_shared_socket(self) -> None:
-            self._sfd = os.dup(listening.fileno())  # (it closes what it was given)
+            if isinstance(where, Path):
+                super()._init_shared_socket()
+                return
+            self._sfd = os.dup(where.fileno())  # (it closes what it was given)
             self._ssp, self._shd = None, SocketHolder(self._sfd, False, CONNECTIONS)  # type: ignore[call-arg]
 
     return OnOurSocket(
         application,
+        uds=where if isinstance(where, Path) else None,
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
         backlog=CONNECTIONS,
-        backpressure=_room_for_connections(),
+        backpressure=connections,
         http1_settings=HTTP1Settings(header_read_timeout=int(1000 * HEADER_SECONDS), max_buffer_size=64 * 2**10),
         log_enabled=False,
-        ssl_cert=listener.certificate,
-        ssl_key=listener.key,
     )
 
 
-def _room_for_connections() -> int:
-    """As many as files may be open, less those of ours; the system is asked for more first."""
+def _room_for_connections(files: int) -> int:
+    """As many connections of so many files each as may be open, less those of ours; the system is asked for more first."""
     try:
         import resource
     except ImportError:
         return CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS + 256
+    wanted = files * CONNECTIONS + OWN_FILES
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(64, min(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 256))
+    return max(16, min(CONNECTIONS, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OWN_FILES) // files))
 
 
 async def _first_answer(listener: Listener, listening: socket.socket, serving: asyncio.Task[Any]) -> None:
     """Wait until a call over the network is answered."""
-    context = None
-    if listener.certificate:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is our own
-    host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to ask, not where to listen
+    host, port, context = _own_address(listener, listening)
     end = asyncio.get_running_loop().time() + STARTING_SECONDS
     while not serving.done():
         with contextlib.suppress(OSError, asyncio.TimeoutError):
@@ -238,11 +311,59 @@ async def _first_answer(listener: Listener, listening: socket.socket, serving: a
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 answer = await reader.readline()
                 writer.close()
-                if b" 200 " in answer:
+                if b" 200 " in answer or b" 503 " in answer:  # (a full disk is no reason not to begin)
                     return
         if asyncio.get_running_loop().time() > end:
             raise MetricShuffleError(f"the shuffler does not answer on {listener.url(listening)}; see whether its database can be used.")
         await asyncio.sleep(0.02)
+
+
+def _own_address(listener: Listener, listening: socket.socket) -> tuple[str, int, ssl.SSLContext | None]:
+    """Where to ask oneself, and how."""
+    context = None
+    if listener.certificate:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is our own
+    host, port = listening.getsockname()[:2]
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port, context  # noqa: S104 - where to ask, not where to listen
+
+
+def _watch(application: Application, listener: Listener, listening: socket.socket, tell: Tell) -> None:
+    """End the process if it answers nobody any more, so that whoever watches over it starts it again.
+
+    An answer to anybody will do; if nobody asks, this asks. Looks are counted, not seconds: a machine that slept is no fault.
+    """
+    host, port, context = _own_address(listener, listening)
+
+    def ask() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=WATCH_SECONDS) as connection:
+            line = connection if context is None else context.wrap_socket(connection)
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            line.recv(1)
+
+    def watch() -> None:
+        silent, answered = 0, application.answered
+        while silent < SILENT_LOOKS:
+            time.sleep(WATCH_SECONDS)
+            if application.answered == answered:
+                ask()
+            silent, answered = (silent + 1 if application.answered == answered else 0), application.answered
+        tell("The shuffler has answered nobody for a minute, not even itself; it ends, to be started again.")
+        os._exit(UNSERVING)
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+
+
+def _end_at_last(tell: Tell) -> None:
+    """End the process soon, whatever keeps it from ending: all that was acknowledged is stored, the rest is done again."""
+
+    def end() -> None:
+        time.sleep(LAST_SECONDS)
+        tell("Stopped, with something still open; the next start goes on with it.")
+        sys.stderr.flush()
+        os._exit(0)
+
+    threading.Thread(target=end, name="last end", daemon=True).start()
 
 
 @contextlib.contextmanager

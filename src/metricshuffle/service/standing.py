@@ -45,10 +45,17 @@ class Standing:
     closes: float
     extends: float
 
-    def at(self, now: float) -> Self:
-        """The same at some time: a closing time with too few reports extends it, once."""
-        late = self.first and self.state == "open" and now >= self.until == self.closes < self.extends
-        return replace(self, until=self.extends) if late and self.reports < self.minimum else self
+    def at(self, now: float, distinct: int | None = None) -> Self:
+        """The same at some time: a closing time with too few reports extends it, once. `distinct` is how many of them count, if known."""
+        count = self.reports if distinct is None else min(distinct, self.reports)
+        return replace(self, until=self.extends) if self._can_be_extended(now) and count < self.minimum else self
+
+    def _can_be_extended(self, now: float) -> bool:
+        return self.first and self.state == "open" and now >= self.until == self.closes < self.extends
+
+    def awaits_count(self, now: float) -> bool:
+        """Whether its closing time has come with enough reports, and only how many of them are distinct decides if it is extended."""
+        return self._can_be_extended(now) and self.reports >= self.minimum
 
     def takes_reports(self, now: float) -> bool:
         return self.first and self.state == "open" and self.opens <= now < self.until
@@ -57,6 +64,15 @@ class Standing:
         """Whether its closing time decides over what comes now: such a time is written down, or a clock set back would undo it."""
         return self.first and self.state == "open" and now >= self.closes
 
+    def is_decided_alike(self, one: float, other: float) -> bool:
+        """Whether two times decide the same over whatever comes."""
+
+        def decision(now: float) -> tuple[bool, float, bool]:
+            standing = self.at(now)
+            return now >= self.opens, standing.until, standing.takes_reports(now)
+
+        return not self.first or self.state != "open" or decision(one) == decision(other)
+
     def noted(self, now: float) -> float:
         """What is written down when reports come: a time at which all is decided as it is now, and which does not say when they came.
 
@@ -64,11 +80,16 @@ class Standing:
         """
         return max([now // HOUR * HOUR, *(end for end in (self.opens, self.closes, self.extends) if end <= now)])
 
-    def due(self, now: float) -> State:
+    def due(self, now: float, distinct: int | None = None) -> State:
         """The state it is in at some time, if nobody does anything but look."""
-        if not self.first or self.state != "open" or now < self.at(now).until:
+        if not self.first or self.state != "open" or now < self.at(now, distinct).until:
             return self.state
         return "sealed" if self.reports >= self.minimum else "aborted"
+
+    def check_readable(self, digest: str, written: float) -> None:
+        """Raise unless its reports can be read and no more can come: it is sealed, or awaits its count by the time that is written down."""
+        if not self.awaits_count(written):
+            self.check_sealed(digest, "read the reports")
 
     def check_sealed(self, digest: str, purpose: str) -> None:
         """Raise unless it is sealed: before that reports may come, and afterwards they are gone."""

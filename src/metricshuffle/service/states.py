@@ -17,7 +17,7 @@ from pathlib import Path
 
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.service.boxes import TICKET_BYTES
-from metricshuffle.service.collection import Collection, Party, seconds_of
+from metricshuffle.service.collection import Collection, Party, instant, seconds_of
 from metricshuffle.service.driving import Driver
 from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, write_secret
 from metricshuffle.service.mixing import MEMORY
@@ -77,17 +77,17 @@ class Shuffler:
         at: Callable[[str], None] = nothing,
         tell: Callable[[str], None] = nothing,
         memory: int = MEMORY,
-        abandon: bool = True,
+        abandon: Sequence[str] | None = None,
     ) -> None:
         """`after` is the address of the shuffler before this one, if people do not report here. `at` is called at every named point, where
-        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. Without `abandon` a
-        collection whose secrets are not in the folder is left alone: another shuffler of this database may have them.
+        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. `abandon` has
+        digests of collections that are given up if their secrets are missing; None gives up all of the folder's that miss them.
         """
         self.store, self.keys, self.after, self.at, self.tell = store, keys, after, at, tell
         self.outputs = OutputFolder.of(keys)
         self.trouble: dict[str, str] = {}
         """What keeps a collection from going on, by its digest."""
-        self._steps = Steps(store, keys, self.outputs, at, memory, abandon)
+        self._steps = Steps(store, keys, self.outputs, at, memory, abandon, keys.owner)
 
     # For the operator
 
@@ -112,11 +112,13 @@ class Shuffler:
             raise
         self.at("opening")
         try:
-            added = self.store.add(collection, keys.party.key, [keys.ticket_hash(ticket) for ticket in tickets])
+            added = self.store.add(collection, keys.party.key, [keys.ticket_hash(ticket) for ticket in tickets], self._steps.owner)
         except InputError:
             destroy(self._steps.claim(keys.party.key))
             raise
         self.at("opened")
+        if added:
+            self.tell(f"Collection {collection.digest[:16]} was opened.")
         if not self.keys.has(keys.party.key):  # somebody else opened it, and has shuffled it since
             destroy(self._steps.claim(keys.party.key))
         return added
@@ -141,6 +143,8 @@ class Shuffler:
             told = f"after {self.after}" if self.after else "where people report"
             said = f"after {before}" if before else "where people report"
             raise PlanError(f"this shuffler stands {told}, and in this collection it stands {said}; see serve --after.")
+        if trouble := self.store.read_clock().trouble:
+            raise InputError(trouble)
         if self.store.now() >= seconds_of(terms.closes):
             raise InputError(f"this collection closed at {terms.closes}; open one that closes later.")
         if (terms.admission == "tickets" and place == 0) != bool(tickets):
@@ -184,16 +188,31 @@ class Shuffler:
     def _end(self, digest: str, allowed: Sequence[State], after: State, reason: str) -> Status:
         while True:
             row = self._row(digest)
+            if row.owner and not self._steps.is_ours(row):
+                raise InputError("this collection belongs to another shuffler of this database; ask that one.")
             if row.state in ("purged", "aborted"):
                 break
             if row.state not in allowed:
                 raise InputError(f"this collection is {row.state}; {'purge' if row.state == 'released' else 'abort'} it instead.")
             into: State = "aborted" if after == "aborted" or not row.collected else after
             if self.store.move(digest, row.state, into, reason=reason if into == "aborted" else None):
+                self._tell_change(row)
                 break
         with suppress(StoreError):  # what is left to destroy is destroyed by whoever drives it
             self.advance(digest)
         return self.status_of(self._row(digest))
+
+    def confirm_clock(self) -> str:
+        """Believe a clock that has jumped; everybody may read it with every collection that is going on."""
+        return self._told_of_clock(self.store.confirm_clock())
+
+    def correct_clock(self) -> str:
+        """Take back a time that was stored by a wrong clock; everybody may read it likewise. Nothing that was sealed opens again."""
+        return self._told_of_clock(self.store.correct_clock())
+
+    def _told_of_clock(self, note: str) -> str:
+        self.tell(note)
+        return note
 
     def _row(self, digest: str) -> Row:
         row = self.store.row(digest)
@@ -207,17 +226,37 @@ class Shuffler:
 
     # Driving
 
-    def check_keys(self) -> None:
-        """Raise if collections that take reports, or hold them, have their secrets elsewhere: another folder was meant, most likely.
-
-        Driving them with this one would end them, and destroy what people sent.
+    def check_keys(self, abandon: Sequence[str] = ()) -> None:
+        """Raise if collections of this folder that take reports, or hold them, miss their secrets: driving them would destroy what people
+        sent. Those in `abandon` may be given up, if they are nobody else's. Collections of others are left alone, which is said.
         """
-        lost = [row.digest[:16] for row in self.store.rows() if not self._steps.is_ours(row)]
-        if lost:
+        rows = {row.digest: row for row in self.store.rows()}
+        for digest in abandon:
+            self._check_abandoned(digest, rows.get(digest))
+        lost = [row.digest for row in rows.values() if row.owner == self._steps.owner and self._steps.is_lost(row)]
+        if missing := sorted(set(lost) - set(abandon)):
             raise InputError(
-                f"{self.keys.path} does not have the keys of {len(lost):,} collection{'s' * (len(lost) != 1)} that this database holds "
-                f"reports for ({', '.join(lost[:3])}{', ...' if len(lost) > 3 else ''}); give the folder that has them with --keys, or, if "
-                "they are lost, abort those collections with --abandon."
+                f"{self.keys.path} misses the keys of {len(missing):,} of its collections that hold reports; put them back, or, if they "
+                f"are lost for good, abort those collections: {' '.join(f'--abandon {digest}' for digest in missing[:3])}"
+                f"{' ...' if len(missing) > 3 else ''}."
+            )
+        others = [row.digest[:16] for row in rows.values() if row.state in SECRET and not self._steps.is_ours(row)]
+        if others:
+            self.tell(
+                f"This database holds {len(others):,} collection{'s' * (len(others) != 1)} of another shuffler ({', '.join(others[:3])}"
+                f"{', ...' if len(others) > 3 else ''}), whose keys are not in {self.keys.path}; they are left alone. If they should be "
+                "driven here, give the folder that has their keys with --keys."
+            )
+
+    def _check_abandoned(self, digest: str, row: Row | None) -> None:
+        """Raise unless a collection may be given up for its lost secrets; one that is over, or was, needs nothing."""
+        if row is None:
+            raise InputError(f"--abandon names a collection by its whole digest, and this database has no {digest!r}.")
+        if row.owner and not self._steps.is_ours(row):
+            raise InputError(f"collection {digest[:16]} belongs to another shuffler of this database; nothing of it is abandoned here.")
+        if row.state in SECRET and not self._steps.is_lost(row):
+            raise InputError(
+                f"the keys of collection {digest[:16]} are in {self.keys.path}; start without --abandon, and see collection abort."
             )
 
     def advance(self, digest: str) -> State:
@@ -226,22 +265,34 @@ class Shuffler:
         StoreError if the disk or the database fails, Unreachable if the hop before does: then it is tried again later.
         """
         with _told(f"collection {digest[:16]} cannot go on"), self.outputs.alone(digest) as alone:
-            while alone and self._steps.taken(self._row(digest)):
-                pass
+            going_on = alone
+            while going_on:
+                before = self._row(digest)
+                going_on = self._steps.taken(before)
+                self._tell_change(before)
         return self._row(digest).state
+
+    def _tell_change(self, before: Row) -> None:
+        """What became of a collection, in a line of the log."""
+        after = self._row(before.digest)
+        if after.state != before.state:
+            reason = f": {after.reason}" if after.reason else ""
+            self.tell(f"Collection {after.digest[:16]} is {after.state}, after it was {before.state}{reason}.")
+        elif after.until != before.until:
+            self.tell(f"Collection {after.digest[:16]} has too few reports and is extended until {instant(after.until)}.")
 
     def sweep(self) -> None:
         """Destroy keys that no collection needs: those of one that is shuffled, and those that nobody used for a day."""
-        rows = {row.key: row for row in self.store.rows()}
+        rows, now = {row.key: row for row in self.store.rows()}, min(time.time(), self.store.now())
         for key in self.keys.names():
             row = rows.get(key)
             if row is None:
-                if not self._steps.claim(key).exists() and _age(self.keys.path / f"{key}.key") > DAY:
+                if not self._steps.claim(key).exists() and _age(self.keys.path / f"{key}.key", now) > DAY:
                     self.keys.destroy(key)
             elif row.state not in SECRET:
                 self.keys.destroy(key)
         for path in self.keys.path.glob(".*.part"):  # what an interruption left of a secret that was being written
-            if _age(path) > DAY:
+            if _age(path, now) > DAY:
                 destroy(path)
 
     def run(self, stop: threading.Event) -> None:
@@ -252,9 +303,9 @@ class Shuffler:
         driver.leave()
 
 
-def _age(path: Path) -> float:
+def _age(path: Path, now: float) -> float:
     """Seconds since a file was written."""
     try:
-        return time.time() - path.stat().st_mtime
+        return now - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0

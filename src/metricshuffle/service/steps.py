@@ -7,8 +7,8 @@ it; a `StoreError`, a full disk or an unreachable hop is none: it is tried again
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -19,6 +19,7 @@ from metricshuffle.service.collection import Collection, seconds_of
 from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, release_token, write_secret
 from metricshuffle.service.mixing import MEMORY, Mixed, Mixing
 from metricshuffle.service.outputs import OutputFolder, chunks_of, digest_of, nothing, written
+from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Damaged, Row, State, Store, StoreError
 
 MISSING_KEYS = "its keys are missing: they were destroyed, or its database is older than they are"
@@ -34,6 +35,17 @@ class Lost(MetricShuffleError):
     """A collection cannot go on; the message is the reason that everybody may read."""
 
 
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Reports that cannot be read now or later are a reason to give up."""
+    try:
+        yield
+    except Damaged:
+        raise Lost("its database is damaged: it does not hold the reports that it counted") from None
+    except PlanError as damaged:
+        raise Lost(str(damaged).rstrip(".")) from None
+
+
 @dataclass(frozen=True)
 class Steps:
     """Of all collections of a store. Whoever takes a step does so alone, see `OutputFolder.alone`; the database checks it all the same."""
@@ -43,8 +55,10 @@ class Steps:
     outputs: OutputFolder
     at: Callable[[str], None] = nothing
     memory: int = MEMORY
-    abandon: bool = True
-    """Whether what has its secrets nowhere here is given up, and not left to another shuffler of the same database that has them."""
+    abandon: Sequence[str] | None = None
+    """Digests of collections that are given up if their secrets are missing; None gives up whatever is this folder's and misses them."""
+    owner: str = ""
+    """The name of this folder of keys."""
     _mixing: threading.Lock = field(default_factory=threading.Lock)
     """One collection at a time is in memory."""
     _looked_at: set[tuple[str, State]] = field(default_factory=set)
@@ -52,11 +66,15 @@ class Steps:
 
     def taken(self, row: Row) -> bool:
         """Do what is due in the state of a collection; whether it is worth looking what is due next."""
-        if not (self.abandon or self.is_ours(row)):
+        if not self.is_ours(row):
+            raise StoreError(f"collection {row.digest[:16]} belongs to another shuffler of this database, which drives it.")
+        if self.is_lost(row) and not self._gives_up(row):
             raise StoreError(
-                f"the keys of collection {row.digest[:16]} are not in {self.keys.path}: another shuffler of this database has them, and "
-                "drives it; if they are lost, abort it with serve --abandon."
+                f"the keys of collection {row.digest[:16]} are missing in {self.keys.path}; put them back, or, if they are lost for good, "
+                f"abort it with serve --abandon {row.digest}."
             )
+        if row.state not in OVER:
+            self.store.read_clock().check()
         collection = Collection(row.served)
         due = {"open": self._open, "sealed": self._sealed, "shuffled": self._shuffled, "erased": self._erased, "released": self._released}
         try:
@@ -69,6 +87,8 @@ class Steps:
 
     def is_due(self, row: Row, now: float) -> bool:
         """Whether there is anything to do, as far as can be told without doing much."""
+        if not self.is_ours(row):
+            return False
         is_looked_at = (row.digest, row.state) in self._looked_at
         if row.state == "open":
             return now >= row.until or not self.keys.has(row.key)
@@ -78,10 +98,19 @@ class Steps:
         return not is_looked_at
 
     def is_ours(self, row: Row) -> bool:
-        """Whether its secrets are here, or were until they were destroyed for what lies in the output folder. Whoever has neither would
-        take a report's secrets for lost, or for destroyed, while they lie in somebody else's folder.
+        """Whether it belongs to this folder. A row without an owner, of an older version, belongs to whoever has its secrets: anybody else
+        would take them for lost, or for destroyed, while they lie in somebody else's folder.
         """
-        return row.state not in SECRET or self.keys.has(row.key) or self.outputs.boxes(row.digest).exists()
+        if row.owner:
+            return row.owner == self.owner or self.keys.has(row.key)
+        return not self.is_lost(row) or self._gives_up(row)
+
+    def is_lost(self, row: Row) -> bool:
+        """Whether its secrets are needed, and neither here nor destroyed for what lies in the output folder."""
+        return row.state in SECRET and not self.keys.has(row.key) and not self.outputs.boxes(row.digest).exists()
+
+    def _gives_up(self, row: Row) -> bool:
+        return self.abandon is None or row.digest in self.abandon
 
     def claim(self, key: str) -> Path:
         """A file that says for which collection these keys are, as long as they are."""
@@ -102,9 +131,27 @@ class Steps:
         if place := collection.place_of(row.key):
             return self._fetch(row, Link(collection, place), keys)
         self.at("sealing")
-        state = self.store.seal(row.digest)
+        distinct = None
+        if self.store.awaits_count(row.digest):
+            self.at("counting")
+            distinct = self._distinct(row, collection, keys)
+            self.at("counted")
+        state = self.store.seal(row.digest, distinct)
         self.at("sealed")
         return state != "open"
+
+    def _distinct(self, row: Row, collection: Collection, keys: CollectionKeys) -> int:
+        """Reports that share no message with another one, when it can still be extended if they are too few. Nothing is written down."""
+        with self._mixing, _readable():
+            return self._mixing_of(row, collection, keys).distinct()
+
+    def _mixing_of(self, row: Row, collection: Collection, keys: CollectionKeys) -> Mixing:
+        """The reports that people sent here, as they are mixed."""
+
+        def shown() -> Iterator[bytes]:
+            return (keys.shown(tag, hidden) for tag, hidden in self.store.hidden(row.digest))
+
+        return Mixing(shown, collection.sealing.inner_size, collection.sealing.messages, row.reports, self.memory)
 
     def _fetch(self, row: Row, link: Link, keys: CollectionKeys) -> bool:
         """At a later hop, where time seals nothing: from the closing time on ask the hop before."""
@@ -114,15 +161,17 @@ class Steps:
         if now < seconds_of(terms.closes):
             return False
         self.at("fetching")
-        try:
-            owed = link.fetched(self.outputs.fetched(row.digest), release_token(keys.private))
-        except NotYet:
-            return False
-        except Refused as refused:
-            raise Lost(str(refused)) from None
-        self.at("fetched")
-        destroy(self.outputs.owed(row.digest))
-        write_secret(self.outputs.owed(row.digest), owed.data())
+        before = self._owed(row)
+        if before is None or digest_of(chunks_of(self.outputs.fetched(row.digest))) != before.output:
+            try:
+                owed = link.fetched(self.outputs.fetched(row.digest), release_token(keys.private), before.output if before else None)
+            except NotYet:
+                return False
+            except Refused as refused:
+                raise Lost(str(refused)) from None
+            self.at("fetched")
+            destroy(self.outputs.owed(row.digest))
+            write_secret(self.outputs.owed(row.digest), owed.data())
         self.at("owed")
         self.store.move(row.digest, "open", "sealed")
         self.at("sealed")
@@ -149,12 +198,7 @@ class Steps:
 
     def _mixed(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
         """At the first hop: reports that were opened when they came. The digest of what was written, whose it is, and how many not."""
-        sealing, minimum = collection.sealing, collection.terms.minimum
-
-        def shown() -> Iterator[bytes]:
-            return (keys.shown(tag, hidden) for tag, hidden in self.store.hidden(row.digest))
-
-        mixing = Mixing(shown, sealing.inner_size, sealing.messages, row.reports, self.memory)
+        minimum, mixing = collection.terms.minimum, self._mixing_of(row, collection, keys)
         mixed = self._checked(row, lambda: mixing.written(stream))
         if mixed.reports != row.reports:
             raise Lost(f"{row.reports:,} reports were stored, and {mixed.reports:,} are left: its database is damaged")
@@ -176,12 +220,8 @@ class Steps:
     def _checked(self, row: Row, mix: Callable[[], Mixed]) -> Mixed:
         """What is mixed, unless it cannot be read, or is not what an interrupted run has let go before."""
         path = self.outputs.boxes(row.digest)
-        try:
+        with _readable():
             mixed = mix()
-        except Damaged:
-            raise Lost("its database is damaged: it does not hold the reports that it counted") from None
-        except PlanError as damaged:
-            raise Lost(str(damaged).rstrip(".")) from None
         if path.exists() and digest_of(chunks_of(path)) != mixed.digest:
             raise Lost(OLDER)
         return mixed

@@ -10,10 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from metricshuffle.errors import InputError, MetricShuffleError
 from metricshuffle.service.collection import Collection
+
+if TYPE_CHECKING:
+    from metricshuffle.service.clock import Reading
 
 State = Literal["open", "sealed", "shuffled", "erased", "released", "purged", "aborted"]
 STATES: tuple[State, ...] = get_args(State)
@@ -27,6 +30,10 @@ class StoreError(MetricShuffleError):
 
 class Damaged(StoreError):
     """The database does not hold the reports that it counted; trying again does not help."""
+
+
+class ClockJumped(StoreError):
+    """The clock is ahead of what it should say; nothing is decided by it."""
 
 
 class SecondCollection(InputError):
@@ -79,10 +86,29 @@ class Row:
     released_at: float = 0.0
     collected: bool = False
     """Whether whoever fetches it said that it is safe."""
+    clock: str = ""
+    """What the operator did to the clock while it was going on, a public sentence a line."""
+    owner: str = ""
+    """Which folder of keys it belongs to, see `KeyFolder.owner`; empty if that was not written down yet when it was opened."""
 
 
 class Store(ABC):
     """Where a shuffler's collections are. Every time is in seconds since 1970 by the database's clock, which never goes back here."""
+
+    start_note = ""
+    """What to say of the clock once this store has looked at it, if the machine was started since the last look."""
+
+    @abstractmethod
+    def read_clock(self) -> Reading:
+        """All clocks at once. In a new boot, and once a day, what they say is written down, unless the clock has jumped."""
+
+    @abstractmethod
+    def confirm_clock(self) -> str:
+        """Believe a clock that has jumped; the sentence that is noted with every collection that is going on. InputError if it has not."""
+
+    @abstractmethod
+    def correct_clock(self) -> str:
+        """Take back a stored time that lies ahead of the clock, and note that likewise. No state changes. InputError if there is none."""
 
     @abstractmethod
     def now(self) -> float:
@@ -92,8 +118,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:
-        """A new collection, open, with this hop's public key and the hashes of its tickets.
+    def check_writing(self) -> None:
+        """Write what changes nothing, durably; a StoreError if that cannot be done now."""
+
+    @abstractmethod
+    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = (), owner: str = "") -> bool:
+        """A new collection, open, with this hop's public key, the hashes of its tickets, and the folder of keys that it belongs to.
 
         The same bytes again: False, and nothing changes. Another collection of the same task, round and part is a SecondCollection,
         also after the first one was aborted: people may have reported. So is one of a round that is split into another number of parts.
@@ -112,18 +142,28 @@ class Store(ABC):
 
         before `opens` and from `until` on it is closed, except that at the closing time a collection with fewer reports than its minimum
         is extended, once. A tag that is here is the same report, whatever its ticket; ticket and report are stored together or not at all.
+        ClockJumped if the clock has jumped over a time that decides.
         """
 
     @abstractmethod
-    def seal(self, digest: str) -> State:
+    def awaits_count(self, digest: str) -> bool:
+        """Whether its closing time has come with enough reports, and it can still be extended if too few of them are distinct.
+
+        If so, that time is written down: nothing more is accepted until `seal` is told how many are distinct.
+        """
+
+    @abstractmethod
+    def seal(self, digest: str, distinct: int | None = None) -> State:
         """What time does: past `until`, sealed with the minimum, extended or else aborted without it. Returns the state it is in then.
 
-        Aborting deletes as `move` does. At a later hop time does nothing; whoever fetched its messages moves it to `sealed`.
+        `distinct` is what was counted if `awaits_count` asked for it; without it all reports are taken for distinct. Aborting deletes as
+        `move` does. At a later hop time does nothing; whoever fetched its messages moves it to `sealed`. Nor does it anywhere after the
+        clock has jumped.
         """
 
     @abstractmethod
     def hidden(self, digest: str) -> Iterator[tuple[bytes, bytes]]:
-        """(tag, hidden boxes) of every stored report of a sealed collection, ordered by tag, in bounded memory.
+        """(tag, hidden boxes) of every stored report of a collection that is sealed or awaits its count, ordered by tag, in bounded memory.
 
         All of them, or a StoreError: also if it is aborted while they are read; `Damaged` if they are not those that were counted.
         """
@@ -144,7 +184,7 @@ class Store(ABC):
         To `shuffled` and `aborted`: stored reports and tickets are deleted in the same transaction; to `aborted` and `purged` the output
         too. To `released` the time is noted; in the end times are kept to the hour. The database refuses, as a StoreError, a step backward
         or over a state, a first hop's `sealed` (which is for `seal` alone), `shuffled` with fewer people than the minimum or with others
-        than the reports without those left out, and `aborted` once it was collected.
+        than the reports without those left out, and `aborted` once it was collected; and with ClockJumped to note a time by such a clock.
         """
 
     @abstractmethod

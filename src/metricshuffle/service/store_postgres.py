@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from metricshuffle.errors import InputError
+from metricshuffle.service.clock import JUMP, LONG_OFF, Anchor, GuardedClock, Reading, Steady, said_at_start
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.connections import Remembered
 from metricshuffle.service.schema_postgres import LOCK
@@ -19,10 +20,12 @@ from metricshuffle.service.transactions_postgres import PostgresServer
 FIRST_PAGE = 64
 """Reports that are read before it is known how long one is."""
 STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
-KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected"
-LATEST = (
-    "greatest((SELECT latest FROM clock), (SELECT max(seen) FROM collection), coalesce(%s, extract(epoch FROM clock_timestamp()))::float8)"
-)
+KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner"
+TIME = """
+SELECT coalesce(%s, extract(epoch FROM clock_timestamp()))::float8, greatest(latest, (SELECT max(seen) FROM collection)), corrections,
+    anchor.wall, anchor.steady
+FROM clock LEFT JOIN anchor ON boot = %s
+"""
 STORE = """
 WITH stored AS (
     INSERT INTO report SELECT %(id)s, given.* FROM unnest(%(tags)b::bytea[], %(hidden)b::bytea[]) AS given RETURNING 1
@@ -35,21 +38,24 @@ WHERE id = %(id)s AND (SELECT count(*) FROM stored) = %(count)s AND (SELECT coun
 
 
 class PostgresStore(Store):
-    """A database on a server. `clock` replaces the server's, in tests."""
+    """A database on a server, whose clock this machine's steady one watches. `clock` replaces the server's, in tests."""
 
-    def __init__(self, url: str, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, url: str, clock: Callable[[], float] | None = None, steady: Callable[[], Steady] | None = None, jump: float = JUMP
+    ) -> None:
         self._server = PostgresServer(url)
-        self._clock = clock
-        self._told = 0.0
+        self._clock = GuardedClock.of(clock, steady, jump)
+        self._told, self._corrections = 0.0, 0
         self._served = Remembered()
 
     def __repr__(self) -> str:
         return "PostgresStore()"
 
-    def _time(self, db: Any) -> float:
+    def _time(self, db: Any) -> Reading:
         """Asked after the row is locked, in a statement of its own: one that waits for a lock has told the time before it waited."""
-        [now] = db.execute(f"SELECT {LATEST}", (self._clock and self._clock(),)).fetchone()
-        return float(now)
+        steady, replaced = self._clock.steadily(), self._clock.wall
+        wall, stored, corrections, *anchor = db.execute(TIME, (replaced and replaced(), steady and steady.boot)).fetchone()
+        return self._clock.reading(wall, steady, None if anchor[0] is None else Anchor(*anchor), stored, corrections)
 
     @staticmethod
     def _standing(db: Any, digest: str, lock: str = "FOR UPDATE") -> Standing:
@@ -61,12 +67,67 @@ class PostgresStore(Store):
     # The contract
 
     def now(self) -> float:
-        with self._server.transaction() as db:
-            self._told = max(self._told, self._time(db))
+        reading = self.read_clock()
+        if reading.corrections != self._corrections:
+            self._told, self._corrections = 0.0, reading.corrections
+        self._told = max(self._told, reading.believed)
         return self._told
 
-    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:
-        columns = columns_of(collection, key)
+    def read_clock(self) -> Reading:
+        with self._server.transaction() as db:
+            reading = self._time(db)
+        if not reading.is_fresh and not reading.has_jumped:
+            self._anchor()
+        return reading
+
+    def _anchor(self) -> None:
+        """Write down what both clocks say, for this boot of this machine; others have their own."""
+        with self._server.transaction() as db:
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            steady, reading = self._clock.steadily(), self._time(db)
+            if steady is None or reading.has_jumped:
+                return
+            [is_known, last] = db.execute("SELECT bool_or(boot = %s), max(wall) FROM anchor", (steady.boot,)).fetchone()
+            if not is_known:
+                self.start_note = said_at_start(max(reading.stored, last or 0.0), reading.wall)
+            db.execute("DELETE FROM anchor WHERE boot = %s OR wall < %s", (steady.boot, reading.wall - LONG_OFF))
+            db.execute("INSERT INTO anchor VALUES (%s, %s, %s)", (steady.boot, reading.wall, steady.seconds))
+
+    def confirm_clock(self) -> str:
+        with self._server.transaction() as db:
+            reading = self._locked_time(db)
+            note = reading.confirmed()
+            self._note(db, note, reading)
+        return note
+
+    def correct_clock(self) -> str:
+        with self._server.transaction() as db:
+            reading = self._locked_time(db)
+            note = reading.corrected(self._told)
+            db.execute("UPDATE clock SET latest = least(latest, %s), corrections = corrections + 1", (reading.wall,))
+            db.execute("UPDATE collection SET seen = %s WHERE seen > %s", (reading.wall, reading.wall))
+            db.execute("UPDATE collection SET released_at = least(released_at, %s) WHERE state = 'released'", (reading.wall,))
+            self._note(db, note, reading)
+        return note
+
+    def _locked_time(self, db: Any) -> Reading:
+        """The time while nobody else decides by it."""
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        db.execute("SELECT FROM collection ORDER BY id FOR UPDATE")
+        return self._time(db)
+
+    @staticmethod
+    def _note(db: Any, note: str, reading: Reading) -> None:
+        """With every collection that is going on; from now on the clock is expected to say what it says, by whoever watches it."""
+        db.execute("UPDATE collection SET clock = clock || %s WHERE NOT state = ANY(%s)", (f"{note}\n", list(OVER)))
+        db.execute("UPDATE anchor SET wall = wall + %s", (reading.ahead,))
+
+    def check_writing(self) -> None:
+        with self._server.transaction() as db:
+            db.execute("UPDATE clock SET latest = latest")
+
+    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = (), owner: str = "") -> bool:
+        columns = {**columns_of(collection, key), "owner": owner}
         hashes = distinct_tickets(tickets, columns)
         with self._server.transaction() as db:
             db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -107,7 +168,10 @@ class PostgresStore(Store):
     def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
         with self._server.transaction() as db:
             standing = self._standing(db, digest)
-            now = self._time(db)
+            reading = self._time(db)
+            now = reading.believed
+            if not standing.is_decided_alike(now, reading.latest):
+                reading.check()
             standing = standing.at(now)
             takes = standing.takes_reports(now)
             verdicts = self._verdicts(db, standing, entries) if takes else [Verdict.CLOSED] * len(entries)
@@ -142,15 +206,32 @@ class PostgresStore(Store):
         ).fetchall()
         return standing.verdicts(entries, {tag for (tag,) in stored}, dict(known))
 
-    def seal(self, digest: str) -> State:
+    def awaits_count(self, digest: str) -> bool:
         with self._server.transaction() as db:
-            standing, now = self._standing(db, digest, lock=""), self._time(db)
-        if standing.due(now) == standing.state and standing.at(now) == standing:
+            reading = self._time(db)
+            if reading.has_jumped or not self._standing(db, digest, lock="").awaits_count(reading.believed):
+                return False
+        with self._server.transaction() as db:
+            standing = self._standing(db, digest)
+            reading = self._time(db)
+            awaits = not reading.has_jumped and standing.awaits_count(reading.believed)
+            if awaits:
+                db.execute("UPDATE collection SET seen = %s WHERE id = %s", (reading.believed, standing.id))
+        return awaits
+
+    def seal(self, digest: str, distinct: int | None = None) -> State:
+        with self._server.transaction() as db:
+            standing, reading = self._standing(db, digest, lock=""), self._time(db)
+        now = reading.believed
+        if reading.has_jumped or (standing.due(now, distinct) == standing.state and standing.at(now, distinct) == standing):
             return standing.state
         with self._server.transaction() as db:
             standing = self._standing(db, digest)
-            now = self._time(db)
-            standing = standing.at(now)
+            reading = self._time(db)
+            if reading.has_jumped:
+                return standing.state
+            now = reading.believed
+            standing = standing.at(now, distinct)
             due = standing.due(now)
             if due != standing.state:
                 self._step(db, standing, due, now, {"reason": standing.too_few} if due == "aborted" else {})
@@ -168,8 +249,9 @@ class PostgresStore(Store):
                     (number, last, size),
                     binary=True,
                 ).fetchall()
-                standing = self._standing(db, digest, lock="")  # (sealed behind the page: nothing of it was deleted before)
-                standing.check_sealed(digest, "read the reports")
+                standing = self._standing(db, digest, lock="")  # (looked at behind the page: nothing of it was deleted before)
+                [written] = db.execute("SELECT seen FROM collection WHERE id = %s", (number,)).fetchone()
+                standing.check_readable(digest, written)
             count += len(page)
             if not page and count != standing.reports:
                 raise Damaged(f"the database is damaged: it counted {standing.reports:,} reports of {digest[:16]} and holds {count:,}.")
@@ -205,7 +287,10 @@ class PostgresStore(Store):
             if standing.state != before:
                 return False
             standing.check_step(after)
-            self._step(db, standing, after, self._time(db), {name: value for name, value in given.items() if value is not None})
+            reading = self._time(db)
+            if after in ("sealed", "released"):
+                reading.check()
+            self._step(db, standing, after, reading.believed, {name: value for name, value in given.items() if value is not None})
         return True
 
     @staticmethod

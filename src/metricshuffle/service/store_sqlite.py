@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metricshuffle.errors import InputError
+from metricshuffle.service.clock import JUMP, Anchor, GuardedClock, Reading, Steady, said_at_start
 from metricshuffle.service.collection import Collection
 from metricshuffle.service.connections import Remembered
 from metricshuffle.service.schema_sqlite import in_pieces
@@ -22,24 +23,32 @@ from metricshuffle.service.store import CHUNK, Damaged, Entry, Row, State, Store
 from metricshuffle.service.transactions_sqlite import SqliteFile
 
 STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
-KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected"
+KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner"
 
 
 class SqliteStore(Store):
-    """A file. `clock` tells the seconds since 1970, the machine's unless another one is given."""
+    """A file. `clock` tells the seconds since 1970, the machine's unless another one is given; `steady` watches it."""
 
-    def __init__(self, path: str | Path, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Callable[[], float] | None = None,
+        steady: Callable[[], Steady] | None = None,
+        jump: float = JUMP,
+    ) -> None:
         self._file = SqliteFile(Path(path).absolute())
-        self._clock = clock or time.time
-        self._told = 0.0
+        self._clock = GuardedClock.of(clock, steady, jump)
+        self._told, self._corrections = 0.0, 0
         self._served = Remembered()
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self._file.path)!r})"
 
-    def _time(self, db: sqlite3.Connection) -> float:
-        [latest] = db.execute("SELECT latest FROM clock").fetchone()
-        return max(float(latest), self._clock())
+    def _time(self, db: sqlite3.Connection) -> Reading:
+        steady, wall = self._clock.steadily(), (self._clock.wall or time.time)()
+        question = "SELECT latest, corrections, wall, steady FROM clock LEFT JOIN anchor ON boot = ?"
+        latest, corrections, *anchor = db.execute(question, (steady and steady.boot,)).fetchone()
+        return self._clock.reading(wall, steady, None if anchor[0] is None else Anchor(*anchor), float(latest), corrections)
 
     @staticmethod
     def _decided(db: sqlite3.Connection, now: float) -> None:
@@ -56,12 +65,59 @@ class SqliteStore(Store):
     # The contract
 
     def now(self) -> float:
-        with self._file.reading() as db:
-            self._told = max(self._told, self._time(db))
+        reading = self.read_clock()
+        if reading.corrections != self._corrections:
+            self._told, self._corrections = 0.0, reading.corrections
+        self._told = max(self._told, reading.believed)
         return self._told
 
-    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = ()) -> bool:
-        columns = columns_of(collection, key)
+    def read_clock(self) -> Reading:
+        with self._file.reading() as db:
+            reading = self._time(db)
+        if not reading.is_fresh and not reading.has_jumped:
+            self._anchor()
+        return reading
+
+    def _anchor(self) -> None:
+        """Write down what both clocks say."""
+        with self._file.writing() as db:
+            steady, reading = self._clock.steadily(), self._time(db)
+            if steady is None or reading.has_jumped:
+                return
+            [is_known, last] = db.execute("SELECT max(boot = ?), max(wall) FROM anchor", (steady.boot,)).fetchone()
+            if not is_known:
+                self.start_note = said_at_start(max(reading.stored, last or 0.0), reading.wall)
+            db.execute("DELETE FROM anchor WHERE boot <> ?", (steady.boot,))  # (a file is used by one machine)
+            db.execute("INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)", (steady.boot, reading.wall, steady.seconds))
+
+    def confirm_clock(self) -> str:
+        with self._file.writing() as db:
+            reading = self._time(db)
+            note = reading.confirmed()
+            self._note(db, note, reading)
+        return note
+
+    def correct_clock(self) -> str:
+        with self._file.writing() as db:
+            reading = self._time(db)
+            note = reading.corrected(self._told)
+            db.execute("UPDATE clock SET latest = min(latest, ?), corrections = corrections + 1", (reading.wall,))
+            db.execute("UPDATE collection SET released_at = min(released_at, ?) WHERE state = 'released'", (reading.wall,))
+            self._note(db, note, reading)
+        return note
+
+    @staticmethod
+    def _note(db: sqlite3.Connection, note: str, reading: Reading) -> None:
+        """With every collection that is going on; from now on the clock is expected to say what it says."""
+        db.execute(f"UPDATE collection SET clock = clock || ? WHERE state NOT IN {OVER}", (f"{note}\n",))  # noqa: S608 - states of ours
+        db.execute("UPDATE anchor SET wall = wall + ?", (reading.ahead,))
+
+    def check_writing(self) -> None:
+        with self._file.writing() as db:
+            db.execute("UPDATE clock SET latest = latest")
+
+    def add(self, collection: Collection, key: str, tickets: Iterable[bytes] = (), owner: str = "") -> bool:
+        columns = {**columns_of(collection, key), "owner": owner}
         hashes = distinct_tickets(tickets, columns)
         with self._file.writing() as db:
             if db.execute("SELECT 1 FROM collection WHERE digest = ?", (collection.digest,)).fetchone():
@@ -89,12 +145,16 @@ class SqliteStore(Store):
         if served is None:
             [served] = db.execute("SELECT bytes FROM served WHERE collection = ?", (number,)).fetchone()
             self._served[digest] = served
-        return Row(digest, served, key, *[*happened[:-1], bool(happened[-1])])
+        *others, collected, clock, owner = happened
+        return Row(digest, served, key, *[*others, bool(collected), clock, owner])
 
     def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
         with self._file.writing() as db:
-            now = self._time(db)
-            standing = self._standing(db, digest).at(now)
+            reading, standing = self._time(db), self._standing(db, digest)
+            now = reading.believed
+            if not standing.is_decided_alike(now, reading.latest):
+                reading.check()
+            standing = standing.at(now)
             if standing.decides(now):
                 self._decided(db, standing.noted(now))
                 db.execute("UPDATE collection SET until = ? WHERE id = ?", (standing.until, standing.id))
@@ -130,14 +190,30 @@ class SqliteStore(Store):
                 raise StoreError("a ticket was spent by somebody else in the same moment; nothing was stored.")
         db.execute("UPDATE collection SET reports = reports + ? WHERE id = ?", (len(entries), standing.id))
 
-    def seal(self, digest: str) -> State:
+    def awaits_count(self, digest: str) -> bool:
         with self._file.reading() as db:
-            standing, now = self._standing(db, digest), self._time(db)
-        if standing.due(now) == standing.state and standing.at(now) == standing:
+            reading = self._time(db)
+            if reading.has_jumped or not self._standing(db, digest).awaits_count(reading.believed):
+                return False
+        with self._file.writing() as db:
+            reading = self._time(db)
+            awaits = not reading.has_jumped and self._standing(db, digest).awaits_count(reading.believed)
+            if awaits:
+                self._decided(db, reading.believed)
+        return awaits
+
+    def seal(self, digest: str, distinct: int | None = None) -> State:
+        with self._file.reading() as db:
+            standing, reading = self._standing(db, digest), self._time(db)
+        now = reading.believed
+        if reading.has_jumped or (standing.due(now, distinct) == standing.state and standing.at(now, distinct) == standing):
             return standing.state
         with self._file.writing() as db:
-            now = self._time(db)
-            standing = self._standing(db, digest).at(now)
+            reading, standing = self._time(db), self._standing(db, digest)
+            if reading.has_jumped:
+                return standing.state
+            now = reading.believed
+            standing = standing.at(now, distinct)
             due = standing.due(now)
             self._decided(db, now)
             db.execute("UPDATE collection SET until = ? WHERE id = ?", (standing.until, standing.id))
@@ -150,7 +226,8 @@ class SqliteStore(Store):
         while True:
             with self._file.reading() as db:
                 standing = self._standing(db, digest)
-                standing.check_sealed(digest, "read the reports")
+                [written] = db.execute("SELECT latest FROM clock").fetchone()
+                standing.check_readable(digest, written)
                 page = self._page(db, standing.id, last)
             count += len(page)
             if not page and count != standing.reports:
@@ -201,7 +278,10 @@ class SqliteStore(Store):
             if standing.state != before:
                 return False
             standing.check_step(after)
-            self._step(db, standing, after, self._time(db), {name: value for name, value in given.items() if value is not None})
+            reading = self._time(db)
+            if after in ("sealed", "released"):
+                reading.check()
+            self._step(db, standing, after, reading.believed, {name: value for name, value in given.items() if value is not None})
         return True
 
     def _step(self, db: sqlite3.Connection, standing: Standing, after: State, now: float, changes: dict[str, Any]) -> None:

@@ -6,22 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from metricshuffle.service.clock import JUMP, Steady
 from metricshuffle.service.store import Store, StoreError
 
 FORMS = "sqlite:///shuffler.db (a file here), sqlite:////srv/shuffler.db (a file anywhere) or postgresql://user@host/database"
 
 
-def store_of(url: str, clock: Callable[[], float] | None = None) -> Store:
-    """Open it, with its tables made if they are missing. The address may hold a password, so it is never repeated."""
+def store_of(url: str, clock: Callable[[], float] | None = None, steady: Callable[[], Steady] | None = None, jump: float = JUMP) -> Store:
+    """Open it, with its tables made if they are missing. The address may hold a password, so it is never repeated.
+
+    `clock` and `steady` replace the real clocks in tests; one that is more than `jump` seconds ahead of the other is not believed.
+    """
     scheme = url.split(":", 1)[0].lower()
     if scheme == "sqlite":
         from metricshuffle.service.store_sqlite import SqliteStore
 
-        return SqliteStore(_named(url), clock)
+        return SqliteStore(_named(url), clock, steady, jump)
     if scheme in ("postgresql", "postgres"):
         from metricshuffle.service.store_postgres import PostgresStore
 
-        return PostgresStore(url, clock)
+        return PostgresStore(url, clock, steady, jump)
     raise StoreError(f"the address of a database starts with sqlite:// or postgresql://: {FORMS}.")
 
 

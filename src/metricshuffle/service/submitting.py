@@ -8,21 +8,24 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.service.collection import Collection, seconds_of
+from metricshuffle.service.collection import Collection, instant, seconds_of
 from metricshuffle.service.crowd import Crowd
 from metricshuffle.service.making import closed_again, drawn, sealed
-from metricshuffle.service.outbox import Held, Outbox, Sealed, Settled, Standing
-from metricshuffle.service.sending import ALREADY, SPENT_TICKET, UNKNOWN_TICKET, Answer, Sender, connection
+from metricshuffle.service.outbox import Held, Outbox, Sealed, Settled, State
+from metricshuffle.service.sending import SPENT_TICKET, STORED, UNKNOWN_TICKET, Answer, Sender, connection
 from metricshuffle.shown import Brief
 
 if TYPE_CHECKING:
     import httpx
 
 SEALED_AT_ONCE, SETTLED_AT_ONCE = 64, 64
-CLOSED = Answer("late", "This collection is closed, and it is not known whether this report was in time.", 410)
+RESUMED = "The report that was made before is stored. Nothing was made of the value that was given now."
+CLOSED = Answer("late", "This collection is closed, and it is not known whether this report was in time.", 410, before=True)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class Submitted(Brief):
     answers: Sequence[Answer] = field(repr=False)
     """Of everybody, in the order of the values."""
     already: int = 0
-    """Stored ones that were stored before."""
+    """Stored ones that were stored before: nothing was sent for them now."""
+    resumed: int = 0
+    """Stored ones that were made before and sent now: nothing was made of the values that were given now."""
 
     def _counted(self, status: str) -> int:
         return sum(answer.status == status for answer in self.answers)
@@ -58,6 +63,10 @@ class Submitted(Brief):
         return self._counted("waiting")
 
     @property
+    def declined(self) -> int:
+        return self._counted("declined")
+
+    @property
     def complete(self) -> bool:
         return self.stored == self.people
 
@@ -67,9 +76,10 @@ class Submitted(Brief):
             f"{self.stored:,} of {self.people:,} report{'s' * (self.people != 1)} {'are' if self.stored != 1 else 'is'} stored{before}."
         ]
         means = {
-            "waiting": "not sent yet, and kept in the outbox for the next time",
+            "waiting": "not acknowledged yet, and kept in the outbox for the next time",
             "refused": "refused",
             "late": "too late, perhaps",
+            "declined": "not sent",
         }
         for status, words in means.items():
             if count := self._counted(status):
@@ -102,16 +112,24 @@ class Submitting:
             with_ticket = await asyncio.to_thread(self._outbox.tickets_for, new, tickets, list(self._parts))
         if tickets:
             await asyncio.to_thread(self._give_other_tickets, known.values(), tickets)
-        already = {who: _known_answer(held) for who, held in known.items() if held.standing != "waiting"}
-        waiting = [held for held in known.values() if held.standing == "waiting"]
-        answers = already | await self._sent(waiting, self._sealed_parts(crowd, new, with_ticket), len(crowd) - len(already))
-        return Submitted([answers[who] for who in crowd.people], sum(answer.status == "stored" for answer in already.values()))
+        over = {who: known_answer(held) for who, held in known.items() if not held.waits}
+        waiting = [held for held in known.values() if held.waits]
+        way = await self._sent(waiting, self._sealed_parts(crowd, new, with_ticket), len(crowd) - len(over))
+        answers = over | way.answers
+        stored = {who for who, answer in answers.items() if answer.status == "stored"}
+        before = {who for who in stored if answers[who].before}
+        return Submitted([answers[who] for who in crowd.people], len(before), len(stored - before - way.fresh))
 
     async def resent(self) -> Submitted:
         """All who wait in the outbox."""
         waiting = await asyncio.to_thread(self._outbox.waiting, *self._batch, list(self._parts))
-        answers = await self._sent(waiting, [], len(waiting))
-        return Submitted(list(answers.values()))
+        return Submitted(list((await self._sent(waiting, [], len(waiting))).answers.values()))
+
+    def declined(self, who: bytes) -> Held | None:
+        """Throw away what waits for somebody; what the outbox knows of them then."""
+        held = self._outbox.held(*self._batch, [who])
+        self._check_collections(held.values())
+        return self._outbox.decline(*self._batch, who)
 
     def _check_collections(self, held: Iterable[Held]) -> None:
         others = [report for report in held if report.collection not in self._parts]
@@ -134,20 +152,20 @@ class Submitting:
                 def make(some: list[bytes] = some, collection: Collection = collection) -> list[Held]:
                     values = crowd.values([place[who] for who in some])
                     made = sealed(collection, values, some, [tickets.get(who, b"") for who in some])
-                    return self._kept(made)
+                    return self._kept(made, "made" if collection.terms.delay else "sending")
 
                 work.append(make)
         return work
 
-    def _kept(self, made: list[Sealed]) -> list[Held]:
+    def _kept(self, made: list[Sealed], state: State) -> list[Held]:
         """Written down before anything of it is sent; where another process was quicker, its report is the one."""
-        kept = list(self._outbox.keep(*self._batch, made).values())
+        kept = list(self._outbox.keep(*self._batch, made, state).values())
         self._check_collections(kept)
         return kept
 
     def _give_other_tickets(self, held: Iterable[Held], tickets: Sequence[bytes]) -> None:
         """Reports whose ticket was refused get another one, if there are enough."""
-        refused = [report for report in held if report.standing == "waiting" and report.answer in (UNKNOWN_TICKET, SPENT_TICKET)]
+        refused = [report for report in held if report.waits and report.answer in (UNKNOWN_TICKET, SPENT_TICKET)]
         if not refused:
             return
         try:
@@ -162,8 +180,8 @@ class Submitting:
 
     # On the way
 
-    async def _sent(self, waiting: Iterable[Held], work: Sequence[Callable[[], list[Held]]], total: int) -> dict[bytes, Answer]:
-        """What was answered to everybody: those who wait, and those whose reports are still to be made by `work`."""
+    async def _sent(self, waiting: Iterable[Held], work: Sequence[Callable[[], list[Held]]], total: int) -> _Way:
+        """With what was answered to everybody: those who wait, and those whose reports are still to be made by `work`."""
         way = _Way(self._outbox, self._batch, self._parts, total, self._tell)
         try:
             sender, delayed = Sender(self._patience), any(part.terms.delay for part in self._parts.values())
@@ -174,7 +192,7 @@ class Submitting:
                 await _all_of([way.fill(waiting, work), *(way.empty(sender) for _ in range(min(self._concurrency, total)))])
         finally:
             way.settle()
-        return way.answers
+        return way
 
 
 class _Way:
@@ -189,6 +207,8 @@ class _Way:
         self._refused: list[tuple[bytes, str]] = []
         self._queued = 0
         self.answers: dict[bytes, Answer] = {}
+        self.fresh: set[bytes] = set()
+        """Whose reports were made of the values that were given now."""
 
     async def fill(self, waiting: Iterable[Held], work: Sequence[Callable[[], list[Held]]]) -> None:
         for held in waiting:
@@ -199,9 +219,11 @@ class _Way:
         self._queue.put_nowait((math.inf, 0, None))
 
     def _put(self, held: Held) -> None:
-        if held.standing != "waiting":  # another process was quicker
-            self.answers[held.who] = _known_answer(held)
+        if not held.waits:  # another process was quicker
+            self.answers[held.who] = known_answer(held)
             return
+        if held.fresh:
+            self.fresh.add(held.who)
         self._queued += 1
         self._queue.put_nowait((time.monotonic() + moment_within(self._parts[held.collection]), self._queued, held))
 
@@ -217,16 +239,23 @@ class _Way:
                 self._queue.put_nowait((math.inf, 0, None))
                 return
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            kept = await asyncio.to_thread(self._outbox.report, *self._batch, held.who)
-            answer = ALREADY if kept is None else await sender.sent(client, self._parts[held.collection], kept.report)
-            self.answers[held.who] = answer
-            if kept is not None:
-                standing: Standing = answer.status if answer.status in ("stored", "late") else "waiting"
-                self._settled.append(Settled(held.who, standing, answer.code))
+            answer = await sender.sent(client, self._parts[held.collection], partial(self._begun, held.who))
+            if answer is None:  # another process was quicker, or it was declined
+                known = await asyncio.to_thread(self._outbox.held, *self._batch, [held.who])
+                self.answers[held.who] = known_answer(known[held.who])
+            else:
+                self.answers[held.who] = answer
+                state: State = "sent" if answer.status == "stored" else "late" if answer.status == "late" else "sending"
+                self._settled.append(Settled(held.who, state, answer.code))
                 self._refused += [(held.who, held.collection)] if answer.of_ticket else []
             if len(self._settled) >= SETTLED_AT_ONCE:
                 await asyncio.to_thread(self.settle)
             self._tell(f"{len(self.answers):,} of {self._total:,} reports")
+
+    async def _begun(self, who: bytes) -> bytes | None:
+        """What is to be posted now, if it still is."""
+        sealed = await asyncio.to_thread(self._outbox.begin, *self._batch, who)
+        return None if sealed is None else sealed.report
 
     def settle(self) -> None:
         """Note what was answered so far."""
@@ -256,5 +285,23 @@ def moment_within(collection: Collection) -> float:
     return longest * secrets.randbelow(2**32) / 2**32
 
 
-def _known_answer(held: Held) -> Answer:
-    return ALREADY if held.standing == "stored" else CLOSED
+def known_answer(held: Held) -> Answer:
+    """What became of a report that does not wait any more."""
+    when = f"on {instant(held.at)}" if held.at else "at a time that was not noted"
+    if held.state == "sent":
+        return Answer("stored", f"A report was stored before, {when}.", STORED, before=True)
+    if held.state == "late":
+        return CLOSED
+    may_be = "it may have been sent before that, and is not sent again" if held.tried else "nothing was sent"
+    return Answer("declined", f"It was declined {when}: {may_be}. No second report is made for that round.", before=True)
+
+
+def who_has_reported(answer: Answer, outbox: Path, user: str, option: str) -> str:
+    """What is said to somebody who gives a value after their report was stored or declined; `option` tells people of an outbox apart."""
+    if not answer.before:
+        return answer.sentence
+    who = f"the user {user!r}" if user else f"whoever uses it without {option.rstrip('=')}"
+    return (
+        f"Nothing was sent now. {answer.sentence} By the outbox {outbox} that was {who}, and everybody reports once; somebody else gives a "
+        f"name of their own, {option}."
+    )

@@ -14,7 +14,7 @@ from typing import Any
 
 from metricshuffle.errors import require
 from metricshuffle.service.connections import PATIENCE, Connections
-from metricshuffle.service.schema_postgres import LOCK, SCHEMA, TABLES, VERSION
+from metricshuffle.service.schema_postgres import CHANGES, FIRST_VERSION, LOCK, SCHEMA, TABLES, VERSION
 from metricshuffle.service.store import StoreError
 
 SETTINGS = {
@@ -100,8 +100,12 @@ class PostgresServer:
             elif known is None:
                 raise StoreError(f"the schema {SCHEMA!r} in this database belongs to another program; name another database.")
             [version] = db.execute("SELECT version FROM format").fetchone()
-            if version != VERSION:
+            if not FIRST_VERSION <= version <= VERSION:
                 raise StoreError(f"this database was made by another version of metricshuffle (its format is {version}, not {VERSION}).")
+            for change in CHANGES[version - FIRST_VERSION :]:
+                db.execute(change)
+            if version < VERSION:
+                db.execute("UPDATE format SET version = %s", (VERSION,))
 
     @contextmanager
     def _told_in_words(self) -> Iterator[None]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from metricshuffle.files import check_leads_somewhere
 from metricshuffle.service.connections import PATIENCE, Connections
 from metricshuffle.service.keys import PRIVATE_FILE, settled
-from metricshuffle.service.schema_sqlite import APPLICATION, PAGE, TABLES, VERSION
+from metricshuffle.service.schema_sqlite import APPLICATION, CHANGES, FIRST_VERSION, PAGE, TABLES, VERSION
 from metricshuffle.service.store import StoreError
 
 JOURNAL_PAGES = 4000
@@ -61,11 +63,17 @@ class SqliteFile:
 
     def _settle(self) -> None:
         """Make what is missing, for the owner alone."""
+        check_leads_somewhere(self.path)
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
             settled(self.path.parent)
         except FileExistsError:
-            pass
+            mode = stat.S_IMODE(os.stat(self.path).st_mode)
+            if os.name == "posix" and mode & 0o002:
+                raise StoreError(
+                    f"everybody on this machine can change the database {self.path} (its mode is {mode:03o}); chmod 600 {self.path} if "
+                    "nobody did, else begin with a new file."
+                ) from None
         except OSError as wrong:
             raise self._cannot(wrong) from None
         with contextlib.closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
@@ -75,26 +83,30 @@ class SqliteFile:
             self._keep_a_journal(db)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
-            if self._check_kind(db):
+            version = self._check_kind(db)
+            if not version:
                 for statement in TABLES:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION}")
-                db.execute(f"PRAGMA user_version = {VERSION}")
+                version = FIRST_VERSION
+            for statement in (statement for change in CHANGES[version - FIRST_VERSION :] for statement in change):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
 
-    def _check_kind(self, db: sqlite3.Connection) -> bool:
-        """Whether the file is still empty; raise if it is somebody else's, before anything in it is changed."""
+    def _check_kind(self, db: sqlite3.Connection) -> int:
+        """The format of the file, 0 if it is still empty; raise if it is somebody else's, before anything in it is changed."""
         [tables], [application], [version] = (
             db.execute(question).fetchone()
             for question in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version")
         )
         if tables == application == 0:
-            return True
+            return 0
         if application != APPLICATION:
             raise StoreError(f"{self.path} is a database of another program; name another file.")
-        if version != VERSION:
+        if not FIRST_VERSION <= version <= VERSION:
             raise StoreError(f"{self.path} was made by another version of metricshuffle (its format is {version}, not {VERSION}).")
-        return False
+        return int(version)
 
     def _keep_a_journal(self, db: sqlite3.Connection) -> None:
         """Write ahead. This change does not wait for other connections by itself, and some file systems do not allow it."""
@@ -154,9 +166,7 @@ class SqliteFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, durable when this is left, undone if anything is raised."""
-        with self._told_in_words(), self._writer, self._connections.borrowed() as db:
-            if self._numbered() != self._numbers:
-                raise StoreError(f"the database {self.path} was replaced by another file while it was in use; start the service again.")
+        with self._told_in_words(), self._writer, self._own_file(), self._connections.borrowed() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -165,6 +175,13 @@ class SqliteFile:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _own_file(self) -> Iterator[None]:
+        """Looked at before a connection is taken: closing one at the wrong file would carry our journal over into that, and delete it."""
+        if self._numbered() != self._numbers:
+            raise StoreError(f"the database {self.path} was replaced by another file while it was in use; start the service again.")
+        yield
 
     def empty_journal(self) -> None:
         """Carry everything over into the file, and leave nothing in the journal."""

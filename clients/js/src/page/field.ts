@@ -9,6 +9,7 @@ export class Field {
   constructor(private readonly recipe: InputRecipe) {
     this.#of = recipe.kind === 'items' ? recipe.of : recipe;
     if (this.#of.kind === 'place') new Chart(this.#of);
+    if (this.#of.kind === 'degrees') locate(() => undefined);
     if (recipe.kind === 'items') find('add').onclick = () => this.#add();
   }
 
@@ -27,6 +28,10 @@ export class Field {
         const chosen = document.querySelector<HTMLInputElement>('input[name=value]:checked, select[name=value]');
         if (!chosen?.value) throw new ValueError('Choose an answer.');
         return this.#of.labels[Number(chosen.value)]!;
+      }
+      case 'degrees': {
+        const degrees = (id: string) => (find(id).value ? Number(find(id).value) : NaN);
+        return { latitude: degrees('latitude'), longitude: degrees('longitude') };
       }
       default: {
         const [column, row] = [find('column'), find('row')];
@@ -66,6 +71,22 @@ export class Field {
   }
 }
 
+/** The button that fills in where the device is, if the page has one and the device tells it. */
+function locate(then: () => void): void {
+  const here = find('here');
+  if (!here || !navigator.geolocation) return;
+  here.hidden = false;
+  here.onclick = () =>
+    navigator.geolocation.getCurrentPosition(
+      ({ coords }) => {
+        find('latitude').value = String(coords.latitude);
+        find('longitude').value = String(coords.longitude);
+        then();
+      },
+      () => tell('wrong', 'Your device does not tell where it is.'),
+    );
+}
+
 /** A grid to click. Arrow keys move what is chosen; the fields below it say the same in numbers. */
 class Chart {
   constructor(private readonly recipe: Extract<ValueRecipe, { kind: 'place' }>) {
@@ -85,19 +106,7 @@ class Chart {
     };
     for (const id of ['column', 'row']) find(id).oninput = () => this.#draw();
     for (const id of ['latitude', 'longitude']) if (find(id)) find(id).oninput = () => this.#locate();
-    const here = find('here');
-    if (here && navigator.geolocation) {
-      here.hidden = false;
-      here.onclick = () =>
-        navigator.geolocation.getCurrentPosition(
-          ({ coords }) => {
-            find('latitude').value = String(coords.latitude);
-            find('longitude').value = String(coords.longitude);
-            this.#locate();
-          },
-          () => tell('wrong', 'Your device does not tell where it is.'),
-        );
-    }
+    locate(() => this.#locate());
   }
 
   #locate(): void {

@@ -1,16 +1,19 @@
 /** The join page: an answer becomes a report, which is shown before it is sent. What is said is in the page; here is what happens. */
 import { Client, NotSent, type Prepared } from '../client.js';
 import { Collection, CollectionError } from '../collection.js';
+import type { Entry } from '../outbox.js';
 import { find, line, tell } from './elements.js';
 import { Field } from './field.js';
 
 const SHOWN = 40; // messages; a vector has hundreds
 
-/** One of the four stages is seen; whoever hears the page is led to its heading. */
-function stage(id: 'answer' | 'ready' | 'done' | 'declined', lead = true): void {
-  for (const name of ['answer', 'ready', 'done', 'declined']) find(name).hidden = name !== id;
+/** One of the stages is seen; whoever hears the page is led to its heading. */
+function stage(id: 'answer' | 'ready' | 'done' | 'before' | 'declined' | 'withdrawn', lead = true): void {
+  for (const name of ['answer', 'ready', 'done', 'before', 'declined', 'withdrawn']) find(name).hidden = name !== id;
   if (lead) find(id).querySelector('h2')!.focus();
 }
+
+const shown = (moment: string | number) => new Date(moment).toLocaleString([], { dateStyle: 'long', timeStyle: 'short' });
 
 /** What went wrong, in a sentence. */
 const sentence = (wrong: unknown) => (wrong as Error).message;
@@ -30,22 +33,31 @@ function show(client: Client, { numbers }: Prepared): void {
   find('drawn').hidden = false;
 }
 
+/** What was made before: it waits, was sent or was declined. */
+function known(client: Client, entry: Entry, lead: boolean): void {
+  if (entry.report) return waiting(client, null, lead);
+  if (entry.at) find('when').textContent = shown(entry.at);
+  stage(entry.state === 'sent' ? 'before' : entry.tried ? 'withdrawn' : 'declined', lead);
+}
+
 function waiting(client: Client, prepared: Prepared | null, lead = true): void {
   if (prepared) show(client, prepared);
-  find('before').hidden = !!prepared;
+  find('waits').hidden = !!prepared;
   stage('ready', lead);
   const send = find<HTMLButtonElement>('send');
   const decline = find<HTMLButtonElement>('decline');
   const ticket = find('other-ticket');
   let refused = false;
   send.onclick = async () => {
-    send.disabled = decline.disabled = true;
+    send.disabled = true; // (what is on its way can be declined: then it is said that it may have been sent)
     tell('sending', client.collection.terms.delay ? 'Waiting for a random moment, then sending. Keep this page open.' : 'Sending.');
     try {
       if (refused) await client.changeTicket(ticket.value);
       await client.send();
       stage('done');
     } catch (wrong) {
+      const entry = await client.entry();
+      if (entry && !entry.report) return known(client, entry, true); // sent or declined in another window
       tell('sending', sentence(wrong));
       refused ||= wrong instanceof NotSent && wrong.status === 403;
       find('change').hidden = !refused;
@@ -55,8 +67,7 @@ function waiting(client: Client, prepared: Prepared | null, lead = true): void {
   };
   decline.onclick = async () => {
     try {
-      await client.decline();
-      stage('declined');
+      stage((await client.decline()) ? 'declined' : 'withdrawn');
     } catch (wrong) {
       tell('sending', sentence(wrong));
     }
@@ -73,7 +84,9 @@ function asking(client: Client): void {
     make.disabled = true;
     tell('wrong', '');
     try {
-      waiting(client, await client.prepare(field.value(), terms.ticket ? find('ticket').value : ''));
+      const prepared = await client.prepare(field.value(), terms.ticket ? find('ticket').value : '');
+      if (prepared) waiting(client, prepared);
+      else known(client, (await client.entry())!, true); // another window was quicker
     } catch (wrong) {
       tell('wrong', sentence(wrong));
       make.disabled = false;
@@ -84,7 +97,7 @@ function asking(client: Client): void {
 
 async function start(): Promise<void> {
   for (const time of document.querySelectorAll('time')) {
-    time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: 'long', timeStyle: 'short' });
+    if (time.dateTime) time.textContent = shown(time.dateTime);
   }
   if (find('origin').textContent !== location.origin) {
     find('itself')?.remove();
@@ -95,13 +108,16 @@ async function start(): Promise<void> {
   const pinned = /[0-9a-f]{64}/.exec(location.hash + location.pathname)?.[0] ?? find('digest').textContent!;
   if (!globalThis.crypto?.subtle) throw new CollectionError('A browser seals reports on pages with https only; ask for such an address.');
   const client = new Client(await Collection.read(served, pinned));
-  if (Date.now() > Date.parse(client.collection.terms.extends)) tell('notice', 'By the clock of this device this collection is closed.');
-  else if (Date.now() < Date.parse(client.collection.terms.opens)) tell('notice', 'By the clock of this device this collection is not open yet.');
   const entry = await client.entry();
-  if (entry) find('form').hidden = true;
+  if (entry) {
+    find('form').hidden = true;
+    known(client, entry, false);
+  }
+  await client.checkOpen();
   if (!entry) asking(client);
-  else if (entry.state === 'waiting') waiting(client, null, false);
-  else stage(entry.state === 'sent' ? 'done' : 'declined', false);
 }
 
-start().catch((wrong: unknown) => tell('notice', sentence(wrong)));
+start().catch((wrong: unknown) => {
+  tell('notice', sentence(wrong));
+  if (find('form')) find('form').hidden = true;
+});

@@ -1,0 +1,96 @@
+"""Files that others could read or change are not taken without a word, nor links that lead nowhere; memory is not left in a file."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service.running import running
+from tests.service.test_server_processes import certificate
+
+from metricshuffle.errors import InputError
+from metricshuffle.service.keys import AnalystKey, KeyFolder
+from metricshuffle.service.serving import Listener, plain_hop_warning
+from metricshuffle.service.store import StoreError
+from metricshuffle.service.store_sqlite import SqliteStore
+
+OTHERS = (0o666, 0o644, 0o640, 0o622, 0o601)
+
+
+@pytest.mark.parametrize("mode", OTHERS)
+def test_secrets_that_others_can_read_or_change(tmp_path: Path, mode: int) -> None:
+    """The operator's token, the analyst's key and the key of a certificate, as ssh does; nothing is changed, and chmod is enough."""
+    folder = KeyFolder.at(tmp_path / "keys")
+    before = folder.token
+    analyst = tmp_path / "analyst.key"
+    AnalystKey.new().save(analyst)
+    own, key = certificate(tmp_path)
+    taken: list[tuple[Path, Any]] = [
+        (folder.path / "operator.token", lambda: KeyFolder.at(folder.path)),
+        (folder.path / "operator.token", lambda: folder.token),
+        (analyst, lambda: AnalystKey.load(analyst)),
+        (key, lambda: Listener.of("127.0.0.1:0", own, key)),
+    ]
+    for path, use in taken:
+        use()
+        path.chmod(mode)
+        with pytest.raises(InputError, match=rf"others on this machine can (read|change) it \(its mode is {mode:03o}\)"):
+            use()
+        path.chmod(0o600)
+        use()
+    assert folder.token == before
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    """A disk that is not mounted, say: neither a new token nor a new database is made in its place."""
+    keys, missing = tmp_path / "keys", tmp_path / "missing"
+    keys.mkdir()
+    (keys / "operator.token").symlink_to(missing)
+    with pytest.raises(InputError, match=r"is a link to .*missing, which does not exist"):
+        KeyFolder.at(keys)
+    (tmp_path / "x.db").symlink_to(missing)
+    with pytest.raises((InputError, StoreError), match=r"is a link to .*missing, which does not exist"):
+        SqliteStore(tmp_path / "x.db")
+    assert not missing.exists()
+
+
+def test_a_database_that_everybody_can_change(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    SqliteStore(path).close()
+    path.chmod(0o666)
+    with pytest.raises(StoreError, match="everybody on this machine can change the database"):
+        SqliteStore(path)
+    path.chmod(0o600)
+    SqliteStore(path).close()
+
+
+@pytest.mark.parametrize(
+    ("after", "warned"),
+    [
+        (None, False), ("https://hop.example", False), ("http://127.0.0.1:8460", False), ("http://[::1]:8460", False),
+        ("http://localhost:8460", False), ("http://hop.example", True), ("http://10.0.0.7:8460", True), ("http://127.example", True),
+    ],
+)  # fmt: skip
+def test_a_hop_without_tls_is_told(after: str | None, warned: bool) -> None:
+    assert bool(plain_hop_warning(after)) == warned
+
+
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="the limits of another process are asked of Linux")
+def test_a_shuffler_leaves_no_memory_behind(tmp_path: Path) -> None:
+    """Neither in a core file nor in one that is piped to a program; and a hop without TLS is said when it starts."""
+    asked = "from metricshuffle.service import serving; serving._forbid_memory_dumps(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "0\n"  # PR_GET_DUMPABLE
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))  # (what it inherits)
+    try:
+        with running(tmp_path / "s", f"sqlite:///{tmp_path}/x.db", "--after", "http://hop.example") as shuffler:
+            process = Path(f"/proc/{shuffler.process.pid}")
+            line = next(line for line in (process / "limits").read_text().splitlines() if line.startswith("Max core file size"))
+            assert line.split()[4:6] == ["0", "0"]
+            assert "is asked without TLS" in shuffler.log
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))

@@ -1,0 +1,292 @@
+"""TLS by the shuffler itself, where files are few: crowds, idle and slow strangers, and a stop while all of them are there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.service.running import Running, report_of, request_of, running, task_of
+from tests.service.test_server_processes import certificate
+
+pytestmark = pytest.mark.thorough
+FEW = 456
+"""Files of a shuffler; ordinary systems allow 1,024."""
+
+
+@pytest.fixture(autouse=True)
+def _many_files_here() -> Iterator[None]:
+    """A test holds both ends of thousands of connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 12_000
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"this needs {wanted:,} open files, and the system allows {hard:,} (ulimit -Hn).")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def secured(folder: Path, files: int) -> Iterator[tuple[Running, ssl.SSLContext]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    own, key = certificate(folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", str(own))
+        words = ("--certificate", str(own), "--key", str(key))
+        with running(folder / "s", f"sqlite:///{folder / 'shuffler.db'}", *words, files=files) as started:
+            yield started, ssl.create_default_context(cafile=own)
+
+
+def ask_at_once(url: str, reports: Sequence[bytes], trusting: ssl.SSLContext, *, keep_open: bool = False) -> list[tuple[bytes, float]]:
+    """The status line of each report and its seconds, every report on a connection of its own and 500 of them at once."""
+    parts, together = urlsplit(url), asyncio.Semaphore(500)
+
+    async def ask(report: bytes) -> tuple[bytes, float]:
+        async with together:
+            return await ask_now(report)
+
+    async def ask_now(report: bytes) -> tuple[bytes, float]:
+        begun = time.monotonic()
+        try:
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=trusting, ssl_handshake_timeout=60)
+            writer.write(request_of(url, report))
+            try:
+                line = await reader.readline()
+                if keep_open:
+                    await asyncio.sleep(2)
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+        except OSError as error:
+            line = repr(error).encode()
+        return line, time.monotonic() - begun
+
+    async def ask_all() -> list[tuple[bytes, float]]:
+        return await asyncio.gather(*map(ask, reports))
+
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(asyncio.run, ask_all()).result()
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_more_honest_requests_than_files_are_all_answered(tmp_path: Path, keep_open: bool) -> None:
+    """Also if people keep their connections open after the answer."""
+    with secured(tmp_path, FEW) as (shuffler, trusting):
+        collection = shuffler.opened(task_of(1))
+        reports = [report_of(collection) for _ in range(1500)]
+        answers = ask_at_once(collection.url, reports, trusting, keep_open=keep_open)
+        assert Counter(line for line, _ in answers) == {b"HTTP/1.1 204 No Content\r\n": 1500}
+        assert shuffler.operator.status(collection.digest)["reports"] == 1500
+        assert shuffler.end() == 0
+
+
+@pytest.mark.parametrize(("files", "greeting"), [(1024, b""), (FEW, b"\x16\x03\x01\x02\x00\x01")])
+def test_idle_strangers_hold_nobody_up(tmp_path: Path, files: int, greeting: bytes) -> None:
+    """Five thousand who send nothing, or begin a greeting and leave it at that, beside 300 honest reports; then a stop."""
+    with secured(tmp_path, files) as (shuffler, trusting):
+        collection = shuffler.opened(task_of(1))
+        parts, idle = urlsplit(shuffler.url), []
+        try:
+            for _ in range(5000):
+                idle.append(socket.socket())
+                idle[-1].setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    idle[-1].connect((parts.hostname, parts.port))
+            time.sleep(0.2)
+            for line in idle:
+                with contextlib.suppress(OSError):
+                    line.send(greeting)
+            reports = [report_of(collection) for _ in range(300)]
+            crowds = [reports[start : start + 20] for start in range(0, 300, 20)]
+            answers = [answer for crowd in crowds for answer in ask_at_once(collection.url, crowd, trusting)]
+            assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
+            assert max(seconds for _, seconds in answers) < 2.0
+            begun = time.monotonic()
+            assert shuffler.end() == 0
+            assert time.monotonic() - begun < 10
+        finally:
+            for line in idle:
+                line.close()
+
+
+def test_slow_handshakes_hold_nobody_up(tmp_path: Path) -> None:
+    """Three hundred who greet and never answer what the shuffler says."""
+    with secured(tmp_path, FEW) as (shuffler, trusting):
+        collection = shuffler.opened(task_of(1))
+        parts, slow = urlsplit(shuffler.url), []
+        try:
+            for _ in range(300):
+                incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+                greeter = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    greeter.do_handshake()
+                slow.append(socket.create_connection((parts.hostname, parts.port)))
+                slow[-1].sendall(outgoing.read())
+            answers = ask_at_once(collection.url, [report_of(collection) for _ in range(50)], trusting)
+            assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
+            assert max(seconds for _, seconds in answers) < 10.0
+            begun, ends = time.monotonic(), []
+            for line in slow:
+                line.settimeout(40)
+                with contextlib.suppress(OSError):
+                    while line.recv(2**16):
+                        pass
+                ends.append(time.monotonic() - begun)
+            assert max(ends) < 30  # each is let go after ten seconds
+        finally:
+            for line in slow:
+                line.close()
+
+
+def test_plain_requests_are_told_that_this_is_tls(tmp_path: Path) -> None:
+    with secured(tmp_path, FEW) as (shuffler, _):
+        parts = urlsplit(shuffler.url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b"".join(iter(lambda: line.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"This port takes https:// addresses only.\r\n")
+
+
+def test_out_of_files_is_no_end(tmp_path: Path) -> None:
+    """The limit falls while it runs, as if something else had used up all files; it serves again once there are some."""
+    with secured(tmp_path, 1024) as (shuffler, trusting):
+        collection = shuffler.opened(task_of(1))
+        number = shuffler.process.pid
+        used = len(os.listdir(f"/proc/{number}/fd"))
+        resource.prlimit(number, resource.RLIMIT_NOFILE, (used, 1024))
+        parts = urlsplit(shuffler.url)
+        waiting = [socket.create_connection((parts.hostname, parts.port)) for _ in range(50)]
+        for line in waiting:
+            line.sendall(b"\x16\x03\x01\x02\x00\x01")
+        time.sleep(1)
+        resource.prlimit(number, resource.RLIMIT_NOFILE, (1024, 1024))
+        answers = ask_at_once(collection.url, [report_of(collection) for _ in range(20)], trusting)
+        assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
+        for line in waiting:
+            line.close()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "service" / "operate.md"
+
+
+@contextlib.contextmanager
+def proxied(folder: Path, shuffler: Running) -> Iterator[tuple[str, ssl.SSLContext]]:
+    """nginx before a shuffler, with the configuration that the operator's page prints, in a folder and at ports of its own."""
+    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("nginx is missing.")
+        pytest.skip("this needs nginx (on Debian: apt-get install nginx-light).")
+    own, key = certificate(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    block = textwrap.dedent("".join(re.findall(r"(?s)```nginx\n(.*?)\s*```", PAGE.read_text())))
+    for before, after in {
+        "/etc/metricshuffle/certificate.pem": own, "/etc/metricshuffle/key.pem": key, "listen 443 ": f"listen 127.0.0.1:{port} ",
+        "http://127.0.0.1:8460": shuffler.url, "http {": f"http {{ client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; "
+        f"fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;",
+    }.items():  # fmt: skip
+        assert block.count(before) == 1
+        block = block.replace(before, str(after))
+    (folder / "nginx.conf").write_text(f"daemon off; pid {folder}/nginx.pid;\n{block}")
+    words = ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "errors.txt")]
+    with subprocess.Popen(words, env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"}) as proxy:
+        try:
+            end = time.monotonic() + 20
+            while time.monotonic() < end and proxy.poll() is None:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.05)
+            yield f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=own)
+        finally:
+            proxy.terminate()
+
+
+def test_the_proxy_of_the_documents(tmp_path: Path) -> None:
+    """The same crowds through nginx: 1,500 honest requests at once, and 300 beside 5,000 who send nothing."""
+    with (
+        running(tmp_path / "s", f"sqlite:///{tmp_path / 'shuffler.db'}", files=FEW) as shuffler,
+        proxied(tmp_path, shuffler) as (url, trusting),
+    ):
+        collection = shuffler.opened(task_of(1))
+        outside = collection.url.replace(shuffler.url, url)
+        answers = ask_at_once(outside, [report_of(collection) for _ in range(1500)], trusting)
+        assert Counter(line for line, _ in answers) == {b"HTTP/1.1 204 No Content\r\n": 1500}
+        parts = urlsplit(url)
+        with contextlib.ExitStack() as idle:
+            for _ in range(5000):
+                line = idle.enter_context(socket.socket())
+                line.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    line.connect((parts.hostname, parts.port))
+            reports = [report_of(collection) for _ in range(300)]
+            crowds = [reports[start : start + 20] for start in range(0, 300, 20)]
+            answers = [answer for crowd in crowds for answer in ask_at_once(outside, crowd, trusting)]
+        assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
+        assert max(seconds for _, seconds in answers) < 2.0
+        assert shuffler.operator.status(collection.digest)["reports"] == 1800
+
+
+WATCHED = """
+import asyncio, sys, time
+from pathlib import Path
+from metricshuffle.service import serving
+serving.WATCH_SECONDS, serving.SILENT_LOOKS = 0.2, 5
+listener = serving.Listener.of("127.0.0.1:0")
+def ready(url):
+    print(url, flush=True)
+    asyncio.get_running_loop().call_later(0.5, time.sleep, 60)  # the loop is stuck from then on
+serving.Serving("sqlite:///shuffler.db", Path("keys"), listener).run(ready, lambda text: print(text, file=sys.stderr, flush=True))
+"""
+
+
+def test_a_shuffler_that_answers_nobody_ends(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WATCHED], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 75
+    assert "answered nobody" in done.stderr
+
+
+STUCK = """
+import sys, time
+from pathlib import Path
+from metricshuffle.service import ingest, serving
+serving.LAST_SECONDS = 1.0
+ingest.Intake.close = lambda self: time.sleep(60)
+listener = serving.Listener.of("127.0.0.1:0")
+def tell(text):
+    print(text, file=sys.stderr, flush=True)
+serving.Serving("sqlite:///shuffler.db", Path("keys"), listener).run(lambda url: print(url, flush=True), tell)
+"""
+
+
+def test_a_stop_ends_whatever_is_open(tmp_path: Path) -> None:
+    """Here what writes never ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STUCK], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://")
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert time.monotonic() - begun < 10
+    assert "the next start goes on" in errors
