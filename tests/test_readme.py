@@ -49,6 +49,17 @@ def test_links_lead_to_files() -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_the_lock_file_names_versions_only() -> None:
-    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
-        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!-]+", line), line
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-check.lock"])
+def test_lock_files_name_versions_and_hashes_only(name: str) -> None:
+    """Every package by one version and the hashes of its files; no index, and no other host."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for block in text.replace(" \\\n", "").splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!-]+(    --hash=sha256:[0-9a-f]{64})+", block), block[:80]
+
+
+def test_only_files_with_those_hashes_are_installed() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installed = [line for line in makefile.splitlines() if "pip install" in line]
+    assert len(installed) == 3
+    for line in installed:
+        assert ("--require-hashes -r requirements" in line) != ("--no-deps --no-build-isolation --editable ." in line), line

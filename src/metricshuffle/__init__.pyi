@@ -99,6 +99,9 @@ from metricshuffle.spaces import (
     NestedSquares as NestedSquares,
 )
 from metricshuffle.spaces import (
+    Places as Places,
+)
+from metricshuffle.spaces import (
     Space as Space,
 )
 from metricshuffle.spaces import (

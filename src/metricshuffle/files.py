@@ -38,6 +38,27 @@ def written_in_place(path: str | Path) -> bool:
         return False
 
 
+def check_leads_somewhere(path: Path) -> None:
+    """Raise if this is a link to something that does not exist: what is made there may be lost when it does."""
+    if path.is_symlink() and not path.exists():
+        raise InputError(f"{path} is a link to {os.readlink(path)}, which does not exist; remove the link, or mount what it leads to.")
+
+
+def check_private(path: Path, what: str) -> None:
+    """Raise if others than its owner could read or change the file of a secret, or if a link leads nowhere; a missing file may be made."""
+    check_leads_somewhere(path)
+    if os.name != "posix" or not path.is_file():
+        return
+    file = path.stat()
+    mode = stat.S_IMODE(file.st_mode)
+    if mode & (0o027 if file.st_uid == 0 != os.geteuid() else 0o077):  # (the system may give a file of its own to a group)
+        does = "change" if mode & 0o022 else "read"
+        raise InputError(
+            f"{path} holds {what}, and others on this machine can {does} it (its mode is {mode:03o}). If nobody did, chmod 600 {path}; "
+            "else make a new one."
+        )
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until this is over; afterwards it does what it does.

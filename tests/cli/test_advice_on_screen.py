@@ -53,7 +53,7 @@ def test_values_are_looked_at_without_a_plan(terminal: Any, values: Path) -> Non
     result = terminal.typed(LOCAL, "--values", str(values), "--column", "kcal")
     assert result.exit_code == 0
     assert "NOT PRIVATE, how far two of 41 people are apart" in result.stdout
-    assert "1 value lies outside whole numbers from 0 to 20 kcal" in result.stdout
+    assert "(2.4 %) lay outside whole numbers from 0 to 20 kcal and was moved" in result.stdout
     assert "No plan was made: choose a --distance." in result.stderr
     assert "->" not in result.stdout
 

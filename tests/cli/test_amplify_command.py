@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Terminal
 
+from metricshuffle.amplification.mixed_crowd import MixedProfile
+from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.cli.amplify_names import NAMES, TAKES, Given
 from metricshuffle.errors import MissingExtra
 from metricshuffle.pages import amplify as amplify_plot
@@ -247,3 +250,23 @@ def test_distances_and_users_of_the_charts() -> None:
 def test_every_option_has_an_owner() -> None:
     owned = {option for needed, allowed in TAKES.values() for option in (*needed, *allowed)}
     assert {"local-epsilon", "reach-other", "pair", "steps", "size", "buckets"} <= owned
+
+
+@pytest.mark.parametrize("wanted", ["--delta 1e-6", "--epsilon 0.2"])
+@pytest.mark.parametrize("json_too", ["", "--json"])
+@pytest.mark.parametrize("who", ["--users 200 --local-epsilon 1", "--group 100:local-epsilon=1 --group 100:local-epsilon=2"])
+def test_no_bound_is_computed_twice(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, wanted: str, json_too: str, who: str) -> None:
+    """The sentence and the numbers come from one search for each end (of each group)."""
+    asked: list[tuple[str, int, float]] = []
+    for kind in (ShuffledProfile, MixedProfile):
+        for name in ("epsilon_winner", "delta_winner"):
+            search = getattr(kind, name)
+
+            def counted(self: object, value: float, distance: float, search: Any = search, name: str = name) -> object:
+                asked.append((name, id(self), value))
+                return search(self, value, distance)
+
+            monkeypatch.setattr(kind, name, counted)
+    assert terminal.typed(f"amplify --randomizer krr --options 10 {wanted} {who} {json_too}").exit_code == 0
+    assert len(asked) == (1 if "--users" in who else 2)
+    assert len(asked) == len(set(asked))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.wire.kinds import planned, run_of, task_of
 
-from metricshuffle import Budget, Plan, Shuffled
+from metricshuffle import Budget, Plan, Release, Shuffled
 from metricshuffle.cli.budget_options import check_no_other
 from metricshuffle.cli.estimate import publish
 from metricshuffle.errors import InputError
@@ -33,7 +33,7 @@ def two(terminal: Any, values: Path) -> Plan:
     return plan
 
 
-def rounds(ledger: str = "plan.ledger") -> list[int]:
+def rounds(ledger: str = "releases.ledger") -> list[int]:
     return [row.round for row in Budget(ledger).releases]
 
 
@@ -47,9 +47,26 @@ def test_a_plan_runs_as_often_as_it_was_planned(terminal: Any, two: Plan) -> Non
     assert "Plan again with more --rounds" in told
     assert "A 7th round of a 2-round plan would make it epsilon 3.5" in terminal.refused("run", "plan.json", *WORDS, "--round", "7")
     assert rounds() == [1, 2]
-    assert terminal("run", "plan.json", *WORDS, "--ledger", "elsewhere.ledger", "--round", "2").exit_code == 0
+    assert terminal("run", "plan.json", *WORDS, "--ledger", "elsewhere.ledger", "--round", "2", "--json").exit_code == 0
     assert rounds("elsewhere.ledger") == [2]
-    assert "--output plan.ledger is the ledger, which must stay" in terminal.refused("run", "plan.json", *WORDS, "--output", "plan.ledger")
+    assert "--output releases.ledger is the ledger, which must stay" in terminal.refused(
+        "run", "plan.json", *WORDS, "--output", "releases.ledger"
+    )
+
+
+def test_a_release_is_kept_beside_the_plan(terminal: Any, two: Plan) -> None:
+    """It counts, so that it is written where nobody named a file; another one is not replaced, and refused before a round is spent."""
+    first = terminal("run", "plan.json", *WORDS)
+    assert "Wrote release.json." in first.stderr
+    assert Release.load("release.json").round == 1
+    told = terminal.refused("run", "plan.json", *WORDS)
+    assert "release.json is there already, and no release replaces it unasked; name another file with --output" in told
+    assert rounds() == [1]
+    assert terminal("run", "plan.json", *WORDS, "--json").exit_code == 0  # all of it is on the screen
+    Path("folder").mkdir()
+    two.save("folder/plan.json")
+    assert terminal("run", "folder/plan.json", *WORDS).exit_code == 0
+    assert Release.load("folder/release.json").round == 1
 
 
 def test_the_analyst_counts_what_the_shuffler_let_go(terminal: Any, two: Plan) -> None:
@@ -63,11 +80,11 @@ def test_the_analyst_counts_what_the_shuffler_let_go(terminal: Any, two: Plan) -
         assert f"round {round} of 2" in terminal("estimate", "plan.json", f"s{round}").stdout
         if round == 1:
             again = terminal("estimate", "plan.json", "s1", "--output", "release.json")
-            assert "plan.ledger has this release already; the same answer again costs nothing." in again.stderr
+            assert "releases.ledger has this release already; the same answer again costs nothing." in again.stderr
             assert "made for round 1, and not for --round 2" in terminal.refused("estimate", "plan.json", "s1", "--round", "2")
             for name in ("again", "more"):
                 assert terminal("randomize", "plan.json", *half, "--round", "1", "--output", name).exit_code == 0
-            Path("plan.json.ledger").rename("aside")  # a shuffler that forgot
+            Path("batches.ledger").rename("aside")  # a shuffler that forgot
             assert terminal("shuffle", "plan.json", "again", "--output", "other").exit_code == 0
             assert terminal("shuffle", "plan.json", "r1", "more", "--output", "both").exit_code == 0
             assert "Another batch is another round" in terminal.refused("estimate", "plan.json", "other", "--output", "new")
@@ -76,7 +93,7 @@ def test_the_analyst_counts_what_the_shuffler_let_go(terminal: Any, two: Plan) -
             )
     assert rounds() == [1, 2]
     assert "none of the planned rounds is left" in terminal.refused("randomize", "plan.json", *WORDS, "--output", "r3")
-    assert [row.batches for row in Budget("plan.ledger").releases] == [1, 1]
+    assert [row.batches for row in Budget("releases.ledger").releases] == [1, 1]
 
 
 def test_batches_of_earlier_versions_are_read(terminal: Any, two: Plan) -> None:
@@ -113,20 +130,20 @@ def test_the_budget_in_words_and_in_json(terminal: Any, two: Plan) -> None:
         "Together: epsilon 1.5 (with certainty) so far, and epsilon 2 (with certainty) when all planned rounds are released",
     ):
         assert words in told
-    for files in ([], ["plan.json", "other.ledger"]):
+    for files in ([], ["plan.json", "other.json"]):
         (group,) = json.loads(terminal("budget", *files, "--json").stdout)["people"]
         assert group["people"] == "everybody"
         assert sorted((row["released"], row["left"], row["spent"]["epsilon"]) for row in group["tasks"]) == [(1, 0, 1.0), (1, 1, 0.5)]
         assert group["together"]["spent"]["epsilon"] == pytest.approx(1.5)
         assert group["together"]["spent"]["epsilon"] >= 1.5
     Path("plan.json").unlink()  # what is noted survives the plan
-    assert json.loads(terminal("budget", "plan.ledger", "--json").stdout)["people"][0]["tasks"][0]["planned"]["epsilon"] == 1.0
+    assert json.loads(terminal("budget", "releases.ledger", "--json").stdout)["people"][0]["tasks"][0]["planned"]["epsilon"] == 1.0
 
 
 def test_groups_on_the_command_line(terminal: Any, two: Plan) -> None:
     """Named groups have rounds of their own; a name that nobody used is a sentence."""
-    for people in ("north", "north", "south"):
-        assert terminal("run", "plan.json", *WORDS, "--people", people).exit_code == 0
+    for number, people in enumerate(("north", "north", "south")):
+        assert terminal("run", "plan.json", *WORDS, "--people", people, "--output", f"{number}.json").exit_code == 0
     assert "none of the planned rounds is left" in terminal.refused("run", "plan.json", *WORDS, "--people", "north")
     told = terminal("budget", "--people", "south").stdout
     assert "1 of 2 rounds released" in told
@@ -150,7 +167,7 @@ def test_what_fails_notes_nothing(terminal: Any, two: Plan, monkeypatch: pytest.
         before = terminal.files()
         assert terminal("run", "plan.json", *WORDS, "--output", "release.json").exit_code == 130
         assert terminal.files() == before
-    assert not Path("plan.ledger").exists()
+    assert not Path("releases.ledger").exists()
 
 
 def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +178,9 @@ def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest
 
     monkeypatch.setattr("metricshuffle.planning.budget.write_text", full)
     for more in (["--output", "release.json"], ["--json"], []):
-        assert "cannot write the ledger plan.ledger, in which every release is noted" in terminal.refused("run", "plan.json", *WORDS, *more)
+        assert "cannot write the ledger releases.ledger, in which every release is noted" in terminal.refused(
+            "run", "plan.json", *WORDS, *more
+        )
 
 
 def test_an_interruption_between_the_note_and_the_release(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,20 +237,47 @@ def test_one_last_round_and_two_processes(terminal: Any, tmp_path: Path, values:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_copies_of_a_plan_have_other_ledgers(terminal: Any, two: Plan) -> None:
-    """Under another name, as a task or by a link: what another ledger here knows of the task is not forgotten, unless one is named."""
+def test_copies_of_a_plan_share_one_ledger(terminal: Any, two: Plan) -> None:
+    """Under another name, as a task or by a link; releases in a ledger that was named are not forgotten by one that was not."""
     Path("copy.json").write_text(Path("plan.json").read_text())
     Path("link.json").symlink_to("plan.json")
     assert terminal("run", "plan.json", *WORDS).exit_code == 0
-    for name in ("copy", "task", "link"):
-        told = terminal.refused("run", f"{name}.json", *WORDS)
-        assert f"plan.ledger has releases of this very task that {name}.ledger, beside this plan, does not know of" in told
-        assert not Path(f"{name}.ledger").exists()
-    assert terminal("run", "copy.json", *WORDS, "--ledger", "plan.ledger").exit_code == 0
+    assert terminal("run", "copy.json", *WORDS, "--output", "second.json").exit_code == 0
     assert rounds() == [1, 2]
-    assert terminal("run", "copy.json", *WORDS, "--ledger", "copy.ledger").exit_code == 0
-    assert "copy.ledger has releases of this very task that plan.ledger" in terminal.refused("run", "plan.json", *WORDS)
-    assert "3 of 2 rounds released, 0 left; 1 MORE THAN PLANNED" in " ".join(terminal("budget").stdout.split())
+    for name in ("copy", "task", "link"):
+        assert "none of the planned rounds is left" in terminal.refused("run", f"{name}.json", *WORDS, "--output", "third.json")
+        assert "2 of 2 rounds released, 0 left" in " ".join(terminal("budget", f"{name}.json").stdout.split())
+    assert [path.name for path in Path().glob("*.ledger")] == ["releases.ledger"]
+    assert terminal("run", "copy.json", *WORDS, "--ledger", "copy.ledger", "--output", "third.json").exit_code == 0
+    told = terminal.refused("run", "plan.json", *WORDS, "--output", "fourth.json")
+    assert "copy.ledger has releases of this very task that releases.ledger, beside it, does not know of" in told
+    for words in ((), ("plan.json",)):
+        assert "3 of 2 rounds released, 0 left; 1 MORE THAN PLANNED" in " ".join(terminal("budget", *words).stdout.split())
+
+
+def test_ledgers_of_earlier_versions_are_continued(terminal: Any, two: Plan) -> None:
+    """They were named after the plan, the task or the collection; what they know is seen by every command, whichever file it is given."""
+    assert terminal("run", "plan.json", *WORDS).exit_code == 0
+    Path("releases.ledger").rename("collection.ledger")
+    for name in ("plan", "task"):
+        assert "1 of 2 rounds released, 1 left" in terminal("budget", f"{name}.json").stdout
+    assert "for round 2 of 2" in terminal("randomize", "task.json", *WORDS, "--output", "reports").stderr
+    assert Budget.beside("task.json").path == Path("collection.ledger")
+    assert terminal("run", "task.json", *WORDS, "--output", "second.json").exit_code == 0
+    assert rounds("collection.ledger") == [1, 2]
+    assert not Path("releases.ledger").exists()
+
+
+def test_two_plans_in_one_folder(terminal: Any, two: Plan) -> None:
+    """They share a ledger; the budget of one of them is about that one, and says that there are others."""
+    planned("local sum").save("other.json")
+    for name in ("plan", "other"):
+        assert terminal("run", f"{name}.json", *WORDS, "--output", f"{name}-release.json").exit_code == 0
+    told = terminal("budget", "other.json")
+    assert "1 of 1 round released, 0 left" in told.stdout
+    assert "rounds released" not in told.stdout
+    assert "releases.ledger has releases of 1 more task than other.json" in " ".join(told.stderr.split())
+    assert rounds() == [1, 1]
 
 
 def test_equal_sums_of_other_reports_are_another_release(tmp_path: Path, two: Plan) -> None:
@@ -259,7 +305,8 @@ def test_a_ledger_that_became_empty(terminal: Any, two: Plan) -> None:
 
 def test_a_plan_without_a_ledger(terminal: Any, two: Plan) -> None:
     """That nothing was released is said with where that was looked for."""
-    assert "there is no plan.ledger" in " ".join(terminal("budget", "plan.json").stderr.split())
+    told = " ".join(terminal("budget", "plan.json").stderr.split())
+    assert "No ledger beside plan.json has a release of it (releases.ledger would be the one)" in told
 
 
 def test_groups_are_named_as_they_were(terminal: Any, two: Plan) -> None:
@@ -283,8 +330,8 @@ def test_a_full_disk_costs_no_round(tmp_path: Path) -> None:
 
 def test_outputs_that_would_be_lost(terminal: Any, two: Plan) -> None:
     """The lock of the ledger is taken away afterwards; what a device refuses counts, and that is said."""
-    assert "or its lock; give another name" in terminal.refused("run", "plan.json", *WORDS, "--output", ".plan.ledger.lock")
-    assert not Path("plan.ledger").exists()
+    assert "or its lock; give another name" in terminal.refused("run", "plan.json", *WORDS, "--output", ".releases.ledger.lock")
+    assert not Path("releases.ledger").exists()
     if Path("/dev/full").exists():
         full = terminal("run", "plan.json", *WORDS, "--output", "/dev/full")
         assert full.exit_code == 2

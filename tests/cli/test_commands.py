@@ -65,7 +65,7 @@ def test_profile_in_words(terminal: Any) -> None:
 
 def test_plan_in_words_and_for_an_error(terminal: Any) -> None:
     words = "plan --query sum --low 0 --high 20 --unit kcal --error 10 --distance 5 --delta 1e-6 --users 100 --encoding modular"
-    result = terminal.typed(words, "--explain", "--save", "plan.json")
+    result = terminal.typed(words, "--explain", "--save", "plan.json", "--question", "How much did you eat?")
     assert result.exit_code == 0, result.output
     made = json.loads(Path("plan.json").read_text())
     chosen = made["candidates"][made["chosen"]]
@@ -130,7 +130,8 @@ def test_every_command_and_option_is_documented() -> None:
     assert set(commands) == {
         "plan", "explain", "verify", "profile", "solve", "randomize", "shuffle", "estimate", "run", "budget", "map", "report", "simulate",
         "audit", "amplify", "doctor", "demo", "reproduce", "serve", "submit", "collect", "join-page", "web", "analyst key",
-        "collection open", "collection status", "collection abort", "collection purge", "users calibrate", "users compare",
+        "collection open", "collection status", "collection abort", "collection purge", "collection clock",
+        "users calibrate", "users compare",
     }  # fmt: skip
     for name, command in commands.items():
         assert command.help, name

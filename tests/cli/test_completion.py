@@ -70,5 +70,5 @@ def test_completion_imports_nothing_heavy() -> None:
         "finally: print([name for name in ('numpy', 'scipy', 'numba', 'rich', 'cryptography') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.split("\n")
-    assert said[:2] == ["--query", "--quiet"]
+    assert said[:3] == ["--query", "--question", "--quiet"]
     assert said[-2] == "[]"

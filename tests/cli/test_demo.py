@@ -241,15 +241,14 @@ def test_what_is_not_a_sum_has_no_such_charts(made: Made) -> None:
 
 def test_a_place_on_a_map_is_told_in_metres() -> None:
     pytest.importorskip("pyproj")
-    grid = ms.Grid.from_box(46.50, 6.60, 46.54, 6.66, 250.0)
     target = ms.Target(epsilon=1.0, delta=1e-6, distance=500)
-    planned = ms.plan(ms.Centroid(grid), target, 40, encoding="modular", protocols=["polya-shuffle"])
-    release = planned.run([(3, 4)] * 40)
+    planned = ms.plan(ms.Centroid(ms.Places(46.50, 6.60, 46.54, 6.66)), target, 40, encoding="modular", protocols=["polya-shuffle"])
+    release = planned.run([(46.51, 6.61)] * 40)
     facts = release_facts(release)
     assert release.plane is not None
     assert facts.value == release.plane.value
     assert facts.interval == release.plane.interval
-    assert facts.error((875.0, 1125.0)) < 25.0 * planned.choice.expected_error
+    assert facts.error((767.5, 1111.6)) < 25.0 * planned.choice.expected_error
 
 
 def test_a_claim_is_called_false_from_the_right_distance() -> None:

@@ -22,7 +22,7 @@ from metricshuffle.pages.background import MOST_POINTS, cut_line, cut_ring, read
 from metricshuffle.pages.release_map import MOST_ROWS, page
 from metricshuffle.queries import UserLinearQuery
 from metricshuffle.queries.table import Table
-from metricshuffle.spaces import Integers, Space, users_of
+from metricshuffle.spaces import Categories, Integers, Space, users_of
 
 
 @cache
@@ -93,6 +93,18 @@ def test_means_by_name_have_rows_too() -> None:
     rows = read(csv_text(answer_columns(release)))
     assert [row["label"] for row in rows] == ["low, or so", "high"]
     assert [float(row["value"]) for row in rows] == np.asarray(release.value["value"]).tolist()
+
+
+def test_no_label_is_a_formula_in_a_spreadsheet() -> None:
+    """Whoever chose a label could let a spreadsheet compute anything; taking one apostrophe off gives back every label."""
+    labels = ["=HYPERLINK(1)", "+1+1", "-1+1", "@SUM(1)", " =1", "'quoted", "-5", "+49.5", "x=1", "a, b", "\uff1d1"]
+    made = plan(Histogram(Categories(labels)), Target(4, 0, 1), 60, trusted="nobody", protocols=["k-ary-randomized-response"])
+    release = made.run(labels * 5)
+    cells = [row["label"] for row in read(csv_text(answer_columns(release)))]
+    assert cells[:6] == [f"'{label}" for label in labels[:6]]
+    assert cells[6:10] == labels[6:10]  # (numbers are harmless)
+    assert [cell.removeprefix("'") for cell in cells] == labels
+    assert csv_text({"=a": ["'=b", "\t=c", -1.5, True]}) == "'=a\n''=b\n'\t=c\n-1.5\ntrue\n"
 
 
 def test_cells_that_are_not_on_a_map_have_x_and_y(terminal: Terminal) -> None:

@@ -29,7 +29,7 @@ def task(terminal: Any, values: Path) -> Task:
     for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"),
                   ("shuffle", "task.json", "reports", "--output", "shuffled")):  # fmt: skip
         assert terminal(*words).exit_code == 0
-    Path("task.json.ledger").unlink()
+    Path("batches.ledger").unlink()
     return task
 
 
@@ -81,7 +81,7 @@ def test_a_real_standard_output(tmp_path: Path, task: Task) -> None:
             assert Release.from_json(heard).reports == 40
         else:
             assert json.JSONDecoder().raw_decode(heard[heard.index("{") :])[0]["reports"] == 40
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["reports", "shuffled", "task.json", "task.ledger", "values.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["releases.ledger", "reports", "shuffled", "task.json", "values.csv"]
 
 
 def test_a_pipe_and_a_link(terminal: Any, task: Task, values: Path, tmp_path: Path) -> None:
@@ -147,4 +147,5 @@ def test_an_interruption_after_the_release_counted_says_so(terminal: Any, monkey
     monkeypatch.setattr("metricshuffle.cli.screen.say", stopped)
     result = terminal.typed("run plan.json values.csv --column kcal")
     assert result.exit_code == 130
-    assert result.stderr == "metricshuffle: interrupted; already written: plan.ledger.\n"
+    assert Release.load("release.json").reports == 3
+    assert result.stderr == "metricshuffle: interrupted; already written: releases.ledger, release.json.\n"

@@ -145,9 +145,10 @@ def test_it_is_said_once_that_every_row_counts(terminal: Any, sum_plan: Plan) ->
     words = ["task.json", "one.csv", "--column", "n"]
     for command in (["run", *words], ["randomize", *words, "--output", "reports"]):
         without = terminal(*command)
-        Path("task.ledger").unlink(missing_ok=True)  # every run is another round, and there is one
+        for name in ("releases.ledger", "release.json"):  # every run is another round, and there is one
+            Path(name).unlink(missing_ok=True)
         named = terminal(*command, "--user-column", "who")
-        Path("task.ledger").unlink(missing_ok=True)
+        Path("releases.ledger").unlink(missing_ok=True)
         assert without.stderr.count(EVERY_ROW) == 1
         assert "--user-column" in without.stderr
         assert EVERY_ROW not in without.stdout

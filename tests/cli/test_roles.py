@@ -50,8 +50,17 @@ def test_three_roles_in_three_processes(tmp_path: Path, sum_plan: Plan, values: 
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert again.returncode == 2
-    assert "let go in an earlier batch, as task.json.ledger says" in again.stderr
+    assert "let go in an earlier batch, as batches.ledger says" in again.stderr
     assert not (tmp_path / "again").exists()
+
+
+def test_a_shufflers_ledger_of_earlier_versions_is_continued(terminal: Any, sum_plan: Plan, values: Path) -> None:
+    """It was named after the file of the task."""
+    sum_plan.task.save("task.json")
+    assert terminal("randomize", "task.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
+    assert terminal("shuffle", "task.json", "reports", "--output", "shuffled").exit_code == 0
+    Path("batches.ledger").rename("task.json.ledger")
+    assert "as task.json.ledger says" in terminal.refused("shuffle", "task.json", "reports", "--output", "again")
 
 
 ALONE = ["unary sum", "sum in shares", "curator's sum", "curator's histogram", "witch hat", "users' items"]
@@ -142,7 +151,7 @@ def test_huge_values_and_tiny_deltas(terminal: Any) -> None:
     Path("values.csv").write_text("n\n" + "1000000000000\n" * 100 + "0\n" * 100)
     release = json.loads(terminal("run", "plan.json", "values.csv", "--column", "n", "--json").stdout)
     assert abs(release["value"] - 5e11) < 20 * release["standard_error"] < 1e11
-    assert "rate must be a number between 2^-32 and 2^10" in terminal.refused(*f"{base} --high 9e15 --distance 1e12".split())
+    assert "rate must be a number between 2^-32 and 2^10" in terminal.refused(*f"{base} --high 1e15 --distance 1e12".split())
 
 
 def test_clamp_compressed_and_parquet(terminal: Any, sum_plan: Plan) -> None:
@@ -171,12 +180,12 @@ def test_centroid_from_cells_and_from_points(terminal: Any, centroid_plan: Plan,
     Path("points.csv").write_text("x,y\n" + "".join(f"{i % 8 * 10 + 3.5},{i % 6 * 10 + 9.5}\n" for i in range(40)))
     truth = np.array([np.mean([i % 8 * 10 + 5 for i in range(40)]), np.mean([i % 6 * 10 + 5 for i in range(40)])])
     for name, coordinates in ((values, "cells"), ("points.csv", "points")):
-        Path("plan.ledger").unlink(missing_ok=True)
+        Path("releases.ledger").unlink(missing_ok=True)
         result = terminal("run", "plan.json", name, "--column", "x", "--column", "y", "--coordinates", coordinates, "--json")
         release = json.loads(result.stdout)
         assert np.abs(np.array(release["value"]) - truth).max() < 14 * max(release["standard_error"])
     Path("points.csv").write_text("x,y\n1,2\n81,2\n")
-    Path("plan.ledger").unlink()
+    Path("releases.ledger").unlink()
     told = terminal.refused("run", "plan.json", "points.csv", "--column", "x", "--column", "y", "--coordinates", "points")
     assert "line 3: '81', '2'" in told
 

@@ -23,7 +23,7 @@ def test_words_that_are_no_labels_are_left_out_and_counted(terminal: Terminal) -
     assert result.exit_code == 0, result.stderr
     assert "from 3 reports" in result.stdout
     assert "Of 5 rows of values.csv, 2 rows are not in the 2 categories (tea, coffee) and were left out: line 3: '?'" in result.stderr
-    assert "Nothing was saved, and this release counts" in result.stderr
+    assert "Wrote release.json." in result.stderr
 
 
 def test_missing_values_and_other_notations_are_still_refused(terminal: Terminal) -> None:

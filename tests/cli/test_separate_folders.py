@@ -132,8 +132,8 @@ def test_from_a_table_to_a_release(kind: str, terminal: Any, tmp_path: Path, mon
     assert not release.raw_values_seen
     assert not release.unsafe_seeded
     campaign.check(release)
-    assert sorted(os.listdir(shuffler)) == ["batch", "north.reports", "south.reports", "task.json", "task.json.ledger"]
-    assert sorted(os.listdir(analyst)) == ["batch", "plan.json", "plan.ledger", "release.json", "task.json"]
+    assert sorted(os.listdir(shuffler)) == ["batch", "batches.ledger", "north.reports", "south.reports", "task.json"]
+    assert sorted(os.listdir(analyst)) == ["batch", "plan.json", "release.json", "releases.ledger", "task.json"]
     # What the analyst gets does not grow with the people: sums, and the ids of two files.
     assert (analyst / "batch").stat().st_size < 2000
     from_task = at(analyst, "estimate task.json batch")

@@ -160,6 +160,7 @@ def test_a_shuffler_that_does_not_run(terminal: Any, plan_file: Path, monkeypatc
 def test_plans_that_no_shuffler_can_carry(terminal: Any, sum_plan: Any) -> None:
     sum_plan.save("plan.json")
     Path("token").write_text("0" * 64)
+    Path("token").chmod(0o600)
     told = terminal.refused(*open_words(token_file="token"))  # noqa: S106 - the name of a file
     assert "too many to be sealed one by one; plan with --encoding modular" in told
 
@@ -181,6 +182,7 @@ def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffle
     assert result.exit_code == 0, result.output
     collection = Collection.load("collection.json")
     assert collection.digest in result.stdout
+    assert "after 40 of them everybody else is turned away. --admission tickets prevents that." in " ".join(result.output.split())
     assert (collection.terms.analyst.name, collection.terms.hops[0].name, collection.terms.apart) == ("The Institute", "A friend", True)
     assert (collection.terms.minimum, collection.terms.maximum, collection.terms.colluders) == (32, 40, 2)
     collection.verify()
@@ -196,6 +198,8 @@ def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffle
     assert "abort it instead" in terminal.refused("collection", "purge", "collection.json")
     token = Path("token")
     token.write_text(f"{shuffler.operator.token}\n")
+    assert "others on this machine can read it" in terminal.refused("collection", "abort", "collection.json", "--token-file", "token")
+    token.chmod(0o600)
     told = opened(terminal, "collection", "abort", "collection.json", "--token-file", "token", "--reason", "the wrong question")
     assert told["state"] == "aborted"
     assert "the wrong question" in told["reason"]

@@ -47,6 +47,13 @@ def told(result: Any) -> dict[str, Any]:
     return document
 
 
+def not_stored(terminal: Terminal, *words: str) -> str:
+    """What is said with exit code 2, when something may have been written down."""
+    result = terminal(*words)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    return " ".join(result.stderr.split())
+
+
 # submit
 
 
@@ -54,27 +61,113 @@ def test_your_own_value(terminal: Terminal, shuffler: StandIn, collection: Colle
     result = terminal("submit", "collection.json", "--value", "7")
     assert (result.exit_code, result.stdout) == (0, "1 of 1 report is stored.\n"), result.output
     result = terminal("submit", "collection.json", "--value", "7", "--json")
+    assert result.exit_code == 2
     assert told(result) == {
-        "people": 1, "stored": 1, "already": 1, "late": 0, "refused": 0, "waiting": 0, "collections": [collection.digest],
-        "outbox": "submissions.outbox",
+        "people": 1, "stored": 1, "already": 1, "resumed": 0, "late": 0, "refused": 0, "waiting": 0, "declined": 0,
+        "collections": [collection.digest], "outbox": "submissions.outbox",
     }  # fmt: skip
+    assert len(shuffler.received) == 1
+
+
+def test_another_value_of_somebody_who_has_reported(terminal: Terminal, shuffler: StandIn, collection: Collection) -> None:
+    """Nothing is sent, exit code 2, and it is said who is taken to have reported, and when; another person uses --user."""
+    assert terminal("submit", "collection.json", "--value", "7").exit_code == 0
+    for value in ("9", "7"):
+        words = not_stored(terminal, "submit", "collection.json", "--value", value)
+        assert "Nothing was sent now. A report was stored before, on 20" in words
+        assert "By the outbox submissions.outbox that was whoever uses it without --user" in words
+        assert "is stored" not in words
     assert terminal("submit", "collection.json", "--value", "7", "--user", "ann").exit_code == 0
-    assert terminal("submit", "collection.json", "--value", "7", "--user", "ann").exit_code == 0
+    assert "that was the user 'ann'" in not_stored(terminal, "submit", "collection.json", "--value", "8", "--user", "ann")
     assert len(shuffler.received) == 2
+
+
+def test_another_value_while_a_report_waits(terminal: Terminal, shuffler: StandIn, collection: Collection) -> None:
+    """The one that waits is sent, and nothing is claimed for the value that is given now."""
+    shuffler.script = [404]
+    assert "kept in the outbox" in not_stored(terminal, "submit", "collection.json", "--value", "7")
+    result = terminal("submit", "collection.json", "--value", "9")
+    assert (result.exit_code, result.stdout) == (0, "1 of 1 report is stored.\n")
+    assert "Nothing was made of the value that was given now" in " ".join(result.stderr.split())
+    assert len(shuffler.received) == 2
+    assert len(set(shuffler.received)) == 1
+
+
+def test_named_people_who_have_reported(terminal: Terminal, shuffler: StandIn, collection: Collection) -> None:
+    Path("first.csv").write_text("who,kcal\nann,1\nben,2\n")
+    Path("second.csv").write_text("who,kcal\nann,3\ncat,4\n")
+    for file in ("first.csv", "second.csv"):
+        result = terminal("submit", "collection.json", file, "--column", "kcal", "--user-column", "who")
+        assert result.exit_code == 0, result.output
+    assert result.stdout == "2 of 2 reports are stored, 1 of them before.\n"
+    assert "Reports of 1 person were made before; nothing was made of what is said about them now." in " ".join(result.stderr.split())
+    assert len(shuffler.received) == 3
+
+
+def test_declined(terminal: Terminal, shuffler: StandIn, collection: Collection) -> None:
+    """What was not sent is not sent; what may have been is not claimed not to be."""
+    assert "no report was made for this user" in not_stored(terminal, "submit", "collection.json", "--decline")
+    shuffler.script = [404]
+    not_stored(terminal, "submit", "collection.json", "--value", "7")
+    assert "may have been sent" in not_stored(terminal, "submit", "collection.json", "--decline")
+    assert "may have been sent before that" in not_stored(terminal, "submit", "collection.json", "--value", "8")
+    assert terminal("submit", "collection.json", "--resend").stdout == "No report waits in the outbox.\n"
+    assert len(shuffler.received) == 1
+    assert terminal("submit", "collection.json", "--value", "7", "--user", "ann").exit_code == 0
+    assert "A report was stored before" in not_stored(terminal, "submit", "collection.json", "--decline", "--user", "ann")
+
+
+def test_value_and_ticket_from_standard_input_and_files(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
+    """Neither stands in the history of a shell or in the list of processes."""
+    tickets = [bytes([number]) * 16 for number in range(3)]
+    shuffler.opened(task_of("sum in shares"), key, tickets=tickets).save("collection.json")
+    Path("ticket.txt").write_text(f"{tickets[0].hex()}\n")
+    words = ["submit", "collection.json", "--value", "-", "--ticket-file", "ticket.txt"]
+    result = CliRunner().invoke(app, words, input="7\n")
+    assert (result.exit_code, result.stdout) == (0, "1 of 1 report is stored.\n"), result.output
+    words = ["submit", "collection.json", "--value", "7", "--user", "ann", "--ticket-file", "-"]
+    assert CliRunner().invoke(app, words, input=f"{tickets[1].hex()}\n").exit_code == 0
+    for wrong, sentence in (
+        (["--value", "-", "--ticket-file", "-"], "standard input is read once"),
+        (["--value", "-", "--value", "7"], "standard input is read once"),
+        (["-", "--column", "v", "--tickets-file", "-"], "standard input is read once"),
+        (["--value", "7", "--ticket", "00" * 16, "--ticket-file", "ticket.txt"], "not both"),
+        (["--value", "-", "--user", "x", "--ticket-file", "ticket.txt"], "takes one value a person"),
+    ):
+        result = CliRunner().invoke(app, ["submit", "collection.json", *wrong], input="7\n8\n")
+        assert (result.exit_code, sentence in " ".join(result.stderr.split())) == (2, True), result.output
+    result = CliRunner().invoke(app, ["submit", "collection.json", "--value", "-", "--user", "x"], input="\n")
+    assert "nothing is written there" in " ".join(result.stderr.split())
+    assert len(shuffler.received) == 2
+
+
+def test_items_from_standard_input(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
+    collection = shuffler.opened(task_of("users' items"), key)
+    collection.save("collection.json")
+    result = CliRunner().invoke(app, ["submit", "collection.json", "--value", "-"], input="tea\ntea\nwater\n")
+    assert result.exit_code == 0, result.output
+    assert len(shuffler.reports(collection)) == 1
+
+
+def test_help_says_what_is_revealed(terminal: Terminal) -> None:
+    words = " ".join(terminal("submit", "-h").stdout.replace("│", " ").split())
+    assert "history of the shell" in words
 
 
 def test_what_does_not_fit_together(terminal: Terminal, shuffler: StandIn, collection: Collection, values: Path) -> None:
     """One sentence, exit code 2, nothing sent and no file touched: not even an outbox."""
     for words, sentence in {
-        "collection.json": "one of these three",
-        "collection.json --value 7 values.csv": "one of these three",
-        "collection.json --value 7 --resend": "one of these three",
+        "collection.json": "one of these four",
+        "collection.json --value 7 values.csv": "one of these four",
+        "collection.json --value 7 --resend": "one of these four",
         "collection.json --value 7 --value 8": "takes one value a person",
         "collection.json --value 21": "is not in",
         "collection.json --value seven": "is not in",
         "collection.json --value 7 --column kcal": "are for files",
-        "collection.json --value 7 --tickets-file values.csv": "belong to --value",
-        "collection.json values.csv --column kcal --ticket 00": "belong to --value",
+        "collection.json --value 7 --tickets-file analyst.key": "without tickets",
+        "collection.json --resend --user ann": "--user belongs to",
+        "collection.json --resend --ticket-file values.csv": "belongs to --value",
+        "collection.json values.csv --column kcal --ticket 00": "belongs to --value",
         "collection.json values.csv": "name the column",
         "collection.json values.csv --column nothing": "nothing",
         "collection.json missing.csv --column kcal": "no such file",
@@ -101,7 +194,7 @@ def test_a_file_of_values_again_and_again(terminal: Terminal, shuffler: StandIn,
     counts = told(result)
     assert counts["stored"] + counts["waiting"] == 40
     assert 10 <= counts["stored"] < 40
-    assert re.search(r"metricshuffle: \d+ of 40 reports are stored\. \d+ are not sent yet, and kept in the outbox", result.stderr)
+    assert re.search(r"metricshuffle: \d+ of 40 reports are stored\. \d+ are not acknowledged yet, and kept in the outbox", result.stderr)
     assert "--resend" in result.stderr
     shuffler.script = []
     result = terminal("submit", "collection.json", "values.csv", "--column", "kcal")
@@ -163,13 +256,13 @@ def test_values_that_are_typed(kind: str, terminal: Terminal, shuffler: StandIn,
     assert len(shuffler.reports(collection)) == 1
 
 
-def test_a_place_with_decimal_commas_and_in_cells(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
+def test_a_place_with_decimal_commas(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
     collection = shuffler.opened(task_of("centroid"), key)
     collection.save("collection.json")
     assert terminal("submit", "collection.json", "--value", "46,95;7,44", "--decimal", ",").exit_code == 0
-    assert terminal("submit", "collection.json", "--value", "1,2", "--coordinates", "cells", "--user", "b").exit_code == 0
+    assert terminal("submit", "collection.json", "--value", "1,2", "--coordinates", "cells", "--user", "b").exit_code == 2
     assert terminal("submit", "collection.json", "--value", "99,7.44", "--clamp", "--user", "c").exit_code == 2
-    assert len(shuffler.reports(collection)) == 2
+    assert len(shuffler.reports(collection)) == 1
 
 
 def test_tickets(terminal: Terminal, shuffler: StandIn, key: AnalystKey, values: Path) -> None:
@@ -227,7 +320,7 @@ def test_not_yet_and_then(terminal: Terminal, shuffler: StandIn, collection: Col
     document = told(terminal(*COLLECT, "--json"))
     assert document["collected"]["people"] == document["reports"] == 40
     assert document["collected"]["guarantee_as_arrived"]["trust"]["honest_reports"] == 40
-    assert ms.Budget("collection.ledger").releases[0].reports == 40
+    assert ms.Budget("releases.ledger").releases[0].reports == 40
     shuffler.release_status = 410
     result = terminal(*COLLECT)
     assert result.exit_code == 0
@@ -240,7 +333,7 @@ def test_pages_about_a_collected_release(terminal: Terminal, shuffler: StandIn, 
     pytest.importorskip("jinja2")
     released(terminal, shuffler, collection, values)
     planned("sum in shares").save("plan.json")
-    assert terminal(*COLLECT, "--ledger", "plan.ledger").exit_code == 0
+    assert terminal(*COLLECT).exit_code == 0
     assert terminal("report", "plan.json", "release.json").exit_code == 0
     for words in ("Sealed reports of 40 people arrived", "As it arrived", "Nobody checked that reports come from different people"):
         assert words in Path("report.html").read_text()
@@ -249,6 +342,7 @@ def test_pages_about_a_collected_release(terminal: Terminal, shuffler: StandIn, 
     assert "Sealed reports of 40 people arrived" in Path("map.html").read_text()
     assert "Sealed reports of 40 people arrived" in result.stdout
     assert "1 of 1 round released, 0 left" in terminal("budget", "plan.json").stdout
+    assert "1 of 1 round released, 0 left" in terminal("budget", "releases.ledger").stdout
 
 
 def test_what_cannot_be_collected(terminal: Terminal, shuffler: StandIn, collection: Collection, values: Path) -> None:
@@ -263,7 +357,7 @@ def test_what_cannot_be_collected(terminal: Terminal, shuffler: StandIn, collect
         (("collect", "collection.json", "--analyst-key", "analyst.key", "--output", "-"), "--output must be a file"),
         (("collect", "collection.json", "--analyst-key", "analyst.key", "--output", "collection.json"), "also the input"),
         (("collect", "collection.json", "--analyst-key", "analyst.key", "--output", "analyst.key"), "also the input"),
-        (("collect", "collection.json", "--analyst-key", "analyst.key", "--output", "collection.ledger"), "is the ledger"),
+        (("collect", "collection.json", "--analyst-key", "analyst.key", "--output", "releases.ledger"), "is the ledger"),
         ((*COLLECT, "--processes", "0"), "--processes"),
     ):
         assert sentence in terminal.refused(*words), words
@@ -283,10 +377,7 @@ def test_a_second_collection_of_the_round_is_not_counted_in(
     words = ("collect", "other.json", "--analyst-key", "analyst.key", "--output", "other-release.json")
     result = terminal(*words)
     assert result.exit_code == 2
-    assert "collection.ledger has releases of this very task" in result.stderr
-    result = terminal(*words, "--ledger", "collection.ledger")
-    assert result.exit_code == 2
-    assert "round 1 was released" in result.stderr
+    assert "releases.ledger says that round 1 was released" in result.stderr
     assert not Path("other-release.json").exists()
     assert f"DELETE /v1/collections/{other.digest}/release" not in shuffler.asked
 
@@ -301,4 +392,4 @@ def test_somebody_sent_garbage(terminal: Terminal, shuffler: StandIn, collection
     assert (result.exit_code, result.stdout) == (2, "")
     assert "the round is spent" in result.stderr
     assert not Path("release.json").exists()
-    assert ms.Budget("collection.ledger").releases[0].round == 1
+    assert ms.Budget("releases.ledger").releases[0].round == 1

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import SENT, planned, reports_of, signed, stored, task_of
+from tests.wire.kinds import SENT, planned, reports_of, run_of, signed, stored, task_of
 
+from metricshuffle.declared import content_digest
+from metricshuffle.errors import NotCertified
+from metricshuffle.planning import Plan
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import Release, read_reports, write_reports
+from metricshuffle.wire import Release, Task, read_reports, write_reports
 
 KIND = "unary sum"
 SHUFFLE = ("shuffle", "task.json", "reports", "--output", "shuffled")
@@ -29,7 +32,7 @@ def chain(terminal: Any, values: Path) -> Any:
     task_of(KIND).save("task.json")
     for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"), SHUFFLE):
         assert terminal(*words).exit_code == 0
-    Path("task.json.ledger").unlink()
+    Path("batches.ledger").unlink()
     return terminal
 
 
@@ -101,6 +104,81 @@ def test_an_edited_task_is_refused_by_every_command(chain: Any, values: Path) ->
         assert "its digest does not match its content: the file was edited or damaged" in chain.refused(*words)
 
 
+@pytest.fixture
+def forged() -> Path:
+    """A plan of which somebody made epsilon 0.1 out of 1, in every place where it stands, and signed it anew."""
+    content = json.loads(planned(KIND).to_json())
+    content["task"] = json.loads(changed(KIND, lambda task: task["guarantee"].update(epsilon=0.1)))
+    content["candidates"][content["chosen"]]["guarantee"] = content["task"]["guarantee"]
+    content["digest"] = content["task"]["digest"]
+    content["checksum"] = content_digest({name: value for name, value in content.items() if name != "checksum"})
+    Path("forged.json").write_text(json.dumps(content))
+    Path("forged-task.json").write_text(json.dumps(content["task"]))
+    return Path("forged.json")
+
+
+def test_no_command_prints_a_forged_promise(terminal: Any, values: Path, forged: Path) -> None:
+    """Signed anew, it looks right; whatever would print or use its promise computes it again and refuses."""
+    task = Task.from_json(Path("forged-task.json").read_text())
+    reports = task.randomize([person % 21 for person in range(40)])
+    write_reports(task, "reports", [reports])
+    Path("shuffled").write_bytes(task.shuffle(reports).to_bytes())
+    for file in (forged, Path("forged-task.json")):
+        for words in (
+            ["run", file, values, "--column", "kcal", "--output", "new"],
+            ["estimate", file, "shuffled", "--output", "new"],
+            ["report", file, "--output", "new.html"],
+            ["shuffle", file, "reports", "--output", "new"],
+            ["simulate", file],
+            ["explain", file],
+            ["verify", file],
+            ["randomize", file, values, "--column", "kcal", "--output", "new"],
+            ["budget", file],
+        ):
+            assert "claims more than is true" in terminal.refused(*words)
+    assert terminal("randomize", forged, values, "--column", "kcal", "--output", "new", "--believe").exit_code == 0
+
+
+def test_no_release_of_a_forged_task_is_shown(terminal: Any, forged: Path) -> None:
+    """Nor one that was made by other hands: its answer is right, and its promise is not."""
+    honest = json.loads(run_of(KIND).to_json())
+    honest["task"] = json.loads(Path("forged-task.json").read_text())
+    honest["plan"], honest["guarantee"] = honest["task"]["digest"], honest["task"]["guarantee"]
+    honest["checksum"] = content_digest({name: value for name, value in honest.items() if name != "checksum"})
+    Path("release.json").write_text(json.dumps(honest))
+    assert "cannot use release.json: this task claims more" in terminal.refused("report", "release.json", "--output", "new.html")
+    assert "claims more than is true" in terminal.refused("map", "release.json", "--output", "new.csv")
+    with pytest.raises(NotCertified, match="claims more"):
+        Release.load("release.json")
+
+
+def test_nothing_loads_a_forged_promise(terminal: Any, forged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python too; what is not forged is computed once, however often it is loaded, and a copy with other numbers is another task."""
+    for load in (lambda: Plan.load(forged), lambda: Task.load("forged-task.json")):
+        with pytest.raises(NotCertified, match="claims more than is true"):
+            load()
+    believed = Plan.from_json(forged.read_text())
+    with pytest.raises(NotCertified, match="claims more than is true"):
+        believed.run([3] * 40)
+    planned(KIND).save("plan.json")
+    Plan.load("plan.json").task.verify()
+    monkeypatch.setattr(Task, "verify", lambda task: pytest.fail("computed again"))
+    again = Plan.load("plan.json")
+    monkeypatch.undo()
+    lie = again.task.model_copy(update={"guarantee": believed.guarantee})
+    with pytest.raises(NotCertified, match="claims more than is true"):
+        lie.verify_once()
+
+
+def test_a_plan_whose_chosen_row_boasts(terminal: Any) -> None:
+    """The table of a plan cannot promise more than its task, which is what is verified."""
+    content = json.loads(planned(KIND).to_json())
+    content["candidates"][content["chosen"]]["guarantee"]["epsilon"] = 0.1
+    content["checksum"] = content_digest({name: value for name, value in content.items() if name != "checksum"})
+    Path("plan.json").write_text(json.dumps(content))
+    assert "promises something else than the task" in terminal.refused("report", "plan.json", "--output", "new.html")
+
+
 def test_files_of_another_task(chain: Any) -> None:
     """A task with other promises is another task: reports and batches of one do not pass for those of the other."""
     Path("weaker.json").write_text(changed(KIND, lambda task: task["guarantee"].update(epsilon=2.0)))
@@ -165,7 +243,7 @@ def test_reports_in_a_later_call(chain: Any) -> None:
     assert chain(*SHUFFLE).exit_code == 0
     for again in ("reports", "fewer"):
         told = chain.refused("shuffle", "task.json", again, "--output", "new")
-        assert "let go in an earlier batch, as task.json.ledger says; the same people in two releases would give them away" in told
+        assert "let go in an earlier batch, as batches.ledger says; the same people in two releases would give them away" in told
     assert chain("shuffle", "task.json", "reports", "--output", "new", "--ledger", "elsewhere").exit_code == 0
     told = chain.refused("shuffle", "task.json", "reports", "--output", "newer", "--ledger", "elsewhere")
     assert "as elsewhere says" in told

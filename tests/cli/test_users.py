@@ -135,9 +135,9 @@ def test_compare_places(terminal: Terminal, visits: Path) -> None:
     pytest.importorskip("pyproj")
     line = f"users compare --csv {visits.name} --user-column who --column lat --column lon --levels 2 --items 3 --runs 2 --json"
     comparison = json.loads(terminal.typed(line).stdout)["comparisons"][0]
-    assert comparison["unit"] == "km"
+    assert comparison["unit"] == "m"
     assert comparison["rate"] * comparison["diameter"] == pytest.approx(1.0)
-    assert 8.0 < comparison["diameter"] < 13.0  # the longer side is about 80 / 1000 degrees
+    assert 8_000.0 < comparison["diameter"] < 13_000.0  # the longer side is about 80 / 1000 degrees
 
 
 WAYS = {
@@ -193,17 +193,22 @@ def test_every_user_counts_the_same(terminal: Terminal, tmp_path: Path) -> None:
     assert release.reports == 100
 
 
-def test_places_are_in_km_unless_told_otherwise(terminal: Terminal, visits: Path) -> None:
-    """Squares on a map: the unit of distances is km, and m if that is asked for."""
+def test_places_are_in_metres_unless_told_otherwise(terminal: Terminal, visits: Path) -> None:
+    """Squares on a map: the unit of distances is m, as for cells, and km if that is asked for; what looks like km is refused."""
     pytest.importorskip("pyproj")
     line = "plan --query user-histogram --levels 2 --box 41.9 -72.1 42.1 -71.9 --epsilon 1 --delta 0 --users 60 --json --distance"
-    left_out, metres = (Plan.from_json(terminal.typed(f"{line} {far}").stdout) for far in ("2", "2000 --unit m"))
-    assert (left_out.query.unit, metres.query.unit) == ("km", "m")
-    assert left_out.query.diameter == pytest.approx(metres.query.diameter / 1000.0)
+    left_out, kilometres = (Plan.from_json(terminal.typed(f"{line} {far}").stdout) for far in ("2000", "2 --unit km"))
+    assert (left_out.query.unit, kilometres.query.unit) == ("m", "km")
+    assert left_out.query.diameter == pytest.approx(1000.0 * kilometres.query.diameter)
+    told = terminal.refused(*f"{line} 2".split())
+    assert "--distance 2 is 2 m: with --box and --levels distances are in metres" in told
+    assert "Give --distance 2000, or --unit km." in told
+    compare = f"users compare --csv {visits.name} --user-column who --column lat --column lon --levels 2 --runs 2 --rate 0.01"
+    assert "say --unit m or --unit km" in terminal.refused(*compare.split())
     left_out.save(str(terminal.folder / "plan.json"))
     rows = json.loads(terminal.typed(f"run plan.json {visits.name} --user-column who --column lat --column lon --json").stdout)["value"]
     assert all(41.89 < row["south"] < row["north"] < 42.11 for row in rows)
-    assert "km or m for places" in " ".join(terminal.typed("users compare --help").stdout.replace("│", " ").split())
+    assert "m (the default) or km for places" in " ".join(terminal.typed("users compare --help").stdout.replace("│", " ").split())
 
 
 def test_what_did_not_apply_is_told(terminal: Terminal) -> None:

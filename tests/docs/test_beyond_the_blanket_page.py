@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks.tightness import EPSILONS, SETTINGS, WIDEST, Gap, built_in, gaps, table
+from benchmarks.tightness import EPSILONS, SETTINGS, WIDEST, Gap, built_in, further, gaps, table
 
 import metricshuffle as ms
 from metricshuffle import randomizers
@@ -47,6 +47,19 @@ def test_numbers_of_the_table_come_out_again(name: str) -> None:
         band = ms.amplify(built_in(epsilon)[name], 10**5).epsilon(1e-6)
         found.append(band.upper / band.lower)
     assert f"{max(found):.4f}" == f"{rows()[name][place][0]:.4f}"
+
+
+def test_where_it_is_less_close_comes_out_again() -> None:
+    """The headline's widest band, and rows of the second table at a million people."""
+    duchi = ms.amplify(built_in(4.0)["Duchi, 3 dimensions"], 10**4).epsilon(1e-10)
+    assert "within a quarter of a percent" in PAGE
+    assert 1.002 < duchi.upper / duchi.lower < 1.0025
+    part = PAGE.split("`python -m benchmarks.tightness further`")[1].split("With so many people")[0]
+    told = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in part.splitlines() if "1.0" in line}
+    assert len(told) == len(further(1.0))
+    for name, written in (("RAPPOR, 4 bits", "RAPPOR, 4 bits"), ("subset of 10, size 9", "subset of 10, reports of 9")):
+        bands = [ms.amplify(further(epsilon)[name], 10**6).epsilon(1e-6) for epsilon in (1.0, 2.0, 4.0)]
+        assert f"{max(band.upper / band.lower for band in bands):.4f}" == told[written][1]
 
 
 def test_the_table_takes_the_worst() -> None:

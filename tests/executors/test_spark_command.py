@@ -21,7 +21,8 @@ pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (
 def test_a_release_from_spark(java: None, tmp_path: Path) -> None:
     """Files, then a query of what is wrong: in processes of their own, each with a session of its own."""
     parquet: Any = pytest.importorskip("pyarrow.parquet")
-    planned("two rounds").save(str(tmp_path / "plan.json"))
+    made = planned("two rounds")
+    made.model_copy(update={"task": made.task.reworded("Imbiß", "How much, <b>roughly</b>?")}).save(str(tmp_path / "plan.json"))
     people = pyarrow.table({"kcal": [row % 4 for row in range(40)], "wrong": [99] * 3 + [None] * 2 + [1] * 35})
     parquet.write_table(people, tmp_path / "people.parquet")
 
@@ -33,11 +34,12 @@ def test_a_release_from_spark(java: None, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     release = Release.load(tmp_path / "release.json")
     assert release.reports == 40
+    assert (release.title, release.question) == ("Imbiß", "How much, <b>roughly</b>?")
     assert release.raw_values_seen
     assert done.stderr.splitlines()[0] == "Wrote release.json."
     assert done.stderr.splitlines()[1].startswith("Every row counted as another person")
     assert len(done.stderr.splitlines()) == 2, done.stderr
-    done = run("--spark", "SELECT wrong AS kcal FROM parquet.`people.parquet`", "--column", "kcal")
+    done = run("--spark", "SELECT wrong AS kcal FROM parquet.`people.parquet`", "--column", "kcal", "--output", "again.json")
     assert done.returncode == 2
     assert "metricshuffle: 5 of 40 values in --column 'kcal' of the DataFrame are not in whole numbers from 0 to 20 kcal" in done.stderr
     assert done.stdout == ""

@@ -7,10 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.golden.settings import SETTINGS, Described, query_of
 
 import metricshuffle as ms
+from metricshuffle.estimation.inversion import Inversion
+from metricshuffle.protocols.frequencies import Frequencies
 
 pytestmark = pytest.mark.thorough
 
@@ -22,6 +25,8 @@ JOINT: dict[str, Described] = {one["name"]: one for one in json.loads(Path(__fil
 CLOSE = 1e-9
 # Expected errors of shares are simulated, and lengths of a tree are no longer off by their rounding to 32 bits.
 SIMULATED = 1e-8
+# Rates of single items are searched by bounds that are looked at roughly first, and their simulated errors follow other draws.
+SEARCHED, DRAWN = 1e-5, 0.05
 # Histograms on lines and grids whose reports may be stronger since shuffled reports are certified by the best of all bounds, and not by
 # one blanket law for each displacement: the same promise with a smaller error. What one report gives away alone grows with its strength.
 # The settings by name, each with the largest error there may be, as a part of what it was.
@@ -47,7 +52,7 @@ Key = tuple[str, str | None, str, int | None]
 def same(now: object, before: object, close: float = CLOSE) -> bool:
     """Numbers up to a relative 1e-9 (null stands for infinity), all else exactly."""
     if isinstance(before, dict):
-        return isinstance(now, dict) and all(name in now and same(now[name], value) for name, value in before.items())
+        return isinstance(now, dict) and all(name in now and same(now[name], value, close) for name, value in before.items())
     if before is None:
         return now is None or now == math.inf
     if isinstance(before, int | float) and not isinstance(before, bool):
@@ -76,6 +81,15 @@ def told(one: Any) -> Described:
     return {**found, **one.details}
 
 
+def unbiased_error(one: Any, query: ms.Query, users: int) -> float:
+    """How far a candidate is off in the measure of the file: that of histograms was the error of unbiased shares, for people spread
+    evenly. Plans tell that of the shares that can be true since, which is simulated, for the worst of three kinds of people."""
+    if not isinstance(query, ms.Histogram) or not isinstance(one.mechanism, Frequencies):
+        return float(one.expected_error)
+    variances = Inversion.of(one.mechanism.randomizer).variances(np.full(query.cells, 1.0 / query.cells))
+    return math.sqrt(2.0 / math.pi) * float(np.mean(np.sqrt(variances / users)))
+
+
 def key_of(one: Any) -> Key:
     return one.protocol, one.encoding, one.trusted, one.details.get("shape")
 
@@ -84,7 +98,7 @@ def key_before(row: Described) -> Key:
     return row["protocol"], row["encoding"], row["trusted"], row["details"].get("shape")
 
 
-def differences(now: Any, row: Described) -> list[str]:
+def differences(now: Any, row: Described, error: float) -> list[str]:
     """What of a candidate is not as it was, in words."""
     # The randomizer of single items follows from its rate, and its table of distances is kept as a digest only.
     details = {name: value for name, value in row["details"].items() if name != "randomizer" and value is not None}
@@ -92,22 +106,23 @@ def differences(now: Any, row: Described) -> list[str]:
     if str(row["guarantee"]["bound"]).endswith("rarely clamped"):  # it may be accounted exactly by now, as whoever verifies it does
         row["guarantee"]["bound"] = now.guarantee.bound
     pairs: dict[str, tuple[object, object]] = {
-        "expected_error": (now.expected_error, row["expected_error"]),
+        "expected_error": (error, row["expected_error"]),
         "guarantee": (said(now.guarantee), without_between(row["guarantee"])),
         "fallback": (said(now.fallback), without_between(row["fallback"])),
         "details": ({name: numbers.get(name) for name in details}, details),
     }
     if "bits_per_user" in row:
         pairs["bits_per_user"] = (now.bits_per_user, row["bits_per_user"])
-    room = {"expected_error": SIMULATED} if now.protocol == "tree-laplace" else {}
-    return [f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before, room.get(name, CLOSE))]
+    room = {"tree-laplace": {"expected_error": SIMULATED}, "item-wise": {"expected_error": DRAWN}}.get(now.protocol, {})
+    close = SEARCHED if now.protocol == "item-wise" else CLOSE
+    return [f"{name} is {after}, was {before}" for name, (after, before) in pairs.items() if not same(after, before, room.get(name, close))]
 
 
 def renamed(row: Described) -> Described:
     return {**row, "guarantee": {**row["guarantee"], "bound": "beyond-blanket"}}
 
 
-def worse(now: Any, row: Described, part: float) -> list[str]:
+def worse(now: Any, row: Described, part: float, error: float) -> list[str]:
     """What of a candidate is worse than it was, in words: its promise, its bits, or an error above `part` of what it was."""
     promise, before = said(now.guarantee), without_between(row["guarantee"])
     words = [
@@ -115,8 +130,8 @@ def worse(now: Any, row: Described, part: float) -> list[str]:
     ]
     if promise["bound"] not in ("blanket", "beyond-blanket"):
         words.append(f"the bound is {promise['bound']}")
-    if not 0.0 < now.expected_error <= part * row["expected_error"]:
-        words.append(f"expected_error is {now.expected_error}, was {row['expected_error']}")
+    if not 0.0 < error <= part * row["expected_error"]:
+        words.append(f"expected_error is {error}, was {row['expected_error']}")
     if now.fallback.epsilon <= row["fallback"]["epsilon"] or now.bits_per_user > row.get("bits_per_user", math.inf):
         words.append("it is better, and no report is stronger: how?")
     return words
@@ -166,11 +181,11 @@ def test_candidates_are_as_they_were(setting: Described) -> None:
     assert set(before) <= set(found), sorted(map(str, set(before) - set(found)))
     changed = {}
     for key, row in before.items():
-        name = (setting["name"], key[0])
+        name, error = (setting["name"], key[0]), unbiased_error(found[key], query, setting["users"])
         if name in BETTER:
-            changed[str(key)] = worse(found[key], row, BETTER[name])
+            changed[str(key)] = worse(found[key], row, BETTER[name], error)
         elif setting["name"] in SHARPER and key[0] == "item-wise":
             changed[str(key)] = not_sharper(found[key], row)
         else:
-            changed[str(key)] = differences(found[key], renamed(row) if name in RENAMED else row)
+            changed[str(key)] = differences(found[key], renamed(row) if name in RENAMED else row, error)
     assert not any(changed.values()), {key: words for key, words in changed.items() if words}

@@ -22,7 +22,7 @@ from metricshuffle.pages.collection import Collection
 from metricshuffle.pages.methods import method_of, methods_text
 from metricshuffle.pages.report import report
 from metricshuffle.pages.what_if import Recomputed, consequences
-from metricshuffle.planning.explain import error_text
+from metricshuffle.planning.explain import expected_text
 from metricshuffle.privacy.target import Target
 from metricshuffle.wire.release import Release, measured
 
@@ -62,7 +62,7 @@ def test_every_kind_has_a_page(kind: str) -> None:
         assert str(plan.if_shuffler_colludes) in page.text
     assert "whoever ran it saw the raw values" in page.text  # run on one machine
     for candidate in plan.candidates:
-        assert error_text(plan.query, candidate.expected_error) in page.text
+        assert expected_text(plan.query, candidate.expected_error) in page.text
     if release.warning:
         assert release.warning in page.text
     assert not re.search(r"\b(nan|None|inf)\b", page.text)
@@ -72,7 +72,7 @@ def test_every_kind_has_a_page(kind: str) -> None:
 def test_the_three_numbers_are_those_of_the_plan(kind: str) -> None:
     plan = planned(kind)
     error, honest, colluding = headline(Collection.of(plan)).numbers
-    assert f"{error.number} {error.unit}".rstrip() == error_text(plan.query, plan.choice.expected_error)
+    assert f"{error.number} {error.unit}".rstrip() == expected_text(plan.query, plan.choice.expected_error)
     assert honest.number == promised(plan.guarantee.epsilon)
     for number, guarantee in ((honest, plan.guarantee), (colluding, plan.if_shuffler_colludes)):
         if number.number == promised(guarantee.epsilon):  # an epsilon never stands alone
@@ -240,3 +240,30 @@ def test_kinds_cover_every_question_and_trust() -> None:
     assert {plan.query.title for plan in plans} >= {"sum", "mean", "centroid", "histogram", "map", "user-histogram", "user-mean"}
     assert {plan.choice.trusted for plan in plans} == {"nobody", "shuffler", "aggregator", "curator"}
     assert any(math.isinf(plan.if_shuffler_colludes.epsilon) for plan in plans)
+
+
+@cache
+def berlin(protocol: str) -> ms.Plan:
+    grid = ms.Grid.from_box(52.45, 13.28, 52.60, 13.52, cell=1000)
+    return ms.plan(ms.Histogram(grid), Target(1, 1e-6, 2000), users=1000, honest=900, protocols=[protocol], spread="smooth")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "certified"),
+    [
+        ("k-ary-randomized-response", "0.499 (promised: 1; nearer values need that much noise, and all get it)"),
+        ("noisy-vectors", "0.7072 (promised: 1, for several people's moves together; this is one person's)"),
+    ],
+)
+def test_a_map_does_not_contradict_itself(protocol: str, certified: str) -> None:
+    """What is certified and what is promised are told apart, and no number is weaker than the plan's."""
+    plan = berlin(protocol)
+    text = ParsedPage(report(Collection.of(plan))).text
+    assert certified in text
+    assert "more and more easily" not in text
+    assert "About answers farther apart than 2,000 m, up to 22,630 m" in text
+    alike = "a move across the whole range costs no more than the smallest one. That is more than is promised, which ends at 2,000 m."
+    assert (alike in text) == (protocol != "noisy-vectors")
+    deltas = [float(found) for told in (text, str(plan)) for found in re.findall(r"\bdelta (?:of )?(\d[\d.]*(?:e-?\d+)?)", told)]
+    assert len(deltas) > 5
+    assert max(deltas) <= plan.target.delta

@@ -26,7 +26,7 @@ from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Centroid, Histogram, Sum
 from metricshuffle.randomizers.count_response import CountResponse
-from metricshuffle.spaces import Grid, Integers, Interval
+from metricshuffle.spaces import Grid, Integers, Interval, Places
 from metricshuffle.wire.task import Task
 
 PROTOCOLS = ["polya-shuffle", "geometric-central"]
@@ -72,7 +72,10 @@ def test_distances_of_what_if_are_never_rounded_up() -> None:
 
 
 def test_what_distances_are_measured_between_is_said_wherever_they_are() -> None:
-    for kind, between in (("centroid", "cells, in a straight line"), ("mean of real numbers", "values rounded to steps of 0.0001221 h")):
+    for kind, between in (
+        ("centroid", "true places, along the ground"),
+        ("mean of real numbers", "values rounded to steps of 0.0001221 h"),
+    ):
         collection = Collection.of(planned(kind))
         assert any(f"apart (distance between {between})" in sentence for sentence in headline(collection).sentences)
         assert any(f"apart (distance between {between})" in paragraph for paragraph in assessment(collection))
@@ -123,9 +126,9 @@ def test_neighbouring_numbers_have_different_names() -> None:
 
 def test_places_at_the_antimeridian_stay_together() -> None:
     """An interval from 179.99 to 180.01 degrees is not one from -179.99 to 179.99, which is the whole world but for the place."""
-    for box, column in (((-17.0, 179.9, -16.9, 180.0), 10), ((51.8, -180.0, 51.9, -179.9), 0)):
-        made = plan(Centroid(Grid.from_box(*box, 1000.0)), Target(0.05, 0.0, 2000.0), 20, trusted="curator")
-        release = made.run([(column, 5)] * 20)
+    for box, place in (((-17.0, 179.9, -16.9, 180.0), (-16.95, 180.0)), ((51.8, -180.0, 51.9, -179.9), (51.85, -180.0))):
+        made = plan(Centroid(Places(*box)), Target(0.05, 0.0, 2000.0), 20, trusted="curator")
+        release = made.run([place] * 20)
         point, rectangle = (feature["geometry"]["coordinates"] for feature in json.loads(geojson_text(release))["features"])
         west, east = min(place[0] for place in rectangle[0]), max(place[0] for place in rectangle[0])
         assert west <= point[0] <= east < west + 2.0

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from metricshuffle.web.guard import root_of
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SLIDE = """([field, value]) => new Promise((done, failed) => {
   const start = performance.now(), before = document.querySelector('.result').dataset.digest;
@@ -47,8 +49,13 @@ class Served:
     port: int
     token: str
 
+    @property
+    def root(self) -> str:
+        """Below which path everything is."""
+        return root_of(self.token)
+
     def at(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"http://127.0.0.1:{self.port}{self.root}{path}"
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)

@@ -151,6 +151,8 @@ def test_collections_from_their_opening_to_their_releases(
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
     page.locator("section:has(#collections-title)").screenshot(path=str(folder / "page-console.png"))
     awaited(page, digest, "released")
+    assert "Sealed at 20" in article_of(page, digest).inner_text()
+    assert ", released at 20" in article_of(page, digest).inner_text()
     awaited(page, place, "released")
     assert article.get_attribute("data-reports") == str(PEOPLE)
     article.get_by_text("Collect", exact=True).click()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,13 @@ import pytest
 from tests.web.conftest import Served, watched
 
 import metricshuffle
+from metricshuffle.cli.web import _chosen
 from metricshuffle.errors import InputError
 from metricshuffle.web.app import HTMX_SHA256, HTMX_VERSION, STATIC
+from metricshuffle.web.guard import Guard, root_of
 from metricshuffle.web.serving import address, loopback
 
+TOKEN = "a-token-that-was-chosen"  # noqa: S105 - of these tests
 TEMPLATES = Path(metricshuffle.__file__).parent / "pages" / "templates" / "web"
 
 
@@ -44,9 +51,119 @@ def test_only_loopback_comes_without_a_chosen_token() -> None:
 def test_templates_hold_neither_scripts_nor_styles_nor_addresses_of_others() -> None:
     for template in TEMPLATES.iterdir():
         text = template.read_text()
-        assert not re.search(r"<script(?! src=\"/static/)", text), template.name
+        assert not re.search(r"<script(?! src=\"{{ root\(\) }}/static/)", text), template.name
         assert not re.search(r"\sstyle=|\son[a-z]+=", text), template.name
         assert not re.search(r"(?:src|href|action)=\"https?:", text), template.name
+        assert not re.search(r"(?:src|href|action|hx-get|hx-post)=\"/", text), template.name  # all is below a path of its own
+
+
+async def _answered(guard: Guard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1:1"), (b"cookie", cookie.encode())]
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": headers,
+        "scheme": "http", "server": ("127.0.0.1", 1), "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+    await guard(scope, receive, send)
+    return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+
+
+def _asked(guard: Guard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
+    with ThreadPoolExecutor(1) as aside:  # a browser of another test may have a loop in this thread
+        return aside.submit(asyncio.run, _answered(guard, path, query, cookie)).result()
+
+
+async def _shown(scope: Any, receive: Any, send: Any) -> None:
+    """An application that says which path it was asked for."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-path", scope["path"].encode())]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_the_cookie_is_for_a_path_that_nobody_else_knows() -> None:
+    """A browser sends cookies to every port of a machine; this one is sent to none that is not asked for that path, and ends with it."""
+    root = root_of(TOKEN)
+    guard = Guard(_shown, TOKEN, 1, root, "once-and-no-more")
+
+    def ask(path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
+        return _asked(guard, path, query, cookie)
+
+    status, headers = ask("/", f"token={TOKEN}&card=number")
+    assert (status, headers["location"]) == (303, f"{root}/?card=number")
+    parts = dict(part.strip().partition("=")[::2] for part in headers["set-cookie"].split(";"))
+    assert (parts.pop("metricshuffle-1"), parts.pop("Path"), parts.pop("SameSite").lower()) == (TOKEN, f"{root}/", "strict")
+    assert list(parts) == ["HttpOnly"]  # neither Max-Age nor Expires: until the browser is closed
+    cookie = f"metricshuffle-1={TOKEN}"
+    status, headers = ask(f"{root}/console", cookie=cookie)
+    assert (status, headers["x-path"]) == (200, "/console")
+    for path in ("/", "/console", f"{root}", f"{root}x/console", f"{root_of('another-token')}/console"):
+        assert ask(path, cookie=cookie)[0] == 403, path  # also with the cookie: whoever saw it does not know the path
+    assert ask(f"{root}/console")[0] == 403
+    assert ask("/healthz")[0] == 200
+    assert ask("/", "token=once-and-no-more")[0] == 303
+    assert ask("/", "token=once-and-no-more")[0] == 403
+    assert root_of(TOKEN) == root != root_of(TOKEN + "x")
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "//evil.example/%2e%2e", "///evil.example", "/\\\\evil.example/", "/\r\nX: y"])
+def test_the_token_leads_nowhere_else(path: str) -> None:
+    root = root_of(TOKEN)
+    status, headers = _asked(Guard(_shown, TOKEN, 1, root), path, f"token={TOKEN}")
+    assert status == 303
+    assert headers["location"].startswith(f"{root}/")
+    assert not re.search(r"[\r\n\\]", headers["location"])
+
+
+def test_where_the_token_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file of its owner, in the environment, or on the command line, where others see it."""
+    monkeypatch.delenv("METRICSHUFFLE_WEB_TOKEN", raising=False)
+    file = tmp_path / "token"
+    file.write_text("a-token-of-mine\n")
+    file.chmod(0o600)
+    assert _chosen(None, None) is None
+    assert _chosen(None, file) == "a-token-of-mine"
+    assert _chosen("on-the-line", None) == "on-the-line"
+    monkeypatch.setenv("METRICSHUFFLE_WEB_TOKEN", "in-the-environment")
+    assert _chosen(None, None) == "in-the-environment"
+    with pytest.raises(InputError, match="not both"):
+        _chosen("on-the-line", file)
+    file.chmod(0o644)
+    with pytest.raises(InputError, match="others on this machine can read it"):
+        _chosen(None, file)
+
+
+@pytest.mark.thorough
+def test_a_server_at_another_port_gets_no_cookie(browser: Any, served: Served) -> None:
+    received: list[str | None] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(self.headers.get("cookie"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(served.url)
+        assert page.url.startswith(served.at("/"))
+        assert page.is_visible("nav")
+        for path in ("/", "/console", "/page-"):
+            page.goto(f"http://127.0.0.1:{other.server_port}{path}")
+        context.close()
+        other.shutdown()
+    assert received
+    assert set(received) == {None}
 
 
 @pytest.mark.thorough
@@ -57,7 +174,7 @@ def test_without_the_token_there_is_nothing(served: Served) -> None:
         assert client.get("/healthz").status_code == 200
         first = client.get("/", params={"token": served.token, "card": "number"})
         assert first.status_code == 303
-        assert first.headers["location"] == "/?card=number"  # the token does not stay in the address
+        assert first.headers["location"] == f"{served.root}/?card=number"  # the token does not stay in the address
         cookie = first.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie

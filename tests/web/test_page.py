@@ -25,7 +25,7 @@ def test_every_card_goes_from_its_example_to_files(window: Callable[..., Any], s
     page = window()
     for card in CARDS:
         page.goto(served.at("/"))
-        page.click(f".kinds a[href='/?card={card}']")
+        page.click(f".kinds a[href='{served.root}/?card={card}']")
         page.wait_for_selector(".result")
         page.wait_for_selector("#more .not-hidden")
         assert page.locator("#more svg.chart").count() >= 1

@@ -12,7 +12,7 @@ from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.base import Reports
 from metricshuffle.queries import Centroid, Histogram, Mean, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space, Users, users_of
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, Places, Space, Users, users_of
 from metricshuffle.wire import Release, Task
 
 KCAL = Integers(0, 20, "kcal")
@@ -48,7 +48,7 @@ MADE: dict[str, Callable[[], Plan]] = {
         Mean(Interval(0.0, 10.0, "h")), Target(1, 1e-6, 2), 200, granularity=0.5, encoding="modular", protocols=["polya-shuffle"]
     ),
     "witch hat": lambda: plan(Mean(Interval(0.0, 10.0, "h")), Target(1, 1e-6, 2), 2000, granularity=0.5, protocols=["witch-hat"]),
-    "centroid": lambda: plan(Centroid(bern()), Target(4, 1e-6, 1600), 40, encoding="modular", protocols=["polya-shuffle"]),
+    "centroid": lambda: plan(Centroid(Places(*BOX)), Target(4, 1e-6, 1600), 40, encoding="modular", protocols=["polya-shuffle"]),
     "labels": lambda: plan(Histogram(Categories(DRINKS)), Target(1, 1e-6, 1), 400, 300, protocols=["k-ary-randomized-response"]),
     "line": lambda: plan(Histogram(Integers(0, 9)), Target(1, 1e-6, 3), 400, protocols=["k-ary-randomized-response"]),
     "map": lambda: plan(Histogram(bern()), Target(2, 1e-6, 1600), 400, protocols=["k-ary-randomized-response"]),
@@ -94,7 +94,7 @@ def values_of(kind: str, people: int | None = None) -> list[Any]:
     one_each: dict[str, Callable[[int], Any]] = {
         "sum": lambda person: person % 4,
         "mean": lambda person: person % 10 + 0.5,
-        "centroid": lambda person: (person % 3, person % 2),
+        "centroid": lambda person: (46.943 + 0.006 * (person % 3), 7.43 + 0.0125 * (person % 2)),
         "user-linear": lambda person: [person % 21] * (1 + person % 3),
     }
     query = task_of(kind).query

@@ -9,7 +9,7 @@ from tests.wire.kinds import SENT, reports_of, task_of
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.wire.payloads import PayloadForm
 
-REFUSED = {"unary sum": "--encoding modular", "bounded sum": "--encoding modular", "flipped bits": "--encoding modular",
+REFUSED = {"unary sum": "encoding='modular'", "bounded sum": "encoding='modular'", "flipped bits": "encoding='modular'",
            "aggregated sum": "aggregator", "vectors of a map": "aggregator"}  # fmt: skip
 CARRIED = tuple(kind for kind in SENT if kind not in REFUSED)
 

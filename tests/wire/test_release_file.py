@@ -107,8 +107,30 @@ def test_a_release_signed_anew_must_follow_from_its_tally(lie: str) -> None:
         Release.from_json(resigned(document))
 
 
+OLD = sorted((Path(__file__).parent / "releases_version_2").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_releases_of_version_2_are_read(path: Path) -> None:
+    """Their intervals of shares are computed anew and not compared: nobody is told that such a file was edited. Shares still are."""
+    document = json.loads(path.read_text())
+    release = Release.load(path)
+    if isinstance(document["value"], list):
+        assert np.allclose(release.value["share"], [row["share"] for row in document["value"]], atol=1e-9)
+        assert release.estimate.smoothed == (path.stem in ("smoothed_line", "smoothed_map", "users_items"))
+    again = Release.from_json(release.to_json())
+    assert str(again) == str(release)
+    edited = {**document, "value": [{**row, "share": 0.5} for row in document["value"]] if path.stem != "sum" else 3.0}
+    with pytest.raises(PlanError, match="its value is not what its tally gives"):
+        Release.from_json(resigned(edited))
+
+
+def test_there_are_old_releases_of_every_kind() -> None:
+    assert {path.stem for path in OLD} >= {"smoothed_line", "smoothed_map", "line_with_floor", "single_thresholds", "labels", "sum"}
+
+
 @pytest.mark.parametrize(("text", "told"), [("{", "not JSON"), ("[]", "its format is None"), ("[" * 100_000, "nests too deeply"),
-                                            ('{"format": "metricshuffle-release/1"}', "not 'metricshuffle-release/2'")])  # fmt: skip
+                                            ('{"format": "metricshuffle-release/1"}', "not 'metricshuffle-release/3'")])  # fmt: skip
 def test_what_is_no_release(text: str, told: str) -> None:
     """Something else, and releases of the first version, are told by their format."""
     with pytest.raises(PlanError, match=told):

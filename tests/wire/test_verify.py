@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from tests.wire.kinds import KINDS, signed, stored, task_of
 
+from metricshuffle.amplification.shuffled import ShuffledProfile
 from metricshuffle.declared import content_digest
 from metricshuffle.errors import MetricShuffleError, NotCertified, PlanError
 from metricshuffle.wire import Task
@@ -144,6 +145,25 @@ def test_claims_that_say_more_than_is_true(lie: str, kind: str) -> None:
     _, path, change = CLAIMS[lie]
     with pytest.raises(NotCertified, match=REFUSED):
         Task.from_json(changed(kind, (path, change))).verify()
+
+
+def test_the_argument_is_looked_for_once_and_only_for_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which bound decides takes as long as all the rest of a verification."""
+    looks: list[float] = []
+    decisive = ShuffledProfile.decisive
+
+    def counted(self: ShuffledProfile, epsilon: float, *rest: Any) -> str:
+        looks.append(epsilon)
+        return decisive(self, epsilon, *rest)
+
+    monkeypatch.setattr(ShuffledProfile, "decisive", counted)
+    task, forged = Task.from_json(task_of("labels").to_json()), Task.from_json(changed("labels", ("guarantee.epsilon", times(0.9))))
+    looks.clear()
+    task.verify()
+    assert len(looks) == 1
+    with pytest.raises(NotCertified, match=REFUSED):
+        forged.verify()
+    assert len(looks) == 1
 
 
 def test_all_rounds_belong_to_the_promise() -> None:

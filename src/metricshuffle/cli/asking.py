@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.queries.base import Query
-    from metricshuffle.spaces import Domain, Grid, Space
+    from metricshuffle.spaces import Domain, Grid, Places, Space
 
 QUERIES = ("sum", "mean", "centroid", "histogram", "map", "user-histogram", "user-mean")
 NUMBERS, LABELS, CELLS, SQUARES = (
@@ -69,7 +70,7 @@ class Asked:
             numbers = self._real_or_whole(kind, granularity)
             return Sum(numbers) if kind == "sum" else Mean(numbers)
         if kind == "centroid":
-            return Centroid(self._grid(kind))
+            return Centroid(self._grid(kind) if self.box is None else self._places())
         if kind == "map":
             return Histogram(self._grid(kind))
         if kind == "histogram":
@@ -153,6 +154,26 @@ class Asked:
             raise InputError(f"--query {kind} needs --width and --height in cells, or --box with four numbers in degrees.")
         return Grid(self.width, self.height, self.cell, self.unit or "")
 
+    def rounded_to(self, kind: str, granularity: float | None) -> float | None:
+        """What values are rounded to, if that was said; --cell says it for places in a box, which have no cells."""
+        if kind != "centroid" or self.box is None or self.cell is None:
+            return granularity
+        if granularity is not None:
+            raise InputError(
+                "give either --cell or --granularity: both are the largest unit that places are rounded to, and none is needed."
+            )
+        if not 0.0 < self.cell < math.inf:
+            raise InputError(f"--cell must be a number > 0, got {self.cell!r}.")
+        return self.cell
+
+    def _places(self) -> Places:
+        from metricshuffle.spaces import Places
+
+        if self.width is not None or self.height is not None:
+            raise InputError("give either --box or --width and --height, and not both; places in a box are not counted by cells.")
+        assert self.box is not None  # noqa: S101 - else there is a grid
+        return Places(*self.box, self.unit or "m")
+
     def _items_space(self, kind: str) -> Space:
         """Where one item of a user lies, and how far two of them are apart."""
         from metricshuffle.spaces import Box, Categories, Integers, Space, nested_squares, nested_squares_on_map
@@ -196,7 +217,7 @@ class Asked:
         if self.side is not None:
             return nested_squares(self.levels, self.side, self.unit or "")
         assert self.box is not None  # noqa: S101 - one of the two is given
-        return nested_squares_on_map(self.levels, Box(*self.box), self.unit or "km")
+        return nested_squares_on_map(self.levels, Box(*self.box), self.unit or "m")
 
 
 def _several(words: list[str], where: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricshuffle.cli.options import Json, PlanFile, number, task_of, whole
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.errors import InputError, NotCertified, PlanError
 
 if TYPE_CHECKING:
     from metricshuffle.planning.audits.audit import Audit
@@ -57,10 +57,10 @@ def audit(
     import json
     from dataclasses import asdict
 
-    from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.cli.screen import note, say, screen, working
     from metricshuffle.planning.audits.audit import audit as audited
 
-    task = task_of(plan_file)
+    task = task_of(plan_file, verified=False)
     values = [None if text is None else value_of(task.query, text, name) for text, name in ((first, "first"), (second, "second"))]
     crowd = None if others is None else [value_of(task.query, others, "others")] * max(task.minimum - 1, 0)
     if (first_batches is None) != (second_batches is None):
@@ -75,6 +75,10 @@ def audit(
         print(json.dumps({**asdict(outcome), "refuted": outcome.refuted, "plan": task.digest}))
     else:
         say(screen(), *str(outcome).splitlines())
+    try:
+        task.verify_once()
+    except NotCertified as wrong:  # an audit may refute such a promise; whether it did or not, it is not true
+        note(f"{plan_file} cannot be believed: {wrong}")
     if outcome.refuted:
         raise typer.Exit(REFUTED)
 
@@ -99,7 +103,7 @@ def value_of(query: Query, text: str, option: str) -> Any:
 
 
 def _value(query: Query, word: str) -> Any:
-    from metricshuffle.spaces import Categories, Grid, Integers
+    from metricshuffle.spaces import Categories, Grid, Integers, Places
 
     domain = query.values_in
     if isinstance(domain, Categories):
@@ -107,6 +111,9 @@ def _value(query: Query, word: str) -> Any:
     if isinstance(domain, Grid):
         column, row = (whole(part) for part in word.split(","))
         return column, row
+    if isinstance(domain, Places):
+        latitude, longitude = (number(part) for part in word.split(","))
+        return latitude, longitude
     return whole(word) if isinstance(domain, Integers) else number(word)
 
 

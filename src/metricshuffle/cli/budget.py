@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.options import Json, planned
+from metricshuffle.cli.options import Json, task_of
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def budget(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="LEDGER...", help="Ledgers, or plans with a ledger beside them; all *.ledger here if left out."),
+        typer.Argument(
+            metavar="LEDGER...", help="Ledgers; or plans or tasks, found in the ledgers beside them; all *.ledger here if left out."
+        ),
     ] = None,
     people: Annotated[str | None, typer.Option("--people", metavar="NAME", help="Only this group of people; all if left out.")] = None,
     as_json: Json = False,
@@ -33,7 +35,7 @@ def budget(
     from metricshuffle.planning.budget import EVERYBODY, checked_people, groups_of, spendings
     from metricshuffle.planning.together import together
 
-    ledgers = [_notes(path) for path in files] if files else _here()
+    ledgers = [notes for path in files for notes in _notes(path)] if files else _here()
     named = groups_of(ledgers)
     groups = named if people is None else [checked_people(people)]
     if groups[0] not in named:
@@ -69,18 +71,26 @@ def _here() -> list[Notes]:
     return ledgers
 
 
-def _notes(path: Path) -> Notes:
-    """Those of a ledger, or of the ledger beside a plan."""
+def _notes(path: Path) -> list[Notes]:
+    """Those of a ledger, or what all ledgers beside a plan or a task have of it."""
     from metricshuffle.cli.screen import note
     from metricshuffle.files import read_bytes
-    from metricshuffle.planning.budget import BUDGET_FORMAT, Budget, Notes
+    from metricshuffle.planning.budget import BUDGET_FORMAT, RELEASES_LEDGER, Notes, ledgers_of
     from metricshuffle.wire.shuffle import SQLITE_HEADER
 
     start = read_bytes(path)
     if path.suffix == ".ledger" or start.startswith(SQLITE_HEADER) or BUDGET_FORMAT.encode() in start[:200]:
-        return Notes.read(path)
-    planned(path)  # what is neither is told
-    ledger = Budget.beside(path).path
-    if not ledger.exists():
-        note(f"No ledger lies beside {path}: there is no {ledger}. If releases were noted elsewhere (--ledger), name that file.")
-    return Notes.read(ledger)
+        return [Notes.read(path)]
+    digest, notes = task_of(path).digest, []
+    for ledger in ledgers_of(path.parent, digest):
+        whole = Notes.read(ledger)
+        notes.append(Notes({digest: whole.tasks[digest]}, tuple(row for row in whole.releases if row.task == digest)))
+        if others := len({row.task for row in whole.releases} - {digest}):
+            several = f"{others} more task{'s' * (others != 1)}"
+            note(f"{ledger} has releases of {several} than {path}; `metricshuffle budget {ledger}` adds all of them up.")
+    if not notes:
+        note(
+            f"No ledger beside {path} has a release of it ({path.with_name(RELEASES_LEDGER)} would be the one). If releases were noted "
+            "elsewhere (--ledger, or beside a collection in another folder), name that file."
+        )
+    return notes

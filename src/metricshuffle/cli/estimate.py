@@ -33,7 +33,6 @@ def estimate(
     is the same release.
     """
     writable(output, plan_file, shuffled)
-    budget = ledger_of(plan_file, ledger, output)
     from metricshuffle.cli.extras import require_for_places
     from metricshuffle.cli.screen import working
     from metricshuffle.errors import InputError, PlanError
@@ -43,6 +42,7 @@ def estimate(
 
     plan, people = planned(plan_file), checked_people(people)
     task = plan.task if isinstance(plan, Plan) else plan
+    budget = ledger_of(plan_file, task, ledger, output)
     require_for_places(task.query)
     with budget.opened() as account:
         with working("Estimating"):

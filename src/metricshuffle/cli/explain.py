@@ -35,12 +35,10 @@ def explain(
         from metricshuffle.errors import require
 
         require("jinja2", "report")
-    from metricshuffle.cli.screen import note, working
+    from metricshuffle.cli.screen import note, writable_words
 
     plan = planned(plan_file)
     task = plan.task if isinstance(plan, Plan) else plan
-    with working("Verifying"):
-        task.verify()
     said = consent(task, expected_error=plan.choice.expected_error if isinstance(plan, Plan) else None, contact=contact)
     if format == "html":
         from metricshuffle.pages.rendering import rendered
@@ -54,6 +52,6 @@ def explain(
         sections = [{"heading": section.heading, "sentences": list(section.sentences)} for section in said.sections]
         print(json.dumps({"task": task.digest, "title": said.title, "sections": sections}, indent=2))
     elif output is None:
-        print(text, end="")
+        print(writable_words(text), end="")
     else:
         note(f"Wrote {output}.")

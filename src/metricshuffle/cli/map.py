@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,8 +78,9 @@ def _text(release: Release, kind: str, level: float, background: Path | None) ->
 
         return geojson_text(release, level)
     from metricshuffle.pages.charts.answers import answer_chart
+    from metricshuffle.pages.charts.place_maps import map_of
     from metricshuffle.pages.release_map import page
-    from metricshuffle.spaces import Grid
+    from metricshuffle.spaces import Grid, Places
 
     drawn = None
     if background is not None:
@@ -86,12 +88,17 @@ def _text(release: Release, kind: str, level: float, background: Path | None) ->
         from metricshuffle.pages.background import read_background
 
         grid = release.query.values_in
+        if isinstance(grid, Places):
+            grid = map_of(grid)
         if not isinstance(grid, Grid):
             raise InputError(f"--background is for maps, and this is a {release.query.title}; leave it out.")
         drawn = read_background(background, grid)
         if not (drawn.areas or drawn.lines):
             note(f"Nothing in {background} lies on the map (lines and areas are drawn, points are not).")
-    return page(release, level, drawn) if kind == "html" else answer_chart(release, level, name="map", background=drawn).svg()
+    if kind == "html":
+        return page(release, level, drawn)
+    chart = answer_chart(release, level, name="map", background=drawn)
+    return chart.svg() if release.title is None else replace(chart, title=f"{release.title}: {chart.title}").svg()
 
 
 def _tell(release: Release, output: Path, kind: str, level: float, *, as_json: bool, to_screen: bool) -> None:
@@ -117,7 +124,7 @@ def _tell(release: Release, output: Path, kind: str, level: float, *, as_json: b
         lines.append(f"{without:,} of {rows:,} {100.0 * level:g} % intervals do not hold zero.")
     if kind in ("csv", "svg"):
         lines.append(f"The .{kind} file holds no promises; publish them with it:")
-    lines += promise_sentences(release)
+    lines += [*promise_sentences(release), *([f"Warning: {release.warning}"] if release.warning else [])]
     if to_screen:
         for line in lines:
             note(line)

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 # What Python calls an option of another name; used where a command has that option.
 ALSO = {"protocols": "--protocol", "floor": "--no-floor"}
+# Options of other commands, which a sentence names as what to do next.
+ELSEWHERE = {
+    name: f"--{name.replace('_', '-')}" for name in ("user_column", "most_items", "rounds", "people", "round", "trusted", "encoding")
+}
 # The class that a declaration was refused by leads its sentence in Python; whoever types a command never named it.
 DECLARED_AS = re.compile(r"^(?:[A-Z][A-Za-z0-9]*: )+(?=[a-z])")
 INSIDE = re.compile(r"(?<=: )(?:[A-Z][a-z0-9]+){2,}: (?=[a-z])")
@@ -30,14 +34,17 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     def option(match: re.Match[str]) -> str:
         return known.get(match[1], match[0])
 
+    def quoted(match: re.Match[str]) -> str:
+        return known.get(match[1], ELSEWHERE.get(match[1], match[0]))
+
     def to_change(match: re.Match[str]) -> str:
         return f"{match[1]} {known[match[2]]}" if match[2] in known else match[0]
 
     def with_value(match: re.Match[str]) -> str:
-        value = match[2] or match[3]
-        if match[1] not in known:
+        value, name = match[2] or match[3], known.get(match[1], ELSEWHERE.get(match[1]))
+        if name is None:
             return match[0]
-        return known[match[1]] if value in ("None", "True", "False") else f"{known[match[1]]} {value}"
+        return name if value in ("None", "True", "False") else f"{name} {value}"
 
     told = INSIDE.sub("", DECLARED_AS.sub("", message))
     if "local_epsilon" in known and (told != message or re.match(r"epsilon [\d.]", told)):
@@ -47,7 +54,8 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     if "box" in known and CORNER.match(told):
         told = f"{known['box']}: " + CORNER.sub(lambda match: match[1].upper() + " " * len(match[2]), told)
     told = VALUE.sub(with_value, told)
-    for pattern in (QUOTED, JOINED, SUBJECT):
+    told = QUOTED.sub(quoted, told)
+    for pattern in (JOINED, SUBJECT):
         told = pattern.sub(option, told)
     told = TO_CHANGE.sub(to_change, told)
     told = DIGITS.sub(lambda match: f"a number of {len(match[0].replace(',', ''))} digits", told)

@@ -153,8 +153,11 @@ def bundled(command: Callable[..., None], **defaults: Any) -> Callable[..., None
     return typed
 
 
-def planned(file: Path, text: str | None = None) -> Plan | Task:
-    """The plan or the task in a file (or in its text, if that was read already); what is wrong is told with the name of the file."""
+def planned(file: Path, text: str | None = None, *, verified: bool = True) -> Plan | Task:
+    """The plan or the task in a file (or in its text, if that was read already); what is wrong is told with the name of the file.
+
+    What it promises is computed again first, so that no command prints or uses a promise that is not true.
+    """
     import json
 
     from metricshuffle.files import named, read_text
@@ -167,13 +170,30 @@ def planned(file: Path, text: str | None = None) -> Plan | Task:
     except (ValueError, RecursionError):  # the reader of plans says what is wrong
         data = None
     try:
-        return Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)
+        stored = Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)
     except PlanError as wrong:
         raise PlanError(f"cannot use {named(file)}: {wrong}") from None
+    if verified:
+        verify_once(file, stored.task if isinstance(stored, Plan) else stored)
+    return stored
+
+
+def verify_once(file: Path, task: Task) -> None:
+    """Raise if the task in a file claims more than is true."""
+    from metricshuffle.cli.screen import working
+    from metricshuffle.errors import NotCertified
+    from metricshuffle.files import named
+
+    with working("Verifying"):
+        try:
+            task.verify_once()
+        except NotCertified as wrong:
+            raise NotCertified(f"cannot use {named(file)}: {wrong}") from None
 
 
 def released(file: Path, text: str | None = None) -> Release:
     """The release in a file (or in its text, if that was read already), told in the same way."""
+    from metricshuffle.errors import NotCertified
     from metricshuffle.files import named, read_text
     from metricshuffle.wire.release import Release
 
@@ -182,13 +202,15 @@ def released(file: Path, text: str | None = None) -> Release:
         return Release.from_json(text)
     except PlanError as wrong:
         raise PlanError(f"cannot use {named(file)}: {wrong}") from None
+    except NotCertified as wrong:
+        raise NotCertified(f"cannot use {named(file)}: {wrong}") from None
 
 
-def task_of(file: Path) -> Task:
+def task_of(file: Path, *, verified: bool = True) -> Task:
     """The task in a file, which may be a plan."""
     from metricshuffle.planning import Plan
 
-    stored = planned(file)
+    stored = planned(file, verified=verified)
     return stored.task if isinstance(stored, Plan) else stored
 
 

@@ -9,7 +9,12 @@ from metricshuffle.cli import plan_options as option
 from metricshuffle.cli.options import Honest, Json, ReadingOptions, Rounds, Users, choice, on_screen, writable
 from metricshuffle.errors import InputError
 
+SHORTEST_IN_METRES = 100.0
+"""A shorter distance of places in nested squares was most likely meant in km, as it was in earlier versions."""
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from metricshuffle.cli.own_values import OwnValues
     from metricshuffle.planning import Plan
     from metricshuffle.planning.advice import Wishes
@@ -27,6 +32,8 @@ def plan(
     error: option.Error = None,
     flat: option.Flat = False,
     rounds: Rounds = 1,
+    title: option.Title = None,
+    question: option.Question = None,
     low: option.Low = None,
     high: option.High = None,
     step: option.Step = None,
@@ -52,6 +59,7 @@ def plan(
     max_bits: option.MaxBits = None,
     no_floor: option.NoFloor = False,
     most_items: option.MostItems = None,
+    spread: option.Spread = "any",
     protocol: option.Protocols = None,
     randomizer: option.RandomizerFile = None,
     values: option.Values = None,
@@ -72,8 +80,9 @@ def plan(
     from metricshuffle.cli.asking import Asked
     from metricshuffle.cli.own_values import own_values
     from metricshuffle.planning.advice import Wishes
+    from metricshuffle.wire.wording import tidied_question, tidied_title
 
-    _check_words(query=query, encoding=encoding, padding=padding, transport=transport, trusted=trusted)
+    _check_words(query=query, encoding=encoding, padding=padding, transport=transport, trusted=trusted, spread=spread)
     if (epsilon is None) == (error is None):
         raise InputError("give either --epsilon (how much may be revealed) or --error (how exact the answer must be), and not both.")
     to_screen = _outputs(save, task, as_json)
@@ -84,19 +93,27 @@ def plan(
             no_header=no_header,
         ),
     )  # fmt: skip
-    asked = Asked(
+    options = Asked(
         low=low, high=high, step=step, unit=unit, labels=labels, labels_from=labels_from, distances=distances, width=width,
         column=_labels_column(column, labels_from, values),
         height=height, cell=cell, box=box, levels=levels, side=side, items=items,
-    ).query(query, granularity=granularity)  # fmt: skip
+    )  # fmt: skip
+    asked = options.query(query, granularity=granularity)
+    granularity = options.rounded_to(query, granularity)
     choices: dict[str, Any] = {
         "rounds": rounds, "encoding": encoding, "padding": padding, "granularity": granularity, "transport": transport,
         "samples": samples, "trusted": trusted, "max_local_epsilon": max_local_epsilon, "max_bits": max_bits, "protocols": protocol or None,
-        "randomizer": _loaded(randomizer), "floor": not no_floor, "most_items": most_items,
+        "randomizer": _loaded(randomizer), "floor": not no_floor, "most_items": most_items, "spread": spread,
+        "title": _typed(tidied_title, title), "question": _typed(tidied_question, question),
     }  # fmt: skip
     if own is not None and not _looked_at(own, asked, distance, only=not (save or task or as_json), as_json=as_json or to_screen):
         return
     far = _distance(asked, distance)
+    if levels is not None and box is not None and unit is None and far < SHORTEST_IN_METRES:
+        raise InputError(
+            f"--distance {far:g} is {far:g} m: with --box and --levels distances are in metres, as they are with --cell, and were in km in "
+            f"earlier versions. Give --distance {1000.0 * far:g}, or --unit km."
+        )
     made = _made(asked, epsilon, error, delta, far, users, honest, flat=flat, choices=choices)
     if save is not None:
         made.save(str(save))
@@ -124,9 +141,18 @@ def _check_words(**typed: str) -> None:
         "padding": ("clamp", "bounded"),
         "transport": ("shuffler", "aggregator"),
         "trusted": ("nobody", "shuffler", "aggregator", "curator"),
+        "spread": ("any", "smooth", "spiky"),
     }
     for name, word in typed.items():
         choice(name, word, words[name])
+
+
+def _typed(tidied: Callable[[object], str | None], text: str | None) -> str | None:
+    """A title or a question; what is wrong with it is told with the name of its option."""
+    try:
+        return tidied(text)
+    except InputError as wrong:
+        raise InputError(f"--{wrong}") from None
 
 
 def _outputs(save: Path | None, task: Path | None, as_json: bool) -> bool:
@@ -218,11 +244,12 @@ def _show(made: Plan, wishes: Wishes, *, looked_at: bool, everything: bool, expl
     from metricshuffle.cli.table import candidates_table
     from metricshuffle.planning.advice import advice, hidden_sentence, with_only, worth_showing
     from metricshuffle.planning.explain import explanation, guarantee_lines, heading, target_text, warnings, why_chosen
+    from metricshuffle.wire.wording import wording_lines
 
     console = screen()
     asked = heading(made)
     shown = tuple(range(len(made.candidates))) if everything else worth_showing(made)
-    say(console, f"{asked[:1].upper()}{asked[1:]}.", f"Target: {target_text(made)}.")
+    say(console, *wording_lines(made.title, made.question), f"{asked[:1].upper()}{asked[1:]}.", f"Target: {target_text(made)}.")
     console.print(candidates_table(with_only(made, shown)))
     if made.rounds > 1:
         say(console, f"Errors and bits are for one round, every epsilon for all {made.rounds} rounds together.")
@@ -238,6 +265,8 @@ def _show(made: Plan, wishes: Wishes, *, looked_at: bool, everything: bool, expl
         )
     elif made.not_offered:
         say(console, f"{len(made.not_offered)} more did not apply; --explain says why.")
+    if made.question is None:
+        note("This plan does not say what people are asked; --question TEXT tells everybody who takes part, --title TEXT what it is about.")
     note(f"Wrote {' and '.join(map(str, written))}." if written else "Nothing was saved; --save FILE keeps the plan, --task FILE its task.")
 
 

@@ -35,6 +35,11 @@ def _shown(*names: str, **more: Any) -> Any:
 
 
 Query = Annotated[str, _asked("--query", metavar="|".join(QUERIES), help="The answer that is wanted.")]
+Title = Annotated[str | None, _asked("--title", metavar="TEXT", help="What the collection is about, in a few words that people see.")]
+Question = Annotated[
+    str | None,
+    _asked("--question", metavar="TEXT", help="What people are asked, as they will read it, like 'How many minutes was your way to work?'"),
+]
 Low = Annotated[
     str | None,
     _asked("--low", metavar="NUMBER", help="Numbers: the least one; 0 means whole numbers, 0.0 (or a --granularity below 1) real ones."),
@@ -55,7 +60,12 @@ Distances = Annotated[
 ]
 Width = Annotated[int | None, _asked("--width", parser=whole, metavar="CELLS", help="Grid: cells from west to east.")]
 Height = Annotated[int | None, _asked("--height", parser=whole, metavar="CELLS", help="Grid: cells from south to north.")]
-Cell = Annotated[float | None, _asked("--cell", parser=number, metavar="C", help="Grid: side of a cell in units (metres with --box).")]
+Cell = Annotated[
+    float | None,
+    _asked(
+        "--cell", parser=number, metavar="C", help="Grid: side of a cell in units (metres with --box); a centroid in a --box needs none."
+    ),
+]
 Box = Annotated[
     tuple[float, float, float, float] | None,
     _asked("--box", metavar="SOUTH WEST NORTH EAST", help="A box in degrees instead of --width and --height."),
@@ -67,7 +77,7 @@ Levels = Annotated[
         parser=whole,
         metavar="L",
         help="Users' places: cut the box into nested squares, 2^L cells along its longer side; the distance of two cells is the diagonal "
-        "of the smallest nested square that holds both.",
+        "of the smallest nested square that holds both, in metres (--unit km: in km).",
     ),
 ]
 Side = Annotated[float | None, _asked("--side", parser=number, metavar="S", help="--levels for points: x and y lie in 0..S.")]
@@ -110,7 +120,12 @@ PaddingOption = Annotated[
 ]
 Granularity = Annotated[
     float | None,
-    _limit("--granularity", parser=number, metavar="Q", help="Sums: round at random to multiples of Q first; real numbers need it."),
+    _limit(
+        "--granularity",
+        parser=number,
+        metavar="Q",
+        help="Sums: round at random to multiples of Q first (of places: at most Q); real numbers need it.",
+    ),
 ]
 Transport = Annotated[
     str,
@@ -135,6 +150,10 @@ NoFloor = Annotated[
 MostItems = Annotated[
     int | None,
     _limit("--most-items", parser=whole, metavar="M", help="Users with any number of items: the most one may hold; noisy vectors need it."),
+]
+Spread = Annotated[
+    str,
+    _limit("--spread", metavar="any|smooth|spiky", help="Histogram, map, users' items: how people are spread, as far as you know."),
 ]
 RandomizerFile = Annotated[
     Path | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from metricshuffle.cli.budget_options import CountedRound
-from metricshuffle.cli.options import Json, PlanFile, ReadingOptions, ValuesFile, bundled, on_screen, task_of, writable
+from metricshuffle.cli.options import Json, PlanFile, ReadingOptions, ValuesFile, bundled, on_screen, task_of, verify_once, writable
 
 
 @bundled
@@ -34,20 +34,21 @@ def randomize(
     from metricshuffle.randomness import Randomness
     from metricshuffle.wire import write_reports
 
-    task, source = task_of(plan_file), Randomness.system()
+    task, source = task_of(plan_file, verified=False), Randomness.system()
     require_for_places(task.query)
     # Clients have no ledger, so that theirs is the first round; an analyst's, beside the plan, knows which one comes next.
     if round is None:
-        round = 1 if written_in_place(plan_file) else Budget.beside(plan_file).next_round(task)
+        round = 1 if written_in_place(plan_file) else Budget.beside(plan_file, task).next_round(task)
     rows = rows_of(values, task.query, reading)
     if not believe:
-        with working("Verifying"):
-            task.verify()
+        verify_once(plan_file, task)
     with working("Randomizing") as tell:
         count = write_reports(task, output, task.randomized(rows.parts(tell), source, round=round))
     note(*rows.remarks)
     if as_json:
-        print(json.dumps({"reports": count, "output": str(output), "plan": task.digest, "round": round}))
+        outside = {"clamped": rows.seen.clamped + rows.seen.clamped_people, "averaged_from_outside": rows.seen.averaged}
+        told = {"reports": count, "output": str(output), "plan": task.digest, "round": round}
+        print(json.dumps({**told, **{name: number for name, number in outside.items() if number}}))
         return
     which = "" if task.rounds == 1 else f", for round {round} of {task.rounds:,}"
     note(f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} bits to {output}{which}.")

@@ -203,11 +203,12 @@ def written(folder: Path, item: Item, settings: Settings, found: Reproduction) -
     from io import StringIO
 
     from metricshuffle.files import write_text
+    from metricshuffle.pages.answer_table import csv_cell
 
     lines = StringIO()
     writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: "" if value is None else value for name, value in cells(row).items()} for row in found.rows)
+    writer.writerows({name: "" if value is None else csv_cell(value) for name, value in cells(row).items()} for row in found.rows)
     write_text(folder / f"{item.name}.json", document(item, settings, found) + "\n")
     write_text(folder / f"{item.name}.csv", lines.getvalue())
 

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metricshuffle.cli.budget_options import CountedRound, LedgerFile, People, check_no_other, ledger_of
-from metricshuffle.cli.estimate import ReleaseFile, publish
+from metricshuffle.cli.estimate import publish
 from metricshuffle.cli.options import Json, PlanFile, ReadingOptions, bundled, planned, writable
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.protocols.tally import Tally
+    from metricshuffle.wire.reading import Reading
     from metricshuffle.wire.task import Task
 
 Counting = Callable[[int, Callable[[str], None]], "Tally"]
 """From a round, and what to call to say how far it is, to what everybody's values add up to."""
+RunRelease = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="FILE",
+        help="Write the release as JSON; - is standard output. release.json beside PLAN if left out, unless --json shows it.",
+    ),
+]  # fmt: skip
 Values = Annotated[
     Path | None,
     typer.Argument(
@@ -48,7 +56,7 @@ def run(
     plan_file: PlanFile,
     reading: ReadingOptions,
     values: Values = None,
-    output: ReleaseFile = None,
+    output: RunRelease = None,
     ledger: LedgerFile = None,
     round: CountedRound = None,
     people: People = "everybody",
@@ -61,8 +69,9 @@ def run(
     Every run is another round, which the ledger beside the plan counts; more rounds than were planned are refused.
     """
     _check_source(values, spark, master, reading)
+    unnamed = output is None and not as_json
+    output = _release_beside(plan_file) if unnamed else output
     writable(output, plan_file, *([] if values is None else [values]))
-    budget = ledger_of(plan_file, ledger, output)
     from metricshuffle.cli.extras import require_for_places
     from metricshuffle.cli.screen import note, rows_are_people, working
     from metricshuffle.planning import Plan
@@ -71,6 +80,7 @@ def run(
 
     plan, people = planned(plan_file), checked_people(people)
     task = plan.task if isinstance(plan, Plan) else plan
+    budget = ledger_of(plan_file, task, ledger, output)
     require_for_places(task.query)
     remarks: list[str] = []
     opened = _file(values, task, reading, remarks) if spark is None else _cluster(spark, master, task, reading, remarks)
@@ -78,12 +88,36 @@ def run(
         check_no_other(task, account, ledger)
         with working("Running") as tell:
             round = account.round_for(task, people, round)
+            if unnamed:
+                _check_unnamed(output)
             shuffled = task.publish(counted(round, tell), batches=[new_batch_id()])
-            release = plan.estimate(shuffled, raw_values_seen=True)
+            release = plan.estimate(shuffled, raw_values_seen=True, reading=_reading(reading))
         publish(release, output, as_json, lambda: account.record(task, shuffled, people, raw_values_seen=True))
     note(*remarks)
     if not as_json:
         rows_are_people(reading.user_column)
+
+
+def _reading(options: ReadingOptions) -> Reading:
+    """How the options say that values are read, as the release tells it."""
+    from metricshuffle.wire.reading import Reading
+
+    return Reading.model_validate({name: getattr(options, name) for name in Reading.model_fields})
+
+
+def _release_beside(plan_file: Path) -> Path | None:
+    """Where a release goes that nobody named a file for: it counts, so that it is not lost. None if the plan comes through a pipe."""
+    from metricshuffle.files import written_in_place
+
+    return None if written_in_place(plan_file) else plan_file.with_name("release.json")
+
+
+def _check_unnamed(output: Path | None) -> None:
+    """Raise, before a round is spent, if an output that nobody named cannot be written or would replace another release."""
+    if output is None:
+        raise InputError("the plan comes through a pipe, so there is no place for the release beside it; name one with --output FILE.")
+    if output.exists():
+        raise InputError(f"{output} is there already, and no release replaces it unasked; name another file with --output FILE.")
 
 
 def _check_source(values: Path | None, spark: str | None, master: str | None, reading: ReadingOptions) -> None:

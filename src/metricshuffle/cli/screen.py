@@ -152,11 +152,17 @@ def screen() -> Console:
     return console(width=None if sys.stdout.isatty() else UNWATCHED_WIDTH, highlight=False, markup=False, emoji=False)
 
 
+def writable_words(text: str) -> str:
+    """Words as stdout can write them: letters that its encoding does not have are escaped, and end nothing with an error."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def say(console: Console, *lines: str) -> None:
     """Print lines of words; on a terminal an indented one goes on below its first word."""
     from metricshuffle.cli.layout import folded
 
-    for line in lines:
+    for line in map(writable_words, lines):
         indent = len(line) - len(line.lstrip())
         if sys.stdout.isatty() and indent and "\n" not in line:
             console.print("\n".join(folded(line.strip(), console.width, indent)), overflow="fold")

@@ -18,17 +18,19 @@ def shuffle(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            "--ledger", metavar="FILE", help="Remembers which batches were let go, so that none is twice; beside PLAN, as PLAN.ledger."
+            "--ledger", metavar="FILE",
+            help="Remembers which batches were let go, so that none is twice; batches.ledger beside PLAN if left out.",
         ),
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Shuffler: forget who sent what. A batch below the plan's minimum, and reports that were let go before, are refused."""
     from metricshuffle.files import written_in_place
 
     if ledger is None and written_in_place(plan_file):
         raise InputError("the plan comes through a pipe, so there is no place for a ledger beside it; name one with --ledger FILE.")
-    remembered_in = plan_file.with_name(f"{plan_file.name}.ledger") if ledger is None else ledger
+    earlier = plan_file.with_name(f"{plan_file.name}.ledger")  # as earlier versions named it
+    remembered_in = (earlier if earlier.exists() else plan_file.with_name("batches.ledger")) if ledger is None else ledger
     writable(output, plan_file, *reports)
     on_screen(output, as_json=as_json)
     if output.resolve() == remembered_in.resolve():

@@ -25,7 +25,7 @@ def simulate(
     from metricshuffle.cli.extras import require_for
     from metricshuffle.cli.screen import say, screen, working
     from metricshuffle.planning import simulate as simulated
-    from metricshuffle.planning.explain import error_text
+    from metricshuffle.planning.explain import error_text, expected_text
     from metricshuffle.randomness import Randomness
 
     task = task_of(plan_file)
@@ -40,12 +40,15 @@ def simulate(
     query, protocol = task.query, task.protocol
     encoding = f", {protocol.encoding}" if protocol.encoding else ""
     give = "" if math.isinf(result.standard_error) else f" (give or take {error_text(query, 2 * result.standard_error)})"
-    mean, expected = error_text(query, result.mean_absolute_error), error_text(query, result.expected_error)
+    mean, expected = error_text(query, result.mean_absolute_error), expected_text(query, result.expected_error)
     whose = " for items spread evenly" if query.shared and query.items is not None else ""
+    covered = result.covered
+    if result.coverage_95 is not None and not result.smoothed:
+        covered = f"inside the 95 % interval: {result.coverage_95:.1%} of the {'shares' if query.shared else 'runs'}"
     say(
         screen(),
         f"{result.runs:,} simulated releases of the {query.title} with {result.users:,} users ({protocol.name}{encoding}):",
         f"  mean absolute error     {mean}{give}; expected {expected}{whose}",
         f"  root mean square error  {error_text(query, result.root_mean_square_error)}",
-        f"  inside the 95 % interval: {result.coverage_95:.1%} of the {'shares' if query.shared else 'runs'}",
+        f"  {covered}",
     )

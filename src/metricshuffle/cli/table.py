@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from metricshuffle.numerics.rounding import plain, promised
-from metricshuffle.planning.explain import name_of
+from metricshuffle.numerics.rounding import about, plain, promised
+from metricshuffle.planning.explain import is_simulated, name_of
 from metricshuffle.queries.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def candidates_table(plan: Plan) -> Layout:
             f"({name_of(offer)})" if offer.baseline else name_of(offer),
             *([offer.encoding or ""] if encoded else []),
             offer.trusted,
-            plain(100.0 * offer.expected_error if percent else offer.expected_error),
+            (about if is_simulated(plan.query) else plain)(100.0 * offer.expected_error if percent else offer.expected_error),
             "raw" if offer.trusted == "curator" else promised(offer.local_epsilon),
             f"{offer.bits_per_user:,}",
         )

@@ -72,6 +72,11 @@ def compare(
             held, many = None, USERS if users is None else users
         else:
             tell(f"reading {csv.name}")
+            if rate and unit is None and coordinates == "places":
+                raise InputError(
+                    "--rate is for each unit of distance, and places are in metres, which were km in earlier versions: say --unit m or "
+                    "--unit km."
+                )
             asked = Asked(levels=LEVELS if levels is None else levels, box=box, side=side, unit=unit, items=items)
             people, held = real_users(csv, user_column, column or [], asked, coordinates, delimiter)
             near, many = NEAR * people.diameter, len(held)

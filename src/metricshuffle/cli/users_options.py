@@ -58,7 +58,7 @@ Levels = Annotated[
         metavar="L",
         rich_help_panel=REAL,
         help="Cut the box into nested squares, 2^L cells along its longer side; "
-        "the distance of two cells is the diagonal of the smallest nested square that holds both.",
+        "the distance of two cells is the diagonal of the smallest nested square that holds both, in metres (--unit km: in km).",
     ),
 ]
 Box = Annotated[
@@ -79,5 +79,5 @@ PlaceKind = Annotated[
 ]
 Unit = Annotated[
     str | None,
-    typer.Option("--unit", metavar="WORD", rich_help_panel=REAL, help="What distances are measured in; km or m for places."),
+    typer.Option("--unit", metavar="WORD", rich_help_panel=REAL, help="What distances are measured in; m (the default) or km for places."),
 ]

@@ -13,13 +13,21 @@ def verify(plan_file: PlanFile, as_json: Json = False) -> None:
     import json
 
     from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.wire.wording import NO_QUESTION, wording_lines
 
-    task = task_of(plan_file)
+    task = task_of(plan_file, verified=False)
     with working("Verifying"):
         task.verify()
     if as_json:
         guarantees = {"guarantee": task.guarantee, "if_shuffler_colludes": task.if_shuffler_colludes}
         stored = {name: guarantee.model_dump(mode="json") for name, guarantee in guarantees.items()}
-        print(json.dumps({"verified": True, "plan": task.digest, "minimum": task.minimum, "rounds": task.rounds, **stored}))
+        told = {"verified": True, "plan": task.digest, "minimum": task.minimum, "rounds": task.rounds, **stored}
+        print(json.dumps(told | {"not_verified": {"title": task.title, "question": task.question}}))
         return
-    say(screen(), str(task), f"Verified: computed again from the mechanism. Task {task.digest[:16]}.")
+    written = wording_lines(task.title, task.question)
+    computed = str(task).splitlines()[len(written) :]  # the words stand before what is computed, a line each
+    say(screen(), *computed, f"Verified: computed again from the mechanism. Task {task.digest[:16]}.")
+    if written:
+        say(screen(), "Written by the planner, and not verified by anything:", *(f"  {line}" for line in written))
+    if task.question is None:
+        say(screen(), NO_QUESTION)

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from metricshuffle.cli.options import Json, whole
+from metricshuffle.errors import InputError
+from metricshuffle.files import check_private, read_text
 
 if TYPE_CHECKING:
     from metricshuffle.web.serving import Address
 
 
+TOKEN_VARIABLE = "METRICSHUFFLE_WEB_TOKEN"  # noqa: S105 - the name of it
+
+
 def web(
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; another one than this machine's own needs --token.")
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; another one than this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", parser=whole, metavar="N", help="Which port; 0 takes a free one.")] = 0,
     token: Annotated[
-        str | None, typer.Option("--token", metavar="WORD", help="What opens the page, 8 letters or more; random if left out.")
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="WORD",
+            help="What opens the page, 8 letters or more; random if left out. Others on this machine see it in the list of processes: "
+            "rather give it in a file.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help=f"A file with that word; {TOKEN_VARIABLE} is looked at if neither is given."),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser; print the link only.")] = False,
     as_json: Json = False,
@@ -40,6 +57,16 @@ def web(
         if not no_browser and not as_json:
             import webbrowser
 
-            webbrowser.open(where.url)
+            webbrowser.open(where.url_once)
 
-    serve(address(host, port, token), ready)
+    serve(address(host, port, _chosen(token, token_file)), ready)
+
+
+def _chosen(token: str | None, file: Path | None) -> str | None:
+    """The word that was chosen to open the page, wherever it stands; None if nobody chose one."""
+    if token is not None and file is not None:
+        raise InputError("give --token or --token-file, and not both.")
+    if file is not None:
+        check_private(file, "the token of the page")
+        return read_text(file).strip()
+    return token if token is not None else os.environ.get(TOKEN_VARIABLE)

@@ -98,6 +98,7 @@ class AskedFrame:
         if not seen.total:
             raise InputError("the DataFrame has no rows; there are no values to report.")
         rows.judge()
+        rows.remark_moved()
         for remark in rows.remarks:
             self.warn(remark)
 

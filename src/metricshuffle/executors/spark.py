@@ -26,6 +26,7 @@ from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.queries.rows import CoordinatesAre, PerUser
 from metricshuffle.randomness import Randomness
 from metricshuffle.wire import Ledger, Release, Task
+from metricshuffle.wire.reading import Reading
 from metricshuffle.wire.task import new_batch_id
 
 if TYPE_CHECKING:
@@ -135,8 +136,10 @@ def run(
     asked = partial(AskedFrame.of, frame, task, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
                     drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
 
+    reading = Reading(clamp=clamp, drop_outside=drop_outside, drop_missing=drop_missing, per_user=per_user)
+
     def released(number: int) -> Release:
-        return released_tally(plan, asked(round=number).tally())
+        return released_tally(plan, asked(round=number).tally(), reading)
 
     if budget is None:
         return released(1 if round is None else round)
@@ -147,6 +150,6 @@ def run(
     return release
 
 
-def released_tally(plan: Plan | Task, added: Tally) -> Release:
+def released_tally(plan: Plan | Task, added: Tally, reading: Reading | None = None) -> Release:
     """The release of values that were added up where they are seen; a batch below the minimum is refused here, on the driver."""
-    return plan.estimate(task_in(plan).publish(added, batches=[new_batch_id()]), raw_values_seen=True)
+    return plan.estimate(task_in(plan).publish(added, batches=[new_batch_id()]), raw_values_seen=True, reading=reading)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,24 +17,27 @@ from metricshuffle.pages.charts.answers import zero_inside
 from metricshuffle.queries import Answer
 from metricshuffle.queries.cells import places_of
 from metricshuffle.queries.table import Table, plain_value
-from metricshuffle.spaces import Grid
+from metricshuffle.spaces import Grid, Places
 from metricshuffle.wire.release import Release
 
 Columns = dict[str, list[Any]]
 CORNERS = (("south_west", 0, 0), ("south_east", 1, 0), ("north_east", 1, 1), ("north_west", 0, 1))
 """Of a cell, counter-clockwise, with how many columns and rows they lie from the first."""
+FORMULAS = ("=", "+", "-", "@", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a text begins with that spreadsheets compute, also in full width; and the apostrophe that tells them not to."""
+PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
 DECIMALS = 9  # of a degree in GeoJSON: a tenth of a millimetre
 
 
 def answer_columns(release: Release, level: float = 0.95) -> Columns:
     """A row for each cell, bin, label or mean, or for each number of the answer; in degrees on a map.
 
-    The interval is that of `level`, in low_95 and high_95 or so; `zero_inside` says of a share or a mean whether it holds zero.
+    The interval is that of `level`, in low_95 and high_95 or so; `zero_inside` says of a share or a mean whether it holds zero. Smoothed
+    shares have none, but at_most_95, and nearby with nearby_low_95 and nearby_high_95.
     """
     answer = release.query.answer(release.estimate, level)
     told = f"{100.0 * level:g}"
-    interval = np.atleast_2d(np.asarray(answer.interval, dtype=np.float64))
-    ends = {f"low_{told}": interval[:, 0], f"high_{told}": interval[:, 1]}
+    ends = _ends("", told, answer.interval)
     if not isinstance(answer.value, Table):
         columns = {"label": _names(release, answer), "value": answer.value, "standard_error": answer.standard_error, **ends}
         return {name: [plain_value(value) for value in np.atleast_1d(np.asarray(column))] for name, column in columns.items()}
@@ -42,12 +46,22 @@ def answer_columns(release: Release, level: float = 0.95) -> Columns:
     if isinstance(domain, Grid):
         places = _cells(domain)
     numbers = {name: table[name] for name in ("share", "value", "count", "standard_error") if name in table}
-    columns = {**places, **numbers, **ends, "zero_inside": zero_inside(interval)}
-    columns |= {name: table[name] for name in ("unbiased", "cumulative") if name in table}
+    columns = {**places, **numbers, **ends}
+    if answer.interval is not None:
+        columns["zero_inside"] = zero_inside(np.asarray(answer.interval, dtype=np.float64))
+    columns |= {name: table[name] for name in ("unbiased", f"at_most_{told}", "nearby") if name in table}
+    columns |= _ends("nearby_", told, answer.nearby)
     if "cumulative" in table:
-        band = np.array(table[f"cumulative_{told}"], dtype=np.float64)
-        columns |= {f"cumulative_low_{told}": band[:, 0], f"cumulative_high_{told}": band[:, 1]}
+        columns |= {"cumulative": table["cumulative"], **_ends("cumulative_", told, table[f"cumulative_{told}"])}
     return {name: [plain_value(value) for value in column] for name, column in columns.items()}
+
+
+def _ends(name: str, told: str, interval: Any) -> dict[str, Any]:
+    """The columns of both ends, if there are any."""
+    if interval is None:
+        return {}
+    rows = np.atleast_2d(np.asarray(interval, dtype=np.float64))
+    return {f"{name}low_{told}": rows[:, 0], f"{name}high_{told}": rows[:, 1]}
 
 
 def _names(release: Release, answer: Answer) -> list[str]:
@@ -82,20 +96,29 @@ def _lattice(grid: Grid) -> Floats:
 
 
 def csv_text(columns: Columns) -> str:
-    """A header line, then a row each; numbers with all their digits."""
+    """A header line, then a row each; numbers with all their digits, and no text that a spreadsheet would compute (see `csv_cell`)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(
-        [str(value).lower() if isinstance(value, bool) else value for value in row] for row in zip(*columns.values(), strict=True)
-    )
+    writer.writerow([csv_cell(name) for name in columns])
+    writer.writerows([csv_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
     return text.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """What is written for a value. A spreadsheet computes what begins with =, +, - or @, and so lets whoever chose a label do anything:
+    such a text gets an apostrophe before it, unless it is a number. One that begins with an apostrophe gets another one, so that taking one
+    off always gives back what it was."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str) or (not value.lstrip().startswith(FORMULAS) and not value.startswith(("\t", "\r", "\n"))):
+        return value
+    return value if PLAIN_NUMBER.fullmatch(value) else f"'{value}"
 
 
 def geojson_text(release: Release, level: float = 0.95) -> str:
     """Places on a map as RFC 7946 has them: a polygon for each cell, or a point and the polygon of its interval; the promises go along."""
     grid = release.query.values_in
-    if not isinstance(grid, Grid):
+    if not isinstance(grid, Grid | Places):
         raise InputError(f"GeoJSON is for places, and this is a {release.query.title}; write .csv, .html or .svg instead.")
     if grid.box is None:
         raise InputError(
@@ -103,7 +126,7 @@ def geojson_text(release: Release, level: float = 0.95) -> str:
             "write .csv, .html or .svg instead."
         )
     cells = isinstance(release.value, Table)
-    features = list(_cell_features(release, grid, level) if cells else _place_features(release, level))
+    features = list(_cell_features(release, grid, level) if cells and isinstance(grid, Grid) else _place_features(release, level))
     parts = ",\n".join(json.dumps(feature, allow_nan=False) for feature in features)
     told = json.dumps({"metricshuffle": _promises(release, level)}, allow_nan=False)
     return f'{{"type": "FeatureCollection",\n{told[1:-1]},\n"features": [\n{parts}\n]}}\n'
@@ -136,7 +159,9 @@ def _feature(code: int, kind: str, coordinates: Any, properties: dict[str, Any])
 
 def _promises(release: Release, level: float) -> dict[str, Any]:
     """What must not be lost on the way to another program."""
+    words = {"title": release.title, "question": release.question}
     return {
+        **{name: text for name, text in words.items() if text is not None},
         "query": str(release.query),
         "level": level,
         "reports": release.reports,

@@ -11,7 +11,7 @@ from metricshuffle.pages.facts import PlanFacts, ReleaseFacts, TaskFacts, plan_f
 from metricshuffle.pages.what_if import Recomputed
 from metricshuffle.planning import Plan
 from metricshuffle.planning.candidate import expected_error
-from metricshuffle.planning.explain import error_text
+from metricshuffle.planning.explain import expected_text
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.task import Task
 
@@ -32,6 +32,7 @@ class Collection:
                 raise InputError("a report is about one release; give a plan or a task first, and then its release.")
             return cls(asked.task, None, asked)
         task = asked.task if isinstance(asked, Plan) else asked
+        task.verify_once()  # a page prints what it claims
         if release is not None and release.plan != task.digest:
             raise InputError(
                 f"this release belongs to another plan: its task has the digest {release.plan[:16]}, that of this plan is "
@@ -70,4 +71,4 @@ class Collection:
             expected = self.release.expected_error
         else:
             expected = expected_error(self.task.query, self.task.protocol, self.task.users)
-        return error_text(self.task.query, expected)
+        return expected_text(self.task.query, expected)

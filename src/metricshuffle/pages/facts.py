@@ -13,10 +13,10 @@ import numpy as np
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import plain, reached
 from metricshuffle.planning import Candidate, Plan
-from metricshuffle.planning.explain import error_text, name_of, target_text, why_chosen
+from metricshuffle.planning.explain import expected_text, name_of, target_text, why_chosen
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.queries import Centroid
-from metricshuffle.queries.base import Query
+from metricshuffle.queries.base import Answer, Query
 from metricshuffle.queries.table import Table
 from metricshuffle.spaces import Categories, Grid
 from metricshuffle.wire.release import Release, measured
@@ -214,7 +214,7 @@ def _offer(candidate: Candidate, query: Query, chosen: bool) -> Offer:
         encoding=candidate.encoding or "",
         trusted=candidate.trusted,
         expected_error=candidate.expected_error,
-        error=error_text(query, candidate.expected_error),
+        error=expected_text(query, candidate.expected_error),
         local_epsilon=candidate.local_epsilon,
         rate=candidate.rate,
         shape=candidate.shape,
@@ -233,7 +233,7 @@ class ReleaseFacts:
     value: tuple[float, ...]
     """One number for each axis; none for a table."""
     interval: tuple[tuple[float, float], ...]
-    """Of 95 %, for each axis, or for each row of a table."""
+    """Of 95 %, for each axis, or for each row of a table; none of smoothed shares."""
     decimals: int
     reports: int
     round: int
@@ -244,6 +244,8 @@ class ReleaseFacts:
     """What makes the promises or the answer worth less, in sentences."""
     percent: bool
     """The intervals are those of shares, in percent."""
+    smoothed: str = ""
+    """Of smoothed shares, what is known of a typical one instead of an interval."""
 
     def written(self, value: object) -> str:
         """A number or a pair, with as many decimals as the release has."""
@@ -277,11 +279,12 @@ def release_facts(release: Release) -> ReleaseFacts:
     answer = release.answer if release.plane is None else release.plane
     table = isinstance(answer.value, Table)
     percent = table and "share" in release.value.columns
-    sides = np.asarray(answer.interval, dtype=np.float64).reshape(-1, 2) * (100.0 if percent else 1.0)
+    times = 100.0 if percent else 1.0
+    sides = np.asarray(() if answer.interval is None else answer.interval, dtype=np.float64).reshape(-1, 2) * times
     return ReleaseFacts(
         value=() if table else axes_of(answer.value),
         interval=tuple((float(low), float(high)) for low, high in sides),
-        decimals=decimals_for(max(axes_of(answer.standard_error)) * (100.0 if percent else 1.0)),
+        decimals=0 if answer.standard_error is None else decimals_for(max(axes_of(answer.standard_error)) * times),
         reports=release.reports,
         round=release.round,
         trusted=release.guarantee.trust.trusted,
@@ -289,7 +292,18 @@ def release_facts(release: Release) -> ReleaseFacts:
         if_shuffler_colludes=str(release.if_shuffler_colludes),
         spoiled=tuple(_spoiled(release)),
         percent=percent,
+        smoothed=_smoothed(release, answer),
     )
+
+
+def _smoothed(release: Release, answer: Answer) -> str:
+    if not release.estimate.smoothed:
+        return ""
+    if release.estimate.nearby is None or answer.nearby is None:
+        return "no intervals: shares are smoothed, and values were randomized before they were counted"
+    half = plain(float(f"{50.0 * float(np.median(answer.nearby[:, 1] - answer.nearby[:, 0])):.2g}"))
+    words = release.estimate.nearby.words
+    return f"no intervals for single shares, which are smoothed, but plus or minus {half} % for a typical share {words}"
 
 
 def _spoiled(release: Release) -> list[str]:

@@ -20,6 +20,7 @@ from metricshuffle.accounting.sums.additive import coarse_slope, shift_delta
 from metricshuffle.accounting.sums.padded import clamping_penalty
 from metricshuffle.accounting.sums.planar import planar_shift_delta
 from metricshuffle.accounting.sums.randomized_response import worst_over_data
+from metricshuffle.accounting.sums.rounded import rounded_slope
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.accounting.two_reports.bound import delta_bracket as two_reports
 from metricshuffle.accounting.vectors.colluding import alone_loss, alone_most
@@ -34,6 +35,7 @@ from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.vectors import NoisyVectors
 from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.spaces.places import least_metres
 from metricshuffle.wire.task import Task
 
 OURS = "metricshuffle"
@@ -126,7 +128,9 @@ def _used_by_sums(protocol: Sums, bound: str) -> Iterator[Any]:
         yield sample_discrete_laplace if randomizer.shape == 1 else sample_polya
         if not bound.startswith("pure"):
             yield planar_shift_delta if len(protocol.randomizers) > 1 else shift_delta
-        if protocol.grain != 1:
+        if protocol.rounding is not None:
+            yield from (rounded_slope, least_metres)
+        elif protocol.grain != 1:
             yield coarse_slope
     else:
         yield worst_over_data

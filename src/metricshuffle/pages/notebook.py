@@ -28,7 +28,7 @@ from metricshuffle.planning.advice import worth_showing
 from metricshuffle.planning.audits.audit import Audit
 from metricshuffle.planning.compare.linear import LinearComparison
 from metricshuffle.planning.compare.users import UserComparison
-from metricshuffle.planning.explain import alone_in_vain, error_text, heading, name_of, not_offered, target_text, warnings, why_chosen
+from metricshuffle.planning.explain import alone_in_vain, expected_text, heading, name_of, not_offered, target_text, warnings, why_chosen
 from metricshuffle.planning.simulate import Simulation
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import LowerProfile, PrivacyProfile
@@ -36,6 +36,7 @@ from metricshuffle.queries.cells import label_of
 from metricshuffle.queries.table import Table as Cells
 from metricshuffle.wire.release import ALL_ROWS, SHOWN_ROWS, Release, measured
 from metricshuffle.wire.task import Task
+from metricshuffle.wire.wording import wording_lines
 
 DELTAS = (1e-4, 1e-6, 1e-8)
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)
@@ -48,6 +49,8 @@ class Summary:
     """A result as templates/notebook/card.html.jinja writes it."""
 
     title: str
+    words: Sequence[str] = ()
+    """What people are asked, as the planner wrote it."""
     caption: str = ""
     numbers: Sequence[tuple[str, str]] = ()
     """What to look at first: names and numbers."""
@@ -156,9 +159,10 @@ def _(thing: Plan) -> Summary:
     warned = thing.protocol.warning(thing.query)
     return Summary(
         title=f"Plan: {heading(thing)}",
+        words=wording_lines(thing.title, thing.question),
         caption=_capital(target_text(thing)),
         numbers=[
-            ("expected error", error_text(thing.query, choice.expected_error)),
+            ("expected error", expected_text(thing.query, choice.expected_error)),
             *_epsilons(thing.guarantee, thing.if_shuffler_colludes),
         ],
         table=_candidates(thing),
@@ -178,7 +182,7 @@ def _candidates(plan: Plan) -> Table:
         mark = "chosen" if index == plan.chosen else "baseline" if offer.baseline else ""
         named = ", ".join(filter(None, (name_of(offer), offer.encoding)))
         left = "raw values" if offer.trusted == "curator" else promised(offer.local_epsilon)
-        error = error_text(plan.query, offer.expected_error)
+        error = expected_text(plan.query, offer.expected_error)
         cells.append((f"{named} ({mark})" if mark else named, offer.trusted, error, left, f"{offer.bits_per_user:,}"))
         classes.append(mark)
     head = ("protocol", "trusts", "expected error", "epsilon if it colludes", "bits")
@@ -216,6 +220,7 @@ def _(thing: Task) -> Summary:
     rounds = "" if thing.rounds == 1 else f", {thing.rounds} rounds"
     return Summary(
         title=f"Task: {thing.query}",
+        words=wording_lines(thing.title, thing.question),
         caption=f"{thing.protocol.name}, {least}{rounds}, digest {thing.digest[:12]}",
         numbers=_epsilons(thing.guarantee, thing.if_shuffler_colludes),
         promises=_promises(thing.guarantee, thing.if_shuffler_colludes),
@@ -242,10 +247,11 @@ def _(thing: Release) -> Summary:
     made = f"from {thing.reports:,} {people if thing.reports != 1 else people[:-1]} ({thing.protocol})"
     return Summary(
         title=f"Release: {thing.query}",
+        words=wording_lines(thing.title, thing.question),
         caption=_capital(made if thing.rounds == 1 else f"{made}, round {thing.round} of {thing.rounds}"),
         numbers=[*_answer(thing), *_epsilons(thing.guarantee, thing.if_shuffler_colludes)],
         table=_cells(thing) if isinstance(thing.value, Cells) else None,
-        sentences=[*thing.query.remarks(), *([thing.task.full_replacement] if thing.query.items is not None else [])],
+        sentences=[*thing.remarks, *([thing.task.full_replacement] if thing.query.items is not None else [])],
         promises=promises,
         warnings=[*_in_effect(thing.task), *told[len(promises) :], *([f"Warning: {thing.warning}"] if thing.warning else [])],
     )
@@ -261,7 +267,7 @@ def _answer(release: Release) -> list[tuple[str, str]]:
 
 
 def _cells(release: Release) -> Table:
-    """The largest shares, or the means, each with its interval."""
+    """The largest shares, or the means, each with its interval; smoothed shares with what they are at most."""
     table = release.value
     shares = "share" in table.columns
     key = "share" if shares else "value"
@@ -270,12 +276,13 @@ def _cells(release: Release) -> Table:
     cells = []
     for code in shown:
         row = table[int(code)]
-        low, high = row["interval_95"]
         name = label_of(table.columns, int(code)) if shares else str(row["label"])
-        cells.append([name, *((f"{100 * part:.2f} %" if shares else plain(part)) for part in (row[key], low, high))])
+        numbers = [row[key], *row.get("interval_95", ()), *((row["at_most_95"],) if "at_most_95" in row else ())]
+        cells.append([name, *((f"{100 * part:.2f} %" if shares else plain(part)) for part in numbers)])
     left = len(order) - len(shown)
     caption = f"The {len(shown)} largest of {len(order):,}; to_frame() has all." if left else ""
-    return Table(("", "share" if shares else "mean", "95 %: from", "to"), cells, numeric=(1, 2, 3), caption=caption)
+    known = ("95 %: from", "to") if "interval_95" in table.columns else ("95 %: at most",) if "at_most_95" in table.columns else ()
+    return Table(("", "share" if shares else "mean", *known), cells, numeric=tuple(range(1, 2 + len(known))), caption=caption)
 
 
 @summary.register
@@ -339,6 +346,10 @@ def _(thing: GroupsAmplification) -> Summary:
     )
 
 
+def _covered(thing: Simulation) -> str:
+    return "of what is said of smoothed shares at 95 % holds" if thing.smoothed else "inside their 95 % interval"
+
+
 @summary.register
 def _(thing: Simulation) -> Summary:
     error = f"{plain(thing.mean_absolute_error)} ± {plain(thing.standard_error) if math.isfinite(thing.standard_error) else 'unknown'}"
@@ -348,7 +359,7 @@ def _(thing: Simulation) -> Summary:
             ("mean absolute error", error),
             ("expected", plain(thing.expected_error)),
             ("root mean square error", plain(thing.root_mean_square_error)),
-            ("inside their 95 % interval", f"{plain(100 * thing.coverage_95)} %"),
+            *([(_covered(thing), f"{plain(100 * thing.coverage_95)} %")] if thing.coverage_95 is not None else []),
         ],
     )
 

@@ -148,4 +148,4 @@ def _error(setting: SumSetting, noise: Polya, trusted: Who = "shuffler") -> floa
     """E|estimate - truth| if everybody adds that noise (or a curator does, once)."""
     randomizers, users = setting.randomizers(noise.shape, noise.rate, "none"), setting.setting.users
     protocol = Sums(name="exact-noise", trusted=trusted, step=setting.step, randomizers=randomizers)
-    return protocol.mean_error(users) * setting.query.error_scale(users, setting.step)
+    return protocol.expected_error(setting.query, users)

@@ -14,7 +14,7 @@ from metricshuffle.pages.charts.place_maps import Background
 from metricshuffle.pages.elements import Figure, Promise, Table
 from metricshuffle.pages.facts import release_facts
 from metricshuffle.pages.rendering import rendered
-from metricshuffle.planning.explain import error_text
+from metricshuffle.planning.explain import expected_text
 from metricshuffle.queries.cells import label_of
 from metricshuffle.queries.table import Table as Rows
 from metricshuffle.spaces import Grid
@@ -31,13 +31,15 @@ def page(release: Release, level: float = 0.95, background: Background | None = 
     return rendered(
         "release_map.html.jinja",
         heading=_heading(release),
+        title=release.title,
+        question=release.question,
         asked=sentence(str(release.query)),
         people=_people(release),
         figure_of_answer=Figure(chart.drawing(), sentence(chart.description)),
         promises=_promises(release),
         remarks=[
             *filter(None, [" ".join(_sure(release, level))]),
-            *map(sentence, release.query.remarks()),
+            *map(sentence, release.remarks),
         ],
         spoiled=release_facts(release).spoiled,
         numbers=numbers,
@@ -69,15 +71,17 @@ def _people(release: Release) -> str:
 def _sure(release: Release, level: float) -> list[str]:
     """How sure the answer is, in sentences."""
     query = release.query
-    errors = np.asarray(answer_columns(release, level)["standard_error"], dtype=np.float64)
+    errors = np.asarray(answer_columns(release, level).get("standard_error", []), dtype=np.float64)
     sentences = []
-    if query.shared:
+    if release.estimate.smoothed:
+        sentences.append("These shares are smoothed and have no interval.")
+    elif query.shared:
         least, most = (percent(float(part)) for part in (errors.min(), errors.max()))
         sentences.append(f"The standard error of a share is {least if least == most else f'{least} to {most}'}.")
     elif isinstance(release.value, Rows):
         sentences.append(f"The standard error of a mean is {plain(float(errors.min()))} to {plain(float(errors.max()))}.")
     if release.expected_error is not None:
-        sentences.append(f"{query.measure[:1].upper()}{query.measure[1:]}: {error_text(query, release.expected_error)}.")
+        sentences.append(f"{query.measure[:1].upper()}{query.measure[1:]}: {expected_text(query, release.expected_error)}.")
     return sentences
 
 
@@ -106,15 +110,30 @@ def numbers_table(release: Release, level: float) -> tuple[Table, str]:
     shares = np.asarray(columns["share"], dtype=np.float64)
     order = np.arange(len(shares)) if on_a_line(release.query) and len(shares) <= MOST_ROWS else np.argsort(-shares, kind="stable")
     places, head = _place_names(release, columns)
-    written = ("share", f"low_{told}", f"high_{told}")
-    rows, error = [], largest_error(columns["standard_error"])
+    known = {
+        "share": "share", "standard_error": "standard error", f"low_{told}": f"{told} % from", f"high_{told}": "to",
+        "zero_inside": "holds zero",
+        f"at_most_{told}": f"at most ({told} %)", "nearby": _nearby_head(release), f"nearby_low_{told}": f"{told} % from",
+        f"nearby_high_{told}": "to",
+    }  # fmt: skip
+    shown = [name for name in known if name in columns]
+    rows, error = [], largest_error(columns.get("standard_error"))
+
+    def cell(name: str, code: int) -> str:
+        if name == "zero_inside":
+            return "yes" if columns[name][code] else "no"
+        return percent(columns[name][code], 0.0 if name == "standard_error" else error)
+
     for code in order[:MOST_ROWS].tolist():
-        share, low, high = (percent(columns[name][code], error) for name in written)
-        where = (place[code] for place in places)
-        rows.append((*where, share, percent(columns["standard_error"][code]), low, high, "yes" if columns["zero_inside"][code] else "no"))
-    heads = (*head, "share", "standard error", f"{told} % from", "to", "holds zero")
-    numeric = range(0 if isinstance(release.query.values_in, Grid) else 1, len(heads) - 1)
+        rows.append((*(place[code] for place in places), *(cell(name, code) for name in shown)))
+    heads = (*head, *(known[name] for name in shown))
+    numeric = range(0 if isinstance(release.query.values_in, Grid) else 1, len(heads) - ("zero_inside" in shown))
     return Table(heads, rows, tuple(numeric), caption=sentence(shared_of(release))), _left_out(len(shares))
+
+
+def _nearby_head(release: Release) -> str:
+    nearby = release.estimate.nearby
+    return "" if nearby is None else nearby.words
 
 
 def _left_out(rows: int) -> str:

@@ -14,12 +14,24 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 EXTRA = "report"
+_root = ""
 
 
 def rendered(template: str, **context: object) -> str:
     """The text of a template in templates/."""
     require("jinja2", EXTRA)
     return _environment().get_template(template).render(context)
+
+
+def root() -> str:
+    """The path below which the pages of this process are served, without a slash at its end."""
+    return _root
+
+
+def put_below(path: str) -> None:
+    """Links between pages begin with this path from here on, in this process."""
+    global _root
+    _root = path
 
 
 def require_report_extra() -> None:
@@ -51,6 +63,7 @@ def _environment() -> Environment:
     )
     environment.filters["thousands"] = "{:,}".format
     environment.filters["policy_hash"] = _policy_hash
+    environment.globals["root"] = root
     return environment
 
 

@@ -34,13 +34,17 @@ def report(collection: Collection, progress: Callable[[str], None] | None = None
         if (chapter := made()) is not None:
             chapters.append((name, title, chapter))
     facts = collection.facts
-    query = facts.query
+    query, task = facts.query, collection.task
+    about = f"A plan for the {query}" if collection.release is None else f"A release: {query}"
+    heading = task.title or f"{query[:1].upper()}{query[1:]}"
     return rendered(
         "report.html.jinja",
         chapters=chapters,
         headline=headline(collection),
-        heading=f"{query[:1].upper()}{query[1:]}" if collection.release is None else answer_text(collection.release),
-        about=f"A plan for the {query}" if collection.release is None else f"A release: {query}",
+        heading=heading if collection.release is None else answer_text(collection.release),
+        about=task.title or about,
+        title=task.title,
+        question=task.question,
         what=query,
         released=collection.release is not None,
         protocol=facts.protocol,

@@ -12,6 +12,7 @@ from metricshuffle.pages.what_if import Consequence
 from metricshuffle.planning import Plan
 from metricshuffle.privacy.guarantee import likelihood_text
 from metricshuffle.wire.release import Release
+from metricshuffle.wire.wording import asked_sentence
 
 Answer = float | tuple[float, float]
 
@@ -79,7 +80,9 @@ def precision_text(facts: TaskFacts, release: ReleaseFacts) -> str:
 def assessment(collection: Collection, asked: str = "") -> list[str]:
     """Paragraphs a privacy officer can paste: what is collected, what is promised, assuming what, what is not, how accurate."""
     facts = collection.facts
-    paragraphs = [_collection(facts, asked or held_text(facts)), _promise(facts)]
+    question = collection.task.question
+    collected = _collection(facts, asked or held_text(facts))
+    paragraphs = [collected if question is None else f"{collected} {asked_sentence(question)}", _promise(facts)]
     if facts.trusted != "nobody":
         paragraphs.append(_assumptions(facts))
     return [*paragraphs, _not_promised(facts), _accuracy(collection)]
@@ -90,7 +93,7 @@ def _collection(facts: TaskFacts, asked: str) -> str:
     lead = f"Collection. {facts.users:,} people are asked for {asked} ({facts.domain}){rounds}."
     encoded = f", {facts.encoding}{' encoding' if facts.protocol_kind == 'sums' else ''}" if facts.encoding else ""
     named = f"protocol {facts.protocol}{encoded}"
-    published = f"publishes the {facts.kind} with {'95 % intervals' if _is_table(facts) else 'a 95 % interval'}"
+    published = f"publishes the {facts.kind} with {'what is known of each row at 95 %' if _is_table(facts) else 'a 95 % interval'}"
     if facts.trusted == "curator":
         return (
             f"{lead} They hand it to a curator as it is. The curator works out the answer, adds random noise from the operating system's "
@@ -144,8 +147,8 @@ def _not_promised(facts: TaskFacts) -> str:
         far = f"{facts.full_replacement} "
     elif facts.diameter > facts.distance * (1.0 + 1e-9):
         far = (
-            f"Answers farther apart than {facts.reach} are told apart more and more easily, and about answers "
-            f"{facts.in_units(facts.diameter)} apart, from one end of the range to the other, nothing is promised. "
+            f"About answers farther apart than {facts.reach}, up to {facts.in_units(facts.diameter)} apart, from one end of the range to "
+            "the other, nothing is promised: they may be told apart more easily. "
         )
     return (
         f"Not promised. {far}That somebody took part, and how many did, is not hidden. People who send false reports can move the result. "
@@ -161,7 +164,8 @@ def _accuracy(collection: Collection) -> str:
         return f"Accuracy. {told}. It is about the noise: it says nothing of people who do not take part. Plan {facts.digest[:16]}."
     which = "" if facts.rounds == 1 else f", round {release.round} of {facts.rounds}"
     spoiled = "".join(f" {sentence}" for sentence in release.spoiled)
+    interval = f"{release.smoothed} (95 %)," if release.smoothed else f"the 95 % interval {precision_text(facts, release)}"
     return (
-        f"Accuracy. {told}; this release has the 95 % interval {precision_text(facts, release)} from {release.reports:,} reports{which}. "
-        f"The interval is about the noise: it says nothing of people who did not take part. Plan {facts.digest[:16]}.{spoiled}"
+        f"Accuracy. {told}; this release has {interval} from {release.reports:,} reports{which}. "
+        f"That is about the noise: it says nothing of people who did not take part. Plan {facts.digest[:16]}.{spoiled}"
     )

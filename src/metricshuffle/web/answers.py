@@ -22,10 +22,11 @@ from metricshuffle.pages.rendering import rendered
 from metricshuffle.planning import Candidate, Plan
 from metricshuffle.planning.advice import advice
 from metricshuffle.planning.candidate import TRUST_ORDER
-from metricshuffle.planning.explain import error_text, explanation, name_of, rows, warnings, why_chosen
+from metricshuffle.planning.explain import expected_text, explanation, name_of, rows, warnings, why_chosen
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.web.asked import CARDS, Asked, Choice, asked, in_fields
 from metricshuffle.web.fields import WrongFields
+from metricshuffle.wire.wording import NO_QUESTION
 
 OPTION_LABELS = {
     "--max-local-epsilon": "“Most that one report reveals”", "--max-bits": "“Most bits a person sends”", "--honest": "“Honest people”",
@@ -123,6 +124,9 @@ def answer_html(result: Answered, state: str) -> str:
     return rendered(
         "web/answer.html.jinja",
         headline=headline(result.collection),
+        title=plan.title,
+        question=plan.question,
+        no_question=NO_QUESTION,
         offers=offers,
         mine=mine,
         why=why_chosen(plan) if plan is whole else f"You chose {name_of(plan.choice)}; the page would choose {name_of(whole.choice)}.",
@@ -194,19 +198,19 @@ def crowds(result: Answered) -> Crowds:
     points = tuple((float(users), percent * offer.expected_error) for users, offer in made)
     unit = f" ({plan.query.error_unit})" if plan.query.error_unit else ""
     spec = curves_chart([Curve("", points, BLUE)], "people who report", f"expected error{unit}", log_x=True)
-    told = ", ".join(f"{users:,} people: {error_text(plan.query, offer.expected_error)}" for users, offer in made)
+    told = ", ".join(f"{users:,} people: {expected_text(plan.query, offer.expected_error)}" for users, offer in made)
     chart = Chart(spec, "fig-crowds", "Expected error against the number of people", f"{told}.")
     caption = f"The best protocol for each number of people at the same epsilon, {share:.0%} of them honest. Both axes are logarithmic."
     table = Table(
         ("people", "protocol", "expected error"),
-        [(f"{users:,}", name_of(offer), error_text(plan.query, offer.expected_error)) for users, offer in made],
+        [(f"{users:,}", name_of(offer), expected_text(plan.query, offer.expected_error)) for users, offer in made],
         numeric=(0, 2),
     )
     return Crowds(Figure(chart.drawing(), caption), table)
 
 
 def in_labels(text: str) -> str:
-    """A sentence that names options of the command line, with the fields of the page in their places."""
+    """A sentence that names options of the command line or arguments of Python, with the fields of the page in their places."""
     for option, label in OPTION_LABELS.items():
-        text = text.replace(option, label)
+        text = text.replace(option, label).replace(f"`{option.removeprefix('--').replace('-', '_')}`", label)
     return text

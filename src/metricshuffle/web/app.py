@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metricshuffle.pages.rendering import rendered
+from metricshuffle.pages.rendering import put_below, rendered
 from metricshuffle.web.console import Console
 from metricshuffle.web.desk import Desk
-from metricshuffle.web.guard import Guard
+from metricshuffle.web.guard import Guard, root_of
 from metricshuffle.web.planner import Planner
 from metricshuffle.web.trying import Trying
 from metricshuffle.web.uploads import Uploads
@@ -52,11 +52,13 @@ async def healthy(request: Request) -> Response:
     return JSONResponse({"healthy": True})
 
 
-def application(token: str, port: int, *, local: bool = True, limit: float | None = None) -> Guard:
-    """The whole page, behind its guard; workers start with it and end with it."""
+def application(token: str, port: int, *, local: bool = True, limit: float | None = None, once: str = "") -> Guard:
+    """The whole page, behind its guard; workers start with it and end with it. `once` opens it like the token, but a single time."""
     from starlette.applications import Starlette
     from starlette.routing import Route
 
+    below = root_of(token)
+    put_below(below)
     desk = Desk(limit)
     planner, uploads = Planner(desk), Uploads()
     trying, console = Trying(desk, uploads), Console(desk, local)
@@ -97,4 +99,4 @@ def application(token: str, port: int, *, local: bool = True, limit: float | Non
         Route("/static/{name}", static),
         Route("/healthz", healthy),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), token, port)
+    return Guard(Starlette(routes=routes, lifespan=lifespan), token, port, below, once)

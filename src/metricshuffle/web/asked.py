@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.web.cards import PLANNED, Card
 from metricshuffle.web.fields import LONGEST, Words, WrongFields, blamed
+from metricshuffle.web.wording import read_words
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
@@ -168,6 +169,9 @@ def _with_wishes(card: Card, words: Words, query: Query, options: list[tuple[str
     options += [("--trusted", trusted)] if trusted != "shuffler" else []
     options += [(name, words.text(field)) for name, field in (("--max-local-epsilon", "max_local_epsilon"), ("--max-bits", "max_bits"))
                 if words.text(field)]  # fmt: skip
+    said = read_words(words.typed, {"title": "title", "question": "asking"})
+    choices |= said
+    options += [(f"--{name}", text) for name, text in said.items() if text is not None]
     options += [("--most-items", words.text("most_items"))] if choices.get("most_items") else []
     flat = words.checked_box("flat")
     options += [("--flat", "")] if flat else []
@@ -209,9 +213,11 @@ def _number(words: Words) -> Read:
 
 def _place(words: Words) -> Read:
     from metricshuffle.queries import Centroid, Histogram
-    from metricshuffle.spaces import Grid
+    from metricshuffle.spaces import Grid, Places
 
-    question, where, cell, unit = words.choice("question"), words.choice("where"), words.number("cell"), words.unit()
+    question, where, unit = words.choice("question"), words.choice("where"), words.unit()
+    as_places = question == "centroid" and where == "box"  # they are not counted by cells
+    cell = None if as_places else words.number("cell")
     if where == "grid":
         width, height = words.whole("width"), words.whole("height")
         words.checked()
@@ -228,6 +234,11 @@ def _place(words: Words) -> Read:
         words.ordered("west", "east", corners[1], corners[3])
         words.checked()
         south, west, north, east = (corner or 0.0 for corner in corners)
+        box = ("--box", " ".join(words.text(name) for name in names))
+        if as_places:
+            python = f"ms.Places({south!r}, {west!r}, {north!r}, {east!r}, {unit or 'm'!r})"
+            places = Places(south, west, north, east, unit or "m")
+            return Centroid(places), [("--query", question), box, *([("--unit", unit)] if unit else [])], f"ms.Centroid({python})"
         try:
             grid = Grid.from_box(south, west, north, east, cell or 0.0, unit or "m")
         except MetricShuffleError as wrong:
@@ -235,7 +246,7 @@ def _place(words: Words) -> Read:
                 raise
             tall = north - south > (east - west) * cos(radians(south))  # which of the sides are too far apart
             raise WrongFields(dict.fromkeys(("south", "north") if tall else ("west", "east"), _sentence(_plainly(wrong)))) from None
-        sides = [("--box", " ".join(words.text(name) for name in names))]
+        sides = [box]
         python = f"ms.Grid.from_box({south!r}, {west!r}, {north!r}, {east!r}, {cell!r}, {unit or 'm'!r})"
     options = [("--query", question), *sides, ("--cell", words.text("cell")), *([("--unit", unit)] if unit else [])]
     if question == "centroid":

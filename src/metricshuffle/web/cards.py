@@ -76,11 +76,20 @@ def wishes(
     )  # fmt: skip
 
 
+def words(example: str) -> tuple[Field, ...]:
+    """What people will read; the first fields of the four cards. They are empty at first: an example that stays would be a lie."""
+    return (
+        Field("title", "Title", "What it is about, in a few words that people see.", "", "words", optional=True),
+        Field("asking", "Question", f"As people will read it, like: {example}", "", "words", optional=True),
+    )
+
+
 NUMBER = Card(
     "number",
     "A number",
     "The mean, the sum or the spread of a number each: kilocalories, minutes, years.",
     (
+        *words("How many kilocalories did your lunch have today?"),
         Field("question", "What you want to know", "One number about all people, or how many lie where.", "mean", "choice",
               choices=(("mean", "The mean"), ("sum", "The sum"), ("histogram", "A histogram"))),
         Field("low", "Smallest", "Whole numbers without a decimal point; 0.0 for real ones.", "0", unit="@unit"),
@@ -101,6 +110,7 @@ PLACE = Card(
     "A place",
     "A map of where people are, or the middle of all places.",
     (
+        *words("Where do you live?"),
         Field("question", "What you want to know", "A share for each square of a grid, or one place.", "map", "choice",
               choices=(("map", "A map"), ("centroid", "The middle"))),
         Field("where", "The area", "A grid of squares, or a box on the globe in degrees.", "grid", "choice",
@@ -111,7 +121,8 @@ PLACE = Card(
         Field("west", "West", "Longitude of the western edge.", "11.50", unit="°", when=("where", ("box",))),
         Field("north", "North", "Latitude of the northern edge.", "48.20", unit="°", when=("where", ("box",))),
         Field("east", "East", "Longitude of the eastern edge.", "11.65", unit="°", when=("where", ("box",))),
-        Field("cell", "Side of a square", "Places in one square are not told apart.", "500", unit="@unit"),
+        Field("cell", "Side of a square", "Places in one square are not told apart; the middle of a box needs no squares.", "500",
+              unit="@unit"),
         Field("unit", "Unit", "Of the side and the distance; m or km in degrees.", "m", "words", optional=True),
     ),
     wishes("1000", "@unit", "0.001", "a share, 0.01 is 1 %; for the middle in the unit", "5000", Slider(10, 20_000), Slider(0.0001, 1)),
@@ -122,6 +133,7 @@ CATEGORY = Card(
     "A category",
     "How many people gave which answer: drinks, parties, diagnoses.",
     (
+        *words("What do you drink with lunch?"),
         Field(
             "labels", "Answers", "The possible answers with commas between them; they become public.", "tea, coffee, water, juice", "words"
         ),
@@ -134,6 +146,7 @@ ITEMS = Card(
     "Many things per person",
     "Everybody holds several items (visits, purchases, words), and all of them are protected together.",
     (
+        *words("At which hours were you on the bus last week?"),
         Field("question", "What you want to know", "How the items of all are spread, everybody counting the same; or their mean.",
               "histogram", "choice", choices=(("histogram", "How they are spread"), ("mean", "Their mean"))),
         Field("item", "An item is", "", "number", "choice",

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import metricshuffle
 from metricshuffle.errors import InputError, MetricShuffleError
-from metricshuffle.pages.rendering import rendered
+from metricshuffle.pages.rendering import rendered, root
 from metricshuffle.web.desk import Desk
 from metricshuffle.web.fields import WrongFields
 from metricshuffle.web.folders import delete, own_folder
 from metricshuffle.web.guard import at_most
 from metricshuffle.web.uploads import PIECE
+from metricshuffle.web.wording import WatchedTask, worded
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from metricshuffle.service.control import Operator
+    from metricshuffle.service.control import Opening, Operator
 
 LARGEST_PLAN = 8 * 2**20
 PATIENCE = 8.0
@@ -41,6 +42,9 @@ class Watched:
     digest: str
     asked: str
     """What people are asked for, in words; "" if that is not known."""
+    title: str
+    question: str
+    """As the planner wrote them; "" if they are missing."""
     state: str
     words: str
     reports: int | None
@@ -54,6 +58,8 @@ class Watched:
     can_collect: bool
     released: bool
     trouble: str
+    history: tuple[str, ...] = ()
+    """When its state changed, and what the operator did to the clock."""
 
 
 @dataclass
@@ -69,6 +75,7 @@ class Console:
     rounds: dict[str, int] = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
+    tasks: dict[str, WatchedTask] = field(default_factory=dict)
 
     async def page(self, request: Request) -> Response:
         return self._html(await self._page({}, {}))
@@ -77,7 +84,7 @@ class Console:
         """Somebody typed the address of a form, or came back to it: there is nothing to see, but the console."""
         from starlette.responses import RedirectResponse
 
-        return RedirectResponse("/console", 303)
+        return RedirectResponse(f"{root()}/console", 303)
 
     async def _page(self, wrong: Mapping[str, str], where: Mapping[str, str]) -> str:
         """`wrong`: what is wrong beside which field; "" is the form itself, which `where` names with what was typed into it."""
@@ -141,11 +148,11 @@ class Console:
         left_after = 0 if rounds is None else max(0, rounds - int(status["round"]))
         told = "the only round" if rounds == 1 else f"round {status['round']} of {rounds}; {left_after} left after it"
         return Watched(
-            url, digest, self.asked.get(digest, ""), state,
+            url, digest, self.asked.get(digest, ""), self.tasks[digest].title, self.tasks[digest].question, state,
             WORDS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
             min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", told if rounds else "",
             not self.apart.get(digest, True), state not in (*OVER, *DONE), state == "released", digest in self.releases,
-            str(status.get("trouble", "")),
+            str(status.get("trouble", "")), _history(status),
         )  # fmt: skip
 
     def _look(self, url: str, digest: str) -> None:
@@ -156,6 +163,7 @@ class Console:
         self.rounds[digest], self.apart[digest] = collection.task.rounds, collection.terms.apart
         asked = str(collection.task.query)
         self.asked[digest] = f"{asked[:1].upper()}{asked[1:]}"
+        self.tasks[digest] = WatchedTask.of(collection.task)
 
     def _collection(self, url: str, digest: str) -> Any:
         import httpx
@@ -208,7 +216,7 @@ class Console:
         async with request.form(max_files=1, max_fields=20) as form:
             upload: Any = form.get("plan")
             text = "" if upload is None or isinstance(upload, str) else (await upload.read()).decode("utf-8", "replace")
-            words = {name: _text(form, name) for name in ("url", "analyst", "closes", "colluders", "round", "same")}
+            words = {name: _text(form, name) for name in ("url", "title", "question", "analyst", "closes", "colluders", "round", "same")}
         return await self._done(lambda: self._open(text, words), "open", words)
 
     def _open(self, text: str, words: dict[str, str]) -> None:
@@ -221,7 +229,7 @@ class Console:
         if not text:
             raise WrongFields({"plan": "Choose the plan or the task, as the planner page or `metricshuffle plan --save` wrote it."})
         with beside("plan"):
-            task = _task(text)
+            task = worded(_task(text), words)
         with beside("analyst"):
             analyst = analyst_of(words["analyst"])
         now = time.time()
@@ -237,8 +245,23 @@ class Console:
             )  # fmt: skip
         operator = self._operator(words["url"])
         check_free([operator], opening)
+        self._check_other_words(operator, opening)
         hop = Hop(**operator.new_party().model_dump() | {"url": operator.url})
         open_everywhere([operator], opening.collection(1, [hop]), [])
+
+    def _check_other_words(self, operator: Operator, opening: Opening) -> None:
+        """Raise if that round of the plan was opened with another title or question: the same people would report twice."""
+        wordless = opening.task.reworded().digest
+        for status in operator.statuses():
+            digest = str(status["digest"])
+            self._look(operator.url, digest)
+            if self.tasks[digest].wordless == wordless and status["round"] == opening.round:
+                raise WrongFields(
+                    {
+                        "plan": f"Round {opening.round} of this plan was opened with other words, {digest[:16]} ({status['state']}): "
+                        "nobody may report twice; open the next round, or make another plan."
+                    }
+                )
 
     async def abort(self, request: Request) -> Response:
         form = await request.form()
@@ -308,7 +331,7 @@ class Console:
         except MetricShuffleError as wrong:
             told = wrong.sentences if isinstance(wrong, WrongFields) else {"": _without_options(str(wrong))}
             return self._html(await self._page(told, {"where": where, **typed}))
-        return RedirectResponse("/console", 303)
+        return RedirectResponse(f"{root()}/console", 303)
 
     def _html(self, text: str) -> Response:
         from starlette.responses import HTMLResponse
@@ -366,7 +389,9 @@ def _task(text: str) -> Any:
         named = json.loads(text).get("format")
     except (ValueError, AttributeError):
         raise InputError("this file is neither a plan nor a task.") from None
-    return Task.from_json(text) if named == TASK_FORMAT else Plan.from_json(text).task
+    task = Task.from_json(text) if named == TASK_FORMAT else Plan.from_json(text).task
+    task.verify_once()  # nobody is to be asked for what is not kept
+    return task
 
 
 def _text(form: FormData, name: str) -> str:
@@ -381,6 +406,13 @@ def _without_options(text: str) -> str:
         .replace("--round", "“Round”")
         .replace("--honest", "“Honest people”")
     )
+
+
+def _history(status: dict[str, Any]) -> tuple[str, ...]:
+    """What happened to a collection and when, as far as its shuffler says so."""
+    changes = [f"{name} at {status[key]}" for name, key in (("sealed", "sealed_at"), ("released", "released_at")) if status.get(key)]
+    sentence = ", ".join(changes)
+    return (*([f"{sentence[:1].upper()}{sentence[1:]}."] if changes else []), *map(str, status.get("clock") or ()))
 
 
 def _duration(seconds: float) -> str:

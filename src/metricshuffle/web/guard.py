@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,17 +26,28 @@ HEADERS = {
 OPEN = ("/healthz", "/favicon.ico")
 WITH_FILES, LONGEST_FORM = ("/file", "/console/open"), 2**20
 """Forms that carry files, and bound them themselves; and the most bytes of every other one."""
-YEAR = 365 * 24 * 3600
 TOKEN = "token"  # noqa: S105 - the name of it in the link
+
+
+ROOT = re.compile(r"/page-[0-9a-f]{24}(?=/)")
+
+
+def root_of(token: str) -> str:
+    """The path below which everything is: the same for a token that was chosen, whenever it is used, and saying nothing of it."""
+    return f"/page-{hashlib.scrypt(token.encode(), salt=b'metricshuffle page', n=2**14, r=8, p=1, dklen=12).hex()}"
 
 
 class Guard:
     """Around the whole application: the token of the link becomes a cookie, what changes anything must come from the page itself, and every
-    answer tells the browser to load nothing from elsewhere."""
+    answer tells the browser to load nothing from elsewhere.
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        self.app, self.token = app, token
-        self.cookie = f"metricshuffle-{port}"  # cookies of one machine are shared by all its ports
+    A browser sends a cookie to every port of a machine, whoever listens there. So everything lies below a path that nobody else knows, and
+    the cookie is for that path alone; it lasts as long as the browser is open.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int, root: str, once: str = "") -> None:
+        self.app, self.token, self.root, self.once = app, token, root, once
+        self.cookie = f"metricshuffle-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,15 +56,19 @@ class Guard:
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+        below = scope["path"].startswith(f"{self.root}/")
+        path = ROOT.sub("", scope["path"], count=1)
+        if below:
+            scope = {**scope, "path": path, "raw_path": quote(path).encode()}
         request = Request(scope)
         refused: Response | None = None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value for name, value in pairs if name == TOKEN), None)
-        if given is not None and request.method == "GET" and self._is_token(given):
+        if given is not None and request.method == "GET" and (self._is_token(given) or self._is_once(given)):
             left = urlencode([(name, value) for name, value in pairs if name != TOKEN])
-            refused = RedirectResponse(f"{request.url.path}{f'?{left}' if left else ''}", 303)
-            refused.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", max_age=YEAR)
-        elif scope["path"] not in OPEN and not self._is_token(request.cookies.get(self.cookie, "")):
+            refused = RedirectResponse(f"{self.root}/{quote(path.lstrip('/'))}{f'?{left}' if left else ''}", 303)
+            refused.set_cookie(self.cookie, self.token, path=f"{self.root}/", httponly=True, samesite="strict")
+        elif scope["path"] not in OPEN and not (below and self._is_token(request.cookies.get(self.cookie, ""))):
             refused = PlainTextResponse(
                 "This page needs the token of its link: open the link that `metricshuffle web` printed when it started.\n", 403
             )
@@ -64,6 +81,13 @@ class Guard:
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self.token.encode())
+
+    def _is_once(self, text: str) -> bool:
+        """Whether it is the word that opens the page a single time; then it does so no more."""
+        if not self.once or not hmac.compare_digest(text.encode(), self.once.encode()):
+            return False
+        self.once = ""
+        return True
 
 
 def same_origin(request: object) -> bool:

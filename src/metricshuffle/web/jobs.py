@@ -82,7 +82,7 @@ def release(release: str) -> dict[str, Any]:
 
     read = Release.from_json(release)
     collection = Collection.of(read)
-    html = rendered("web/release_part.html.jinja", headline=headline(collection), chapter=answer_chapter(collection))
+    html = rendered("web/release_part.html.jinja", release=read, headline=headline(collection), chapter=answer_chapter(collection))
     return {"html": html, "title": answer_text(read)}
 
 

@@ -8,7 +8,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from metricshuffle.errors import InputError, require
 
@@ -24,11 +24,20 @@ class Address:
     host: str
     port: int
     token: str
+    once: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    """Opens the page a single time: for a browser that is started with its link, which other users see in the list of processes."""
 
     @property
     def url(self) -> str:
+        return self._with(self.token)
+
+    @property
+    def url_once(self) -> str:
+        return self._with(self.once)
+
+    def _with(self, token: str) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/?token={self.token}"
+        return f"http://{host}:{self.port}/?token={token}"
 
 
 def require_web_extra() -> None:
@@ -80,7 +89,7 @@ async def _serve(where: Address, ready: Callable[[Address], None], limit: float 
 
     from metricshuffle.web.app import application
 
-    guard = application(where.token, where.port, local=loopback(where.host), limit=limit)
+    guard = application(where.token, where.port, local=loopback(where.host), limit=limit, once=where.once)
     server = Server(guard, address=where.host, port=where.port, interface=Interfaces.ASGI, log_enabled=False, websockets=False)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

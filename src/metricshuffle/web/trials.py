@@ -20,16 +20,17 @@ from metricshuffle.pages.charts.answers import answer_chart
 from metricshuffle.pages.elements import Figure, Table
 from metricshuffle.pages.rendering import rendered
 from metricshuffle.planning import Plan, simulate
-from metricshuffle.planning.explain import error_text
+from metricshuffle.planning.explain import error_text, expected_text
 from metricshuffle.planning.spread import spread_of
 from metricshuffle.queries.base import Estimate, Query
 from metricshuffle.queries.histogram import Histogram
-from metricshuffle.queries.rows import Rows, joined
+from metricshuffle.queries.rows import Rows
 from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.queries.table import Table as AnswerTable
 from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.queries.values import joined
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Grid, Integers, Interval
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, Places
 from metricshuffle.web.answers import Answered
 from metricshuffle.wire.release import Release, measured
 from metricshuffle.wire.task import new_batch_id
@@ -104,8 +105,8 @@ def trial(result: Answered, path: Path | None, columns: Sequence[str], user_colu
     simulation = simulate(plan, RUNS, Randomness.seeded(0))
     over = (
         f"Over {RUNS} simulated releases the error is {error_text(query, simulation.mean_absolute_error)} on average; "
-        f"{error_text(query, simulation.expected_error)} was expected.",
-        f"{simulation.coverage_95:.1%} of the released numbers lie inside their 95 % intervals.",
+        f"{expected_text(query, simulation.expected_error)} was expected.",
+        f"{simulation.covered[:1].upper()}{simulation.covered[1:]}.",
     )
     private = answer_chart(released, name="try-private")
     truth = answer_chart(true, name="try-true") if isinstance(true.value, AnswerTable) else None
@@ -194,6 +195,10 @@ def invented(query: Query, people: int) -> Any:
         centre = generator.uniform(0.25, 0.75, (3, 2))[generator.integers(0, 3, count)]
         ends = np.array([domain.width, domain.height])
         drawn = np.clip(np.floor((centre + generator.normal(0, 0.12, (count, 2))) * ends), 0, ends - 1).astype(np.int64)
+    elif isinstance(domain, Places):
+        centre = generator.uniform(0.25, 0.75, (3, 2))[generator.integers(0, 3, count)]
+        low_high = np.array([(domain.south, domain.west), (domain.north, domain.east)])
+        drawn = np.clip(low_high[0] + (centre + generator.normal(0, 0.12, (count, 2))) * np.diff(low_high, axis=0), *low_high)
     elif isinstance(domain, Integers | Interval):
         low, high = float(domain.low), float(domain.high)
         drawn = np.clip(low + (high - low) * generator.beta(2.0, 4.0, count), low, high)
@@ -224,5 +229,5 @@ def in_fields_of_trial(text: str, path: Path | None) -> str:
     """A sentence that names options and a file, with the fields of the trial and the person's own file in their places."""
     text = text if path is None else text.replace(str(path), "your file").replace(path.name, "your file")
     for option, label in (("--user-column", "“Whose row it is”"), ("--per-user", "“Several rows of one person”"), ("--column", "“Column”")):
-        text = text.replace(option, label)
+        text = text.replace(option, label).replace(f"`{option.removeprefix('--').replace('-', '_')}`", label)
     return text

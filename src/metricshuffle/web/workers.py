@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from metricshuffle.errors import MetricShuffleError
+from metricshuffle.pages.rendering import put_below, root
 
 LET_FINISH = 1.0
 """Seconds after which a computation that nobody waits for any more is ended; a shorter one may end by itself, which keeps its worker."""
@@ -36,11 +37,12 @@ class WorkerDied(MetricShuffleError):
         super().__init__("the computation ended without an answer, perhaps for want of memory; ask for less and try again.")
 
 
-def serve_jobs(pipe: Connection, prepared: bool) -> None:
+def serve_jobs(pipe: Connection, prepared: bool, below: str = "") -> None:
     """What a worker does all its life: one job after the other, until nobody is there to send any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C ends the server, which ends its workers
     from metricshuffle.web import jobs
 
+    put_below(below)
     if prepared:
         jobs.warm_drawing()
     while True:
@@ -72,7 +74,7 @@ class _Worker:
 
     def __init__(self, context: BaseContext, prepared: bool) -> None:
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=serve_jobs, args=(theirs, prepared), daemon=True)  # type: ignore[attr-defined]
+        self.process: BaseProcess = context.Process(target=serve_jobs, args=(theirs, prepared, root()), daemon=True)  # type: ignore[attr-defined]
         self.process.start()
         theirs.close()
 

@@ -29,11 +29,11 @@ class PayloadForm:
         """How the messages of a protocol travel one by one; refused where they cannot."""
         layout = protocol.layout
         if protocol.trusted not in ("nobody", "shuffler"):
-            raise InputError(f"this plan trusts a {protocol.trusted}, and mixed messages are for a shuffler; plan with --trusted shuffler.")
+            raise InputError(f"this plan trusts a {protocol.trusted}, and mixed messages are for a shuffler; plan with trusted='shuffler'.")
         if not layout.apart:
             raise InputError(
                 f"this plan sends {protocol.messages_per_user:,} unary messages a person, too many to be sealed one by one; plan with "
-                "--encoding modular."
+                "encoding='modular'."
             )
         if layout.piles > LARGEST_PILES:
             raise InputError(f"{layout.piles:,} piles are more than a message can name.")

@@ -15,6 +15,7 @@ from metricshuffle.declared import Stored, content_digest, parsed, sentence
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.guarantee import Guarantee, released_sentences
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.queries.base import Answer, Estimate
@@ -24,12 +25,17 @@ from metricshuffle.queries.sums import SummedQuery
 from metricshuffle.queries.table import Library, Table, frame
 from metricshuffle.shown import Plotted, plotted
 from metricshuffle.wire.collected import Collected
+from metricshuffle.wire.reading import Reading
+from metricshuffle.wire.wording import wording_lines
 
 if TYPE_CHECKING:
     from metricshuffle.estimation.inversion import IntervalMethod
     from metricshuffle.wire.task import Task
 
-FORMAT, TASK_FORMAT = "metricshuffle-release/2", "metricshuffle-task/1"
+FORMAT, TASK_FORMAT = "metricshuffle-release/3", "metricshuffle-task/1"
+# Releases of version 2 have other intervals for shares: they are computed again, and not compared.
+OLDER_FORMAT = "metricshuffle-release/2"
+UNCHANGED = ("label", "low", "high", "south", "west", "north", "east", "share", "count", "cumulative")
 # Rows of a table that are printed; all of them if there are few.
 SHOWN_ROWS, ALL_ROWS = 8, 12
 
@@ -38,26 +44,28 @@ class Release(Plotted):
     """An estimate that carries what it promises.
 
     `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
-    people who did not report). `raw_values_seen`: all roles ran on one machine, so whoever ran it saw the values.
-    `collected`: what arrived, where sealed reports came over a network.
+    people who did not report). Smoothed shares have no interval, but `at_most(level)` and `nearby(level)`. `raw_values_seen`: all
+    roles ran on one machine, so whoever ran it saw the values. `collected`: what arrived, where sealed reports came over a network.
+    `reading`: how values were read, where one machine had them.
     """
 
     format: ClassVar[str] = FORMAT
 
     def __init__(
         self, task: Task, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None,
-        collected: Collected | None = None,
+        collected: Collected | None = None, reading: Reading | None = None,
     ) -> None:  # fmt: skip
         self.task, self.shuffled = task, shuffled
         self.raw_values_seen, self.expected_error, self.collected = raw_values_seen, expected_error, collected
+        self.reading = Reading() if reading is None else reading
 
     @classmethod
     def of(
         cls, task: Task, shuffled: Shuffled, *, raw_values_seen: bool, expected_error: float | None = None,
-        collected: Collected | None = None,
+        collected: Collected | None = None, reading: Reading | None = None,
     ) -> Release:  # fmt: skip
         """The release of a shuffled batch, with what it needs computed at once: what is wrong with a batch is told here."""
-        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected)
+        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected, reading=reading)
         if collected is not None:
             collected.check(task, shuffled.people)
         _ = release.answer
@@ -80,7 +88,9 @@ class Release(Plotted):
 
     @property
     def standard_error(self) -> Any:
-        """Of the value, in the same shape; for a table one for each row."""
+        """Of the value, in the same shape; for a table one for each row. Smoothed shares have none."""
+        if self.answer.standard_error is None:
+            raise InputError(self.estimate.no_interval("standard error"))
         return self.answer.standard_error
 
     @property
@@ -91,11 +101,39 @@ class Release(Plotted):
     def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Any:
         """Holds the true answer with probability at least `level`: (low, high), one for each axis (jointly), or a row for each cell.
 
-        Tables: `simultaneous`, all rows hold at once; "normal" is an approximation for many reports, "bernstein" holds for any number.
+        Tables: `simultaneous`, all rows hold at once. "normal" is an approximation for many reports where single reports are randomized;
+        "bernstein" holds for any number and whatever people hold, as do all intervals of noisy vectors. Smoothed shares have none.
         """
         if simultaneous and not isinstance(self.value, Table):
             raise InputError("simultaneous intervals are for tables; the intervals of a place hold jointly as they are.")
+        if self.estimate.smoothed:
+            raise InputError(self.estimate.no_interval())
         return self.task.query.answer(self.estimate, level, simultaneous=simultaneous, method=method).interval
+
+    def at_most(self, level: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """Of smoothed shares: what the true share of each cell is at most, with probability at least `level` whatever people hold;
+        `simultaneous`: for all cells at once."""
+        if self.estimate.at_most is None:
+            raise InputError(self._no_smoothing())
+        return np.asarray(self._smoothed(level, simultaneous).at_most)
+
+    def nearby(self, level: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """Of smoothed shares: (low, high) of the true share around each cell, which people count in the less the farther they are;
+        with probability at least `level` whatever people hold; `simultaneous`: for all cells at once. The share itself is a column of
+        the value."""
+        if self.estimate.nearby is None:
+            raise InputError(self._no_smoothing())
+        return np.asarray(self._smoothed(level, simultaneous).nearby)
+
+    def _smoothed(self, level: float, simultaneous: bool) -> Answer:
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        return self.task.query.answer(self.estimate, level, simultaneous=simultaneous)
+
+    def _no_smoothing(self) -> str:
+        if self.estimate.smoothed:
+            return self.estimate.no_interval("bound of this kind")
+        return "this is for smoothed shares, and this answer is none: ask release.interval(0.95)."
 
     @property
     def guarantee(self) -> Guarantee:
@@ -128,6 +166,15 @@ class Release(Plotted):
         return self.task.query
 
     @property
+    def title(self) -> str | None:
+        return self.task.title
+
+    @property
+    def question(self) -> str | None:
+        """What people were asked, in the planner's words."""
+        return self.task.question
+
+    @property
     def plan(self) -> str:
         """Digest of the task."""
         return self.task.digest
@@ -138,8 +185,13 @@ class Release(Plotted):
 
     @property
     def warning(self) -> str:
-        """What makes the estimate fragile, or nothing."""
-        return self.estimate.warning
+        """What makes the estimate fragile, or one about other values than people gave; or nothing."""
+        return " ".join(filter(None, (self.estimate.warning, self.reading.warning(self.query))))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the answer should know, in sentences."""
+        return [*self.query.remarks(), *self.reading.remarks(self.query)]
 
     # Files
 
@@ -165,14 +217,17 @@ class Release(Plotted):
         }
         if isinstance(answer.value, Table):  # each row has its own
             del document["standard_error"], document["interval_95"]
-        if isinstance(task.query, SummedQuery):  # of places it is counted in cells
-            document["granularity"] = task.protocol.grain * (task.protocol.step if isinstance(task.query, NumberQuery) else 1.0)
+        if isinstance(task.query, SummedQuery):  # of cells it is counted in them
+            in_cells = not isinstance(task.query, NumberQuery) and task.query.rounding is None
+            document["granularity"] = task.protocol.grain * (1.0 if in_cells else task.protocol.step)
         if answer.plane is not None:
             plane = answer.plane
             document["plane"] = {"unit": task.query.unit, "value": plane.value, "standard_error": plane.standard_error,
                                  "interval_95": plane.interval}  # fmt: skip
         if self.warning:
             document["warning"] = self.warning
+        if self.reading != Reading():
+            document["reading"] = self.reading.model_dump(mode="json", exclude_defaults=True)
         if self.collected is not None:
             document["collected"] = self.collected.model_dump(mode="json")
         document["task"] = json.loads(task.to_json())
@@ -184,7 +239,7 @@ class Release(Plotted):
     def from_json(cls, text: str) -> Release:
         """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
         data = parsed(text, "a release")
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") not in (FORMAT, OLDER_FORMAT):
             named = data.get("format") if isinstance(data, dict) else None
             raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
         if data.get("checksum") != content_digest({name: value for name, value in data.items() if name != "checksum"}):
@@ -199,12 +254,17 @@ class Release(Plotted):
             raise PlanError(f"this release is damaged: its tally cannot be read ({wrong}); ask for it again.") from None
         try:
             collected = None if data.get("collected") is None else Collected.model_validate(data["collected"])
+            reading = Reading.model_validate(data.get("reading", {}))
         except ValidationError as wrong:
-            raise PlanError(f"this release is damaged: what it says of its collection cannot be read. {sentence(wrong)}") from None
+            raise PlanError(f"this release is damaged: what it says of its values cannot be read. {sentence(wrong)}") from None
         release = task.estimate(
-            shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"), collected=collected
-        )
-        if not _same(_plain(release.value), data.get("value")):
+            shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"), collected=collected,
+            reading=reading,
+        )  # fmt: skip
+        computed = _plain(release.value)
+        if data["format"] == OLDER_FORMAT and release.query.shared:
+            computed = [{name: part for name, part in row.items() if name in UNCHANGED} for row in computed]
+        if not _same(computed, data.get("value")):
             raise PlanError("this release was edited or damaged: its value is not what its tally gives; ask for it again.")
         return release
 
@@ -246,7 +306,8 @@ class Release(Plotted):
     @property
     def decimals(self) -> int:
         """Enough decimals to see two digits of the error."""
-        error = float(np.max(np.atleast_1d(np.asarray(self.standard_error, dtype=np.float64))))
+        errors = self.answer.standard_error
+        error = 0.0 if errors is None else float(np.max(np.atleast_1d(np.asarray(errors, dtype=np.float64))))
         return max(0, 1 - math.floor(math.log10(error))) if 0.0 < error < math.inf else 0
 
     def __repr__(self) -> str:
@@ -254,10 +315,11 @@ class Release(Plotted):
         return f"Release({self.task.query.title} = {value}, {self.reports:,} reports, {self.protocol}, epsilon {self.guarantee.epsilon:g})"
 
     def __str__(self) -> str:
-        lines = self._table_lines() if isinstance(self.value, Table) else self._value_lines()
+        answer = self._table_lines() if isinstance(self.value, Table) else self._value_lines()
+        lines = [*wording_lines(self.title, self.question), *answer]
         people = "users" if self.query.items is not None else "reports"
         made = f"from {self.reports:,} {people if self.reports != 1 else people[:-1]} ({self.protocol})"
-        lines += [made if self.rounds == 1 else f"{made}, round {self.round} of {self.rounds}", *self.query.remarks()]
+        lines += [made if self.rounds == 1 else f"{made}, round {self.round} of {self.rounds}", *self.remarks]
         if self.expected_error is not None and self.query.shared and self.query.items is not None:
             unit = f" {self.query.error_unit}" if self.query.error_unit else ""
             lines.append(f"{self.query.measure}: {plain(self.expected_error)}{unit}")
@@ -282,17 +344,37 @@ class Release(Plotted):
         key = "share" if "share" in table.columns else "value"
         order = np.argsort(-np.asarray(table[key], dtype=np.float64), kind="stable") if key == "share" else np.arange(len(table))
         shown = order if len(order) <= ALL_ROWS else order[:SHOWN_ROWS]
-        each = "share" if key == "share" else "mean"
-        counted = f"one {each} with its" if len(table) == 1 else f"{len(table):,} {each}s, each with its"
-        lines = [f"{self.query}: {counted} 95 % interval"]
+        lines = [f"{self.query}: {self._counted(len(table), 'share' if key == 'share' else 'mean')}"]
         for code in shown:
             row = table[int(code)]
-            low, high = row["interval_95"]
             if key == "share":
-                lines.append(f"  {label_of(table.columns, int(code))}: {row['share']:.4f} ({low:.4f} to {high:.4f})")
+                lines.append(f"  {label_of(table.columns, int(code))}: {row['share']:.4f}{_around(row)}")
             else:
+                low, high = row["interval_95"]
                 lines.append(f"  {row['label']}: {plain(row['value'])} ({plain(low)} to {plain(high)})")
         return lines + ([f"  ... and {len(order) - len(shown):,} more"] if len(shown) < len(order) else [])
+
+    def _counted(self, rows: int, each: str) -> str:
+        """How many rows, and what each of them comes with."""
+        estimate = self.estimate
+        if not estimate.smoothed:
+            return f"one {each} with its 95 % interval" if rows == 1 else f"{rows:,} {each}s, each with its 95 % interval"
+        told = ["what it is at most (95 %)"] if estimate.at_most is not None else []
+        told += [f"the share {estimate.nearby.words} with its 95 % interval"] if estimate.nearby is not None else []
+        smoothed = f"{rows:,} smoothed shares" if rows > 1 else "one smoothed share"
+        return f"{smoothed} without intervals, each with {' and '.join(told)}" if told else f"{smoothed}, without intervals"
+
+
+def _around(row: dict[str, Any]) -> str:
+    """What is known of a share, in brackets."""
+    if "interval_95" in row:
+        low, high = row["interval_95"]
+        return f" ({low:.4f} to {high:.4f})"
+    told = [f"at most {row['at_most_95']:.4f}"] if "at_most_95" in row else []
+    if "nearby" in row:
+        low, high = row["nearby_95"]
+        told.append(f"nearby {row['nearby']:.4f} ({low:.4f} to {high:.4f})")
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def measured(value: object, decimals: int) -> str:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from metricshuffle.accounting.items.user_level import full_replacement_sentence
 from metricshuffle.declared import Stored, Whole, content_digest
@@ -23,12 +23,15 @@ from metricshuffle.privacy.target import Honest, Target, checked_users, honest_c
 from metricshuffle.protocols.base import AnyProtocol, Protocol, Reports
 from metricshuffle.protocols.tally import ID_BYTES, Batch, Shuffled, Tally
 from metricshuffle.queries.base import AnyQuery, Query
-from metricshuffle.queries.rows import CoordinatesAre, PerUser, joined, parts_of
+from metricshuffle.queries.rows import CoordinatesAre, PerUser
+from metricshuffle.queries.values import joined, parts_of
 from metricshuffle.randomness import Randomness
 from metricshuffle.shown import Shown
 from metricshuffle.wire.collected import Collected
+from metricshuffle.wire.reading import Reading
 from metricshuffle.wire.release import Release
 from metricshuffle.wire.shuffle import Ledger, Shuffle
+from metricshuffle.wire.wording import Question, Title, tidied_question, tidied_title, wording_lines
 
 TASK_FORMAT = "metricshuffle-task/1"
 # A claimed epsilon may be off by this much (relative): decimals that were rounded to binary.
@@ -40,6 +43,9 @@ BYTES_AT_ONCE = 2**26
 # Tasks whose content was found to match their digest, by identity (a copy is another one): a table of a million distances takes a while,
 # and a plan or a release validates the task that it is given again.
 _unharmed: WeakValueDictionary[int, Task] = WeakValueDictionary()
+# Digests of tasks that were verified, the last ones: whoever loads, runs and reports a task computes its guarantees once.
+MOST_VERIFIED = 1000
+_verified: dict[str, None] = {}
 
 
 def new_batch_id() -> bytes:
@@ -52,6 +58,8 @@ class Task(Shown, Stored):
 
     stored_as: ClassVar[str] = "a task"
     format: Literal["metricshuffle-task/1"] = "metricshuffle-task/1"
+    title: Title | None = None
+    question: Question | None = None
     query: AnyQuery
     protocol: AnyProtocol
     users: Whole
@@ -75,11 +83,21 @@ class Task(Shown, Stored):
         _unharmed[id(self)] = self
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_missing_words(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A title or a question that is missing is left out, so that tasks without any keep their digest."""
+        return {name: value for name, value in dump(self).items() if value is not None or name not in ("title", "question")}
+
     @classmethod
-    def of(cls, query: Query, protocol: Protocol, target: Target, users: int, honest: Honest = None, rounds: int = 1) -> Self:
+    def of(
+        cls, query: Query, protocol: Protocol, target: Target, users: int, honest: Honest = None, rounds: int = 1, *,
+        title: str | None = None, question: str | None = None,
+    ) -> Self:  # fmt: skip
         """The task of a protocol of one's own making, with the guarantees it has; refused if it does not keep the target."""
         counted_on = honest_count(honest, checked_users(users))
         task = cls(
+            title=tidied_title(title),
+            question=tidied_question(question),
             query=query,
             protocol=protocol,
             users=users,
@@ -102,12 +120,20 @@ class Task(Shown, Stored):
         if data["digest"] != content_digest({name: value for name, value in data.items() if name != "digest"}):
             raise PlanError("its digest does not match its content: the file was edited or damaged; ask for it again.")
 
+    def reworded(self, title: str | None = None, question: str | None = None) -> Self:
+        """The same with another title and question, or with none: another task, with a digest of its own."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "digest"}
+        return type(self)(**fields | {"title": tidied_title(title), "question": tidied_question(question)})
+
     def save(self, path: str | Path) -> None:
         write_text(path, self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        return cls.from_json(read_text(path))
+        """The task in a file, verified; `from_json` reads one without believing or verifying it."""
+        task = cls.from_json(read_text(path))
+        task.verify_once()
+        return task
 
     @property
     def minimum(self) -> int:
@@ -138,8 +164,9 @@ class Task(Shown, Stored):
                 query.check_units()
                 protocol.check(query)
                 protocol.check_people(query, self.users, self.users)
+                protocol.check_size(self.honest)
                 account = protocol.account(query, self.target, self.honest, self.rounds)
-                true = protocol.guarantee(query, self.target, self.honest, self.rounds)
+                true = protocol.guarantee(query, self.target, self.honest, self.rounds, account)
                 kept = account.kept
                 delta = max(self.target.delta, self.if_shuffler_colludes.delta)
                 alone = protocol.alone(query, self.target.with_delta(delta), self.rounds) if kept else true
@@ -156,6 +183,16 @@ class Task(Shown, Stored):
             1.0 - SAME
         )
         self._check_words(self.if_shuffler_colludes, alone, less)
+        if _unharmed.get(id(self)) is self:  # (its digest stands for its content)
+            _verified.pop(self.digest, None)
+            _verified[self.digest] = None
+            if len(_verified) > MOST_VERIFIED:
+                del _verified[next(iter(_verified))]
+
+    def verify_once(self) -> None:
+        """`verify`, unless a task of the same content was verified before: what everything calls that prints a promise from a file."""
+        if self.digest not in _verified or _unharmed.get(id(self)) is not self:
+            self.verify()
 
     @cached_property
     def full_replacement(self) -> str:
@@ -214,11 +251,15 @@ class Task(Shown, Stored):
         outside the domain; `coordinates`: what two columns are, "places" (latitude and longitude), "cells" or "points".
         """
         self.check_sent()
-        source = Randomness.system() if randomness is None else randomness
-        batch = self.batch(round, seeded=source.unsafe_seeded)
         taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
                          drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
-        messages = self.protocol.messages(self.query.inputs(joined(taken), self.protocol.step, clamp=clamp), source)
+        return self._reports(joined(taken), Randomness.system() if randomness is None else randomness, clamp, round)
+
+    def _reports(self, values: Any, source: Randomness, clamp: bool, round: int) -> Reports:
+        """One report for each of the values, which are as the query takes them."""
+        self.check_sent()
+        batch = self.batch(round, seeded=source.unsafe_seeded)
+        messages = self.protocol.messages(self.query.inputs(values, self.protocol.step, clamp=clamp), source)
         return Reports(batch, messages, new_batch_id())
 
     def check_sent(self) -> None:
@@ -235,7 +276,7 @@ class Task(Shown, Stored):
         """Clients' reports on values that come in parts, as parts of one batch."""
         source, batch_id, first = Randomness.system() if randomness is None else randomness, new_batch_id(), 0
         for values in parts:
-            reports = self.randomize(values, source, clamp=clamp, round=round)
+            reports = self._reports(values, source, clamp, round)
             yield replace(reports, batch_id=batch_id, first=first)
             first += len(reports)
 
@@ -312,14 +353,18 @@ class Task(Shown, Stored):
         self.protocol.check_people(self.query, people, self.users)
 
     def estimate(
-        self, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None, collected: Collected | None = None
-    ) -> Release:
-        """Analyst: the answer with its interval and both guarantees; `collected` is what arrived where sealed reports did."""
+        self, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None,
+        collected: Collected | None = None, reading: Reading | None = None,
+    ) -> Release:  # fmt: skip
+        """Analyst: the answer with its interval and both guarantees, verified; `collected` is what arrived where sealed reports did."""
         if not isinstance(shuffled, Shuffled):
             raise InputError(f"estimate needs what shuffle() returned, got {type(shuffled).__name__}; reports must be shuffled first.")
+        self.verify_once()  # a release prints what the task claims
         self._check_sums(shuffled)
         self.check_batch(shuffled.people)
-        return Release.of(self, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected)
+        return Release.of(
+            self, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected, reading=reading
+        )
 
     def run(
         self,
@@ -339,7 +384,8 @@ class Task(Shown, Stored):
         taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
                          drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
         tally = self.counted(taken, randomness, clamp=clamp, round=round)
-        return self.estimate(self.publish(tally, randomness, batches=[new_batch_id()]), raw_values_seen=True)
+        reading = Reading(clamp=clamp, drop_outside=drop_outside, drop_missing=drop_missing, per_user=per_user)
+        return self.estimate(self.publish(tally, randomness, batches=[new_batch_id()]), raw_values_seen=True, reading=reading)
 
     def counted(self, parts: Iterable[Any], randomness: Randomness | None = None, *, clamp: bool = False, round: int = 1) -> Tally:
         """The tally of values that come in parts, whoever is trusted: what a machine that holds raw values adds up."""
@@ -362,7 +408,7 @@ class Task(Shown, Stored):
     def __str__(self) -> str:
         asked = str(self.query)
         least = f"at least {self.minimum:,} report{'s' * (self.minimum != 1)} of {self.users:,}"
-        lines = [f"{asked[:1].upper()}{asked[1:]}: {self.protocol.name}, {least}."]
+        lines = [*wording_lines(self.title, self.question), f"{asked[:1].upper()}{asked[1:]}: {self.protocol.name}, {least}."]
         if self.protocol.trusted == "nobody":
             lines.append(str(self.guarantee))
         else:

@@ -33,7 +33,7 @@ def answer(collection: Collection) -> AnswerChapter | None:
     chart = answer_chart(release, name="fig-answer")
     numbers, left_out = numbers_table(release, 0.95)
     caption = f"{chart.title}. {chart.description} Intervals are about the noise, not about people who did not take part."
-    remarks = tuple(release.query.remarks())
+    remarks = tuple(release.remarks)
     drawn = chart.drawing()
     small = drawn.width < SMALL
     return AnswerChapter(tuple(_facts(collection, release)), Figure(drawn, caption), small, numbers, left_out, remarks)

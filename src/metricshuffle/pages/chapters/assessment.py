@@ -28,7 +28,7 @@ def assessment(*studies: Study) -> Assessment:
 
 def own_assessment(collection: Collection) -> Assessment:
     query = str(collection.task.query)
-    return Assessment((_text(f"{query[:1].upper()}{query[1:]}", paragraphs_of(collection)),))
+    return Assessment((_text(collection.task.title or f"{query[:1].upper()}{query[1:]}", paragraphs_of(collection)),))
 
 
 def _text(title: str, paragraphs: Sequence[str]) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import about, plain
 from metricshuffle.pages.charts.maps import side_by_side
 from metricshuffle.pages.charts.marks import Spec, drawing
 from metricshuffle.pages.elements import Card, Figure, Promise, Table
@@ -78,7 +78,7 @@ def _card(study: MapStudy, released: PlannedRelease) -> Card:
         unit=f" {study.grid.unit}",
         caption="earth mover's distance to the truth",
         facts=(
-            ("a share", f"{_short(study.share_error(released))} % off, {_short(100.0 * chosen.expected_error)} % expected"),
+            ("a share", f"{_short(study.share_error(released))} % off, {about(100.0 * chosen.expected_error)} % expected"),
             ("way", f"{chosen.protocol}{f', {chosen.encoding}' if chosen.encoding else ''}"),
             ("sent", f"{_counted(chosen.messages_per_user, 'message')}, {chosen.bits_per_user:,} bits a person"),
         ),

@@ -12,7 +12,7 @@ from metricshuffle.pages.elements import Table
 from metricshuffle.pages.facts import Offer
 from metricshuffle.pages.what_if import MIXED, Consequence, Recomputed, consequences
 from metricshuffle.pages.words import consequence_text
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.vectors import OF_ONE_PERSON, NoisyVectors
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,25 @@ def _cell(collection: Collection, rival: Recomputed, case: Consequence, index: i
     """The epsilon; what was promised beside it where that is another number, and words where a number would mislead."""
     text, epsilon = consequence_text(case, index), promised(collection.facts.epsilon)
     if case.planned and text != epsilon and math.isfinite(case.epsilons[index]):
-        return f"{text} (promised: {epsilon})"
+        return f"{text} (promised: {epsilon}{_why_less(collection, rival, case.epsilons[index])})"
     if case.group.endswith("colludes"):
         if rival.protocol.trusted == "curator":
             return "raw values" if not collection.facts.items_each else "raw items"
         if rival.protocol.warning(collection.task.query):
             return f"in effect no protection ({text} on paper)"
     return text
+
+
+def _why_less(collection: Collection, rival: Recomputed, epsilon: float) -> str:
+    """Why what is certified of one person's move is another number than what is promised, in a phrase."""
+    facts = collection.facts
+    if epsilon > facts.epsilon:
+        return ", by another bound"
+    if facts.guarantee.protects == "people together":
+        return ", for several people's moves together; this is one person's"
+    if rival.hides_alike and facts.in_proportion:
+        return "; nearer values need that much noise, and all get it"
+    return "; the noise hides more"
 
 
 def _remarks(collection: Collection, cases: Sequence[Consequence]) -> list[str]:
@@ -104,7 +116,8 @@ def _remarks(collection: Collection, cases: Sequence[Consequence]) -> list[str]:
         )
     if facts.items_each:
         lines.append(facts.full_replacement)
-    lines += task.protocol.remarks(task.query, collection.asked.target, task.honest, task.rounds)
+    remarks = task.protocol.remarks(task.query, collection.asked.target, task.honest, task.rounds)
+    lines += [remark for remark in remarks if not remark.startswith(OF_ONE_PERSON)]  # (that is in the table)
     if task.protocol.grain != 1:
         rounded = f"{plain(task.protocol.grain * task.protocol.step)}{facts.spaced_unit}"
         lines.append(f"Values are rounded at random to steps of {rounded} first; all epsilons count that in.")

@@ -58,6 +58,8 @@ def _error(collection: Collection) -> BigNumber:
 
 def _interval(facts: TaskFacts, release: ReleaseFacts, expected: str) -> BigNumber:
     wanted = f"expected error {expected}"
+    if release.smoothed:
+        return BigNumber("95 % interval of a share", "none", f"{release.smoothed}; {wanted}", words=True)
     typical, widest = release.half_widths
     if release.value:
         told = f"{release.interval_text}{facts.spaced_unit}; {wanted}"

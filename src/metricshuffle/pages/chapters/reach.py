@@ -138,7 +138,8 @@ def _sentence(measured: Reach, collection: Collection) -> str:
     if len(measured.published) == 1:
         return f"From one end of the range to the other, {far}, epsilon is {promised(last)}; no nearer move costs more."
     if last <= first * (1.0 + 1e-6):
-        return "This protocol hides all values alike: a move across the whole range costs no more than the smallest one."
+        beyond = f" That is more than is promised, which ends at {facts.reach}." if facts.diameter > facts.distance * (1.0 + 1e-9) else ""
+        return f"This protocol hides all values alike: a move across the whole range costs no more than the smallest one.{beyond}"
     return (
         f"Nearer moves are hidden better: {near} at epsilon {promised(first)}, and {far}, from one end of the range to the other, at "
         f"{promised(last)}."

@@ -12,11 +12,11 @@ from metricshuffle.numerics.types import Floats, Mask
 from metricshuffle.pages.charts.chart import Chart
 from metricshuffle.pages.charts.intervals import MOST_BARS, NARROW, WIDE, Named, bars_chart, number_chart, percent, steps_chart
 from metricshuffle.pages.charts.marks import Spec
-from metricshuffle.pages.charts.place_maps import Background, cells_map, place_map
+from metricshuffle.pages.charts.place_maps import Background, cells_map, on_map, place_map
 from metricshuffle.queries import Answer, UserQuery
 from metricshuffle.queries.cells import label_of
 from metricshuffle.queries.table import Table
-from metricshuffle.spaces import Categories, Circle, Grid, Integers, Metric, Scaled, Threshold
+from metricshuffle.spaces import Categories, Circle, Grid, Integers, Metric, Places, Scaled, Threshold
 from metricshuffle.spaces.earth_mover import LINES
 from metricshuffle.wire.release import Release, measured
 
@@ -66,18 +66,20 @@ def _chart(drawn: Callable[[bool], Spec], name: str, title: str, words: str) -> 
 
 
 def _cells(release: Release, grid: Grid, answer: Answer, level: str, name: str, background: Background | None) -> Chart:
-    shares, holding = np.asarray(_table(answer)["share"]), zero_inside(_rows(answer))
+    shares, holding = np.asarray(_table(answer)["share"]), None if answer.interval is None else zero_inside(_rows(answer))
     of = "share of items" if release.query.items is not None else "share of people"
 
     def drawn(narrow: bool) -> Spec:
         return cells_map(grid, shares, holding, level, of, background, narrow=narrow)
 
-    above = int(np.count_nonzero(~holding))
     largest = int(np.argmax(shares))
+    told = "Shares are smoothed and have no interval." if holding is None else (
+        f"In {np.count_nonzero(~holding):,} of them the {level} interval lies above zero."
+    )  # fmt: skip
     words = (
         f"{len(shares):,} cells of {plain(grid.cell)} {grid.unit}".rstrip()
-        + f", north is up. In {above:,} of them the {level} interval lies above zero. The largest share, {_share(answer, largest)} "
-        f"({_between(answer, largest)}), is at {_middle(grid, largest)}."
+        + f", north is up. {told} The largest share, {_share(answer, largest)}{_between(answer, largest, level)}, is at "
+        f"{_middle(grid, largest)}."
     )
     return _chart(drawn, name, f"Map: {shared_of(release)}", words)
 
@@ -98,9 +100,14 @@ def _steps(release: Release, answer: Answer, level: float, name: str) -> Chart:
     half = 0.5 if isinstance(domain, Integers) else 0.0
     edges = np.append(low - half, high[-1] + half)
     unit = str(getattr(domain, "unit", ""))
-    shares, interval, told = np.asarray(table["share"]), 100.0 * _rows(answer), f"{100.0 * level:g} %"
-    across = unit or "value"
-    title = f"In each {'bin' if (low != high).any() else 'value'}, each with its {told} interval"
+    shares, told = np.asarray(table["share"]), f"{100.0 * level:g} %"
+    across, each = unit or "value", f"In each {'bin' if (low != high).any() else 'value'}"
+    if answer.interval is not None:
+        title, interval = f"{each}, each with its {told} interval", 100.0 * _rows(answer)
+    elif answer.at_most is not None:
+        title, interval = f"{each}, smoothed; shaded: at most ({told})", 100.0 * np.column_stack([np.zeros(len(shares)), answer.at_most])
+    else:
+        title, interval = f"{each}, smoothed, without intervals", 100.0 * np.column_stack([shares, shares])
     up_to = f"Up to there, all in the {told} band at once"
 
     def drawn(narrow: bool) -> Spec:
@@ -120,8 +127,10 @@ def _steps(release: Release, answer: Answer, level: float, name: str) -> Chart:
 
 
 def _labels(release: Release, answer: Answer, level: str, name: str) -> Chart:
-    table, interval = _table(answer), _rows(answer)
+    table = _table(answer)
     shares = np.asarray(table["share"])
+    # (without intervals, the bars alone)
+    interval = np.column_stack([shares, shares]) if answer.interval is None else _rows(answer)
     order = np.argsort(-shares, kind="stable")
     shown = order if len(order) <= MOST_BARS + 1 else order[:MOST_BARS]
     left = order[len(shown) :]
@@ -132,7 +141,7 @@ def _labels(release: Release, answer: Answer, level: str, name: str) -> Chart:
     left_out = f"and {len(left):,} more, together {percent(float(shares[left].sum()))}" if len(left) else ""
 
     def drawn(narrow: bool) -> Spec:
-        return bars_chart(bars, f"{shared_of(release)} (%)", left_out, level=level, narrow=narrow)
+        return bars_chart(bars, f"{shared_of(release)} (%)", left_out, level="" if answer.interval is None else level, narrow=narrow)
 
     return _chart(drawn, name, f"Histogram: {shared_of(release)}", _largest(answer, level))
 
@@ -156,6 +165,8 @@ def _means(release: Release, answer: Answer, level: str, name: str) -> Chart:
 
 def _place(release: Release, domain: Any, answer: Answer, level: str, name: str, background: Background | None) -> Chart:
     plane = answer.plane or answer
+    if isinstance(domain, Places):
+        domain, plane = on_map(domain, answer)
     east, north = (float(part) for part in _pair(plane.value))
     sides = [(float(low), float(high)) for low, high in np.asarray(plane.interval, dtype=np.float64).tolist()]
 
@@ -196,13 +207,17 @@ def _largest(answer: Answer, level: str) -> str:
     table = _table(answer)
     shares = np.asarray(table["share"])
     order = np.argsort(-shares, kind="stable")[:LARGEST_TOLD]
-    told = "; ".join(f"{label_of(table.columns, code)}: {_share(answer, code)} ({_between(answer, code)})" for code in order.tolist())
-    return f"{len(shares):,} shares with their {level} intervals. The largest: {told}."
+    told = "; ".join(f"{label_of(table.columns, code)}: {_share(answer, code)}{_between(answer, code, level)}" for code in order.tolist())
+    each = "smoothed shares without intervals" if answer.interval is None else f"shares with their {level} intervals"
+    return f"{len(shares):,} {each}. The largest: {told}."
 
 
-def _between(answer: Answer, row: int) -> str:
+def _between(answer: Answer, row: int, level: str) -> str:
+    """The interval of a share, or what it is at most, in brackets."""
+    if answer.interval is None:
+        return "" if answer.at_most is None else f" (at most {percent(float(answer.at_most[row]))}, {level})"
     (low, high), error = _rows(answer)[row].tolist(), largest_error(answer.standard_error)
-    return f"{percent(low, error)} to {percent(high, error)}"
+    return f" ({percent(low, error)} to {percent(high, error)})"
 
 
 def _share(answer: Answer, row: int) -> str:
@@ -210,8 +225,8 @@ def _share(answer: Answer, row: int) -> str:
 
 
 def largest_error(errors: Any) -> float:
-    """Which says how many decimals all shares of a table are written with."""
-    return float(np.max(np.asarray(errors, dtype=np.float64)))
+    """Which says how many decimals all shares of a table are written with; 0 where there are none."""
+    return 0.0 if errors is None else float(np.max(np.asarray(errors, dtype=np.float64)))
 
 
 def _table(answer: Answer) -> Table:

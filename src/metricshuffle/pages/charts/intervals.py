@@ -47,7 +47,8 @@ def _shortened(bars: Sequence[Named]) -> list[Named]:
 
 
 def bars_chart(bars: Sequence[Named], across: str, left_out: str = "", *, level: str, narrow: bool = False) -> Spec:
-    """A row each, in the given order: a bar from zero, hollow where the interval holds zero, with the interval as a line."""
+    """A row each, in the given order: a bar from zero, hollow where the interval holds zero, with the interval as a line; without a level
+    there are no intervals."""
     bars = _shortened(bars)
     spread = [end for bar in bars for end in (bar.low, bar.high, bar.value)]
     least, most = min(0.0, *spread), max(0.0, *spread)
@@ -57,8 +58,8 @@ def bars_chart(bars: Sequence[Named], across: str, left_out: str = "", *, level:
          "written": bar.written, "i": index}
         for index, bar in enumerate(bars)
     ]  # fmt: skip
-    hollow = [row for row, bar in zip(values, bars, strict=True) if bar.holds_zero]
-    full = [row for row, bar in zip(values, bars, strict=True) if not bar.holds_zero]
+    hollow = [row for row, bar in zip(values, bars, strict=True) if level and bar.holds_zero]
+    full = [row for row, bar in zip(values, bars, strict=True) if not (level and bar.holds_zero)]
     names: Spec = {"field": "name", "type": "nominal", "sort": [bar.name for bar in bars]}
 
     def drawn(rows: Sequence[Spec], mark: Spec, **encoding: Spec) -> list[Spec]:
@@ -69,7 +70,10 @@ def bars_chart(bars: Sequence[Named], across: str, left_out: str = "", *, level:
         *drawn(full, {"type": "bar", "color": BLUE, "opacity": 0.55, "height": 13}, **length),
         *drawn(hollow, {"type": "bar", "filled": False, "stroke": BLUE, "strokeWidth": 1.25, "height": 12}, **length),
         *drawn(
-            values, {"type": "rule", "color": INK, "strokeWidth": 1.5}, x={"field": "low", "type": "quantitative"}, x2={"field": "high"}
+            values if level else [],
+            {"type": "rule", "color": INK, "strokeWidth": 1.5},
+            x={"field": "low", "type": "quantitative"},
+            x2={"field": "high"},
         ),
         *drawn(
             values,
@@ -79,7 +83,8 @@ def bars_chart(bars: Sequence[Named], across: str, left_out: str = "", *, level:
         ),
     ]
     height, longest = BAR * len(bars), LONGEST_LABEL if narrow else 2 * LONGEST_LABEL
-    legend = [f"line: {level} interval", *(["hollow: the interval holds zero"] if hollow else []), *([left_out] if left_out else [])]
+    legend = [f"line: {level} interval" if level else "smoothed, without intervals"]
+    legend += [*(["hollow: the interval holds zero"] if hollow else []), *([left_out] if left_out else [])]
     layers += [_below(words, height, place) for place, words in enumerate(legend)]
     base = {
         "x": {

@@ -12,7 +12,10 @@ from metricshuffle.numerics.rounding import plain
 from metricshuffle.numerics.types import Floats, Mask
 from metricshuffle.pages.charts.maps import FEW_CELLS, STRENGTHS, scale_bar, shades_of, shares_told
 from metricshuffle.pages.charts.marks import BLUE, GRID, INK, MUTED, VERMILLION, Spec
-from metricshuffle.spaces import Grid
+from metricshuffle.queries.base import Answer
+from metricshuffle.spaces import Grid, Places
+from metricshuffle.spaces.geographic import LONGEST_SIDE
+from metricshuffle.spaces.grid import METRES
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ NARROW = 260.0  # the corners of a map that is drawn narrower are told in lines 
 INSET = 0.25  # of a cell, on each side of the small square that stands for an interval with zero in it
 CLOSE_UP = 0.2  # of the map: an interval narrower than that is drawn again, close up
 LINE = 17.0
+UNSEEN = 1000.0  # cells along the longer side of a map that has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,25 +101,55 @@ class View:
 
 
 def cells_map(
-    grid: Grid, shares: Floats, zero_inside: Mask, level: str, of: str, background: Background | None = None, *, narrow: bool = False
+    grid: Grid, shares: Floats, zero_inside: Mask | None, level: str, of: str, background: Background | None = None, *, narrow: bool = False
 ) -> Spec:
-    """A cell is the stronger the larger its share; one whose interval holds zero is a small square, or blank without a share."""
+    """A cell is the stronger the larger its share; one whose interval holds zero is a small square, or blank without a share. Where shares
+    have no intervals (None), cells are full, or blank without a share."""
     view, strongest = View.of(grid, narrow), float(shares.max())
     shades = shades_of(shares, strongest) if strongest > 0.0 else np.zeros(len(shares), dtype=np.int64)
-    shades = np.where(zero_inside, shades, np.maximum(shades, 1))
+    small = np.zeros(len(shares), dtype=np.bool_) if zero_inside is None else zero_inside
+    shades = shades if zero_inside is None else np.where(small, shades, np.maximum(shades, 1))
     layers: list[Spec] = []
     for shade in range(1, STRENGTHS + 1):
         here = shades == shade
-        rings = [*_whole_cells(view, here & ~zero_inside), *_small_squares(view, here & zero_inside)]
+        rings = [*_whole_cells(view, here & ~small), *_small_squares(view, here & small)]
         if rings:
             layers.append(_shape("MultiPolygon", [[ring] for ring in rings], fill=BLUE, fillOpacity=shade / STRENGTHS))
     borders = [_borders(view)] if len(shares) <= FEW_CELLS else []
     places = _Places(view)
     if strongest > 0.0:
         places.shades(strongest, of)
-    places.squares(level)
+    if zero_inside is not None:
+        places.squares(level)
+    else:
+        places.words("smoothed, without intervals")
     beneath, above = _background(view, background)
     return _drawn(view, [*beneath, *borders, *layers, *above, _outline(view), *places.layers])
+
+
+def map_of(places: Places) -> Grid:
+    """A box as a map, with cells too small to be seen; in degrees if it can be projected, else in units from its corner."""
+    latitude, longitude = places.middle_metres
+    cell = places.longer_side / UNSEEN
+    if places.diameter * METRES[places.unit] <= LONGEST_SIDE:
+        return Grid.from_box(places.south, places.west, places.north, places.east, cell, places.unit)
+    sides = (places.east - places.west) * longitude, (places.north - places.south) * latitude
+    width, height = (max(1, math.ceil(side / METRES[places.unit] / cell)) for side in sides)
+    return Grid(width, height, cell, places.unit)
+
+
+def on_map(places: Places, answer: Answer) -> tuple[Grid, Answer]:
+    """The map of a box, and a place in degrees on it, with the upright rectangle around its interval."""
+    grid = map_of(places)
+    latitudes, longitudes = np.asarray(answer.interval, dtype=np.float64)
+    on_earth = np.abs(latitudes).max() < 90.0 and np.abs(longitudes - (places.west + places.east) / 2.0).max() < 90.0
+    if answer.plane is not None and (grid.box is None or not on_earth):  # noise may put it anywhere
+        return Grid(grid.width, grid.height, grid.cell, grid.unit), answer.plane
+    ends = np.array(np.meshgrid(latitudes, longitudes)).reshape(2, -1)
+    degrees = np.column_stack([np.asarray(answer.value, dtype=np.float64), ends])
+    east, north = (places.box.flattened(*degrees) / METRES[places.unit]).T
+    sides = [(float(line[1:].min()), float(line[1:].max())) for line in (east, north)]
+    return grid, Answer((float(east[0]), float(north[0])), answer.standard_error, (sides[0], sides[1]))
 
 
 def place_map(

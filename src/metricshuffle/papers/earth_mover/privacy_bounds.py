@@ -20,10 +20,10 @@ from metricshuffle.papers.published import Published, Verdict, checked_number, c
 
 Reading = Literal["fixed point", "delta e^-rate", "whole distance only"]
 
-_FLOW = "accounting.item_wise"
-_GROUP = "accounting.user_level.group_delta"
-_SAMPLING = "accounting.sampled_users"
-_GAUSSIAN = "accounting.metric_gaussian.gaussian_sigma, calibrated at the diameter"
+_FLOW = "accounting.items.item_wise"
+_GROUP = "accounting.items.user_level.group_delta"
+_SAMPLING = "accounting.items.sampled_users"
+_GAUSSIAN = "accounting.items.gaussian.gaussian_sigma, calibrated at the diameter"
 _LARGEST = 300.0  # of an item rate: e^rate stays a float
 _BEFORE_DOUBLING = 1e-12  # where a search for an item rate starts
 

@@ -23,7 +23,8 @@ from metricshuffle.noise.sampling import rational_rate
 from metricshuffle.numerics.search import last_certified
 from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle.planning.drawing import total_errors
-from metricshuffle.planning.offers.sums import SumSetting, randomized_response
+from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.calibration import largest_rate
 from metricshuffle.privacy.target import Target

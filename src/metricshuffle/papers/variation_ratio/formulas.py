@@ -22,8 +22,8 @@ from metricshuffle.privacy.profile import checked_epsilon
 Floats = NDArray[np.float64]
 Direction = Literal["P||Q", "Q||P"]
 
-_CLONES = "accounting.clones.delta_upper, or accounting.blanket with BlanketLaw.three_symbol or BlanketLaw.from_rows"
-_LOWER = "accounting.lower_bounds, which is rounded down"
+_CLONES = "accounting.clones.bound.delta_upper, or accounting.blanket with BlanketLaw.three_symbol or BlanketLaw.from_rows"
+_LOWER = "amplification.lower, which is rounded down"
 _BISECTIONS = 48
 _NEGLIGIBLE = 1e-25  # of a probability of a number of clones: left out
 

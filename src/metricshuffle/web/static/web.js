@@ -97,7 +97,7 @@ document.addEventListener("htmx:configRequest", (event) => {
   if (!trial || !form) return;
   const state = address().split("?")[1];
   if (trial.elements.state) event.detail.parameters.state = state;
-  else event.detail.path = `/file?${state}`;
+  else event.detail.path = `${trial.getAttribute("action").split("?")[0]}?${state}`;
 });
 document.addEventListener("htmx:confirm", (event) => {
   const trial = event.target.closest && event.target.closest("form[data-most]");

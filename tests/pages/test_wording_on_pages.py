@@ -1,0 +1,70 @@
+"""Title and question on the pages and cards that are made of plans and releases: as text, whatever they hold."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.pages.parsed import ParsedPage
+from tests.wire.kinds import planned
+from tests.wire.wordings import HOSTILE, QUESTION, TITLE
+
+from metricshuffle import Plan, Release
+from metricshuffle.pages import release_map
+from metricshuffle.pages.collection import Collection
+from metricshuffle.pages.notebook import html
+from metricshuffle.pages.report import report
+
+ALL = "".join(HOSTILE.values())[:100], " ".join(HOSTILE.values())[:500]
+"""As much of all of them as there is room for: a page takes a second."""
+
+
+def worded(kind: str, title: str | None, question: str | None) -> Plan:
+    made = planned(kind)
+    return made.model_copy(update={"task": made.task.reworded(title, question)})
+
+
+@cache
+def released(title: str | None, question: str | None) -> Release:
+    return worded("labels", title, question).run(["tea", "coffee", "water", "tea"] * 100)
+
+
+def spaced(words: str) -> str:
+    return " ".join(words.split())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("title", "question"), [(TITLE, QUESTION), (ALL[0].strip(), ALL[1].strip())], ids=["plain", "hostile"])
+def test_a_report_of_a_plan_and_of_a_release(title: str, question: str) -> None:
+    of_plan = ParsedPage(report(Collection.of(worded("labels", title, question))))
+    of_release = ParsedPage(report(Collection.of(released(title, question))))
+    for page in (of_plan, of_release):
+        assert page.texts["title"][0] == f"metricshuffle: {title}"
+        assert spaced(question) in page.text
+        assert not {"img", "svg onload"} & set(page.tags)
+        assert page.targets == [target for target in page.targets if target.startswith("#")]
+    assert of_plan.texts["bdi"] == [title]
+    assert title in of_release.texts["bdi"]
+    without = ParsedPage(report(Collection.of(planned("labels"))))
+    assert of_plan.tags.count("script") == without.tags.count("script")
+
+
+@pytest.mark.parametrize(("title", "question"), [(TITLE, QUESTION), (ALL[0].strip(), ALL[1].strip())], ids=["plain", "hostile"])
+def test_the_page_of_a_map(title: str, question: str) -> None:
+    page = ParsedPage(release_map.page(released(title, question)))
+    assert (page.texts["title"][0], page.texts["bdi"]) == (f"metricshuffle: {title}", [title])
+    assert spaced(question) in page.text
+    assert page.tags.count("script") == page.tags.count("img") == 0
+    assert "How many people hold what" in ParsedPage(release_map.page(released(None, None))).text
+
+
+def test_cards_of_a_notebook() -> None:
+    title, question = (words.strip() for words in ALL)
+    for thing in (worded("labels", title, question), worded("labels", title, question).task, released(title, question)):
+        card = html(thing)
+        page = ParsedPage(card)
+        assert f"Title: {spaced(title)}" in page.text
+        assert f"Question: {spaced(question)}" in page.text
+        assert page.tags.count("script") == page.tags.count("img") == 0
+        assert card.lstrip().startswith('<div class="metricshuffle tex2jax_ignore mathjax_ignore">')  # no formulas in people's words
+    assert "Question:" not in html(planned("labels"))
