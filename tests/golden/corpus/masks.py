@@ -1,0 +1,97 @@
+"""What makes recordings repeatable: seeded randomness of the operating system, and masks for times, addresses and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import gettempdir
+from unittest.mock import patch
+
+MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "<time>"),
+    (re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"), "<time>"),
+    (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|seconds?|minutes?)\b(?= (?:of|on|ago)\b)"), "<seconds>"),
+)
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+HEXADECIMAL = re.compile(r"\b[0-9a-f]{16,}\b")
+
+
+def digest(content: bytes | str) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def masked(text: str, *folders: Path) -> str:
+    """Without times, ports and these folders; white space at the ends of lines depends on the lengths of those, so it goes too."""
+    for folder in folders:
+        for name in {str(folder), str(folder.resolve())}:
+            text = text.replace(name, "<folder>")
+    for pattern, mask in MASKS:
+        text = pattern.sub(mask, text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.M)
+
+
+def without_numbers(text: str) -> str:
+    """For what was drawn in another process, or of keys: no numbers, and no keys or digests in hexadecimal digits."""
+    return NUMBER.sub("#", HEXADECIMAL.sub("<hex>", text))
+
+
+@contextmanager
+def seeded_system(seed: str) -> Iterator[None]:
+    """The operating system's random bytes follow from `seed`, for this process and everything that Python itself draws.
+
+    (Keys that OpenSSL makes are not reached by this; no item that is recorded under it has one.)
+    """
+    count = 0
+
+    def drawn(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        return hashlib.shake_256(f"{seed} {count}".encode()).digest(size)
+
+    with patch.object(os, "urandom", drawn), patch.object(random, "_urandom", drawn):
+        yield
+
+
+KEPT = ("class", "id", "name", "type", "method", "href", "action", "for", "role", "value", "selected", "checked", "open", "disabled")
+"""Attributes that are recorded with their values: structure and addresses. Of all others only the name is."""
+
+
+class _Parts(HTMLParser):
+    """Tags, one a line, and texts."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = [f"{name}={value}" if name in KEPT and not (value or "").startswith("data:") else name for name, value in attrs]
+        self.tags.append(f"<{' '.join([tag, *told])}>")
+        self.inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(f"</{tag}>")
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        words = " ".join(data.split())
+        if words and self.inside in ("style", "script"):
+            self.tags.append(f"({len(words)} characters, sha256 {digest(words)[:16]})")
+        elif words:
+            self.texts.append(words)
+
+
+def parts_of_page(page: str) -> dict[str, str]:
+    """The tags of a page and its words, apart; what charts are drawn with (`path`, `d`) is left out of both."""
+    parts = _Parts()
+    parts.feed(page)
+    parts.close()
+    return {"tags": "\n".join(parts.tags), "text": "\n".join(parts.texts)}
