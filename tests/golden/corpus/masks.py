@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from tempfile import gettempdir
 from unittest.mock import patch
 
 MASKS = (

@@ -31,7 +31,9 @@ def _kinds() -> list[str]:
     for tree in _trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "kind":
-                found |= {part.value for part in ast.walk(node.annotation) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+                found |= {
+                    part.value for part in ast.walk(node.annotation) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                }
     return sorted(found)
 
 
