@@ -57,8 +57,8 @@ def _reports(folder: Path) -> Items:
         items[f"explain: {name}"] = _written(words, Path("explain.html"), folder)
     _released("cells on a map").save("release.json")
     items["map: cells on a map"] = _written(["map", "release.json", "--output", "map.html"], Path("map.html"), folder)
-    for name, words in COMMANDS.items():
-        items[f"command: {name}"] = _written(words.split(), Path("page.html"), folder)
+    for name, command in COMMANDS.items():
+        items[f"command: {name}"] = _written(command.split(), Path("page.html"), folder)
     return items
 
 

@@ -54,7 +54,7 @@ def _shown(before: Any, after: Any) -> tuple[str, str]:
     lines = [_lines(before), _lines(after)]
     if max(map(len, lines)) <= 1:
         return "\n".join(lines[0]), "\n".join(lines[1])
-    matcher = difflib.SequenceMatcher(None, *lines, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, lines[0], lines[1], autojunk=False)
     left: list[str] = []
     right: list[str] = []
     for tag, i, j, k, m in matcher.get_opcodes():

@@ -27,6 +27,8 @@ SECRET = re.compile(r"\b[0-9a-f]{16,}\b|(?<![\w+-])[\w+-]{40,}={0,2}")
 ROOT = re.compile(r"/page-[0-9a-f]{24}")
 TOKEN = "golden-corpus-token"  # noqa: S105 - of a page that lives for a minute
 SITE = "https://survey.example"
+Call = tuple[str, tuple[str, str, bytes | None, dict[str, str]]]
+"""A name, and what is asked: method, path, body and headers."""
 CARDS = ("number", "place", "category", "items")
 
 
@@ -75,64 +77,64 @@ def _noted(step: str, exchanges: list[Exchange]) -> Items:
 
 def _before_any(server: Proxy, token: dict[str, str]) -> Items:
     nobody = "0" * 64
-    calls: list[tuple[str, str, str, bytes | None, dict[str, str]]] = [
-        ("health", "GET", "/healthz", None, {}),
-        ("no such path", "GET", "/v1/nothing", None, {}),
-        ("no such method", "POST", "/healthz", b"", {}),
-        ("no such collection", "GET", f"/v1/collections/{nobody}", None, {}),
-        ("state of no collection", "GET", f"/v1/collections/{nobody}/state", None, {}),
-        ("report to no collection", "POST", f"/v1/collections/{nobody}/reports", b"0" * 100, {}),
-        ("no digest", "GET", "/v1/collections/xyz", None, {}),
-        ("script", "GET", "/join/client.js", None, {}),
-        ("join no collection", "GET", f"/join/{nobody}", None, {}),
-        ("list without a token", "GET", "/v1/control/collections", None, {}),
-        ("list with a wrong token", "GET", "/v1/control/collections", None, {"Authorization": "Bearer wrong"}),
-        ("list of none", "GET", "/v1/control/collections", None, token),
-        ("new keys", "POST", "/v1/control/keys", b"", token),
-        ("clock", "GET", "/v1/control/clock", None, token),
-        ("confirm the clock", "POST", "/v1/control/clock/confirm", b"{}", token),
-        ("correct the clock", "POST", "/v1/control/clock/correct", b"{}", token),
-        ("open without a collection", "POST", "/v1/control/collections", b"{}", token),
-        ("open something else", "POST", "/v1/control/collections", b'{"collection": "{}"}', token),
-        ("open without JSON", "POST", "/v1/control/collections", b"{", token),
+    calls: list[Call] = [
+        ("health", ("GET", "/healthz", None, {})),
+        ("no such path", ("GET", "/v1/nothing", None, {})),
+        ("no such method", ("POST", "/healthz", b"", {})),
+        ("no such collection", ("GET", f"/v1/collections/{nobody}", None, {})),
+        ("state of no collection", ("GET", f"/v1/collections/{nobody}/state", None, {})),
+        ("report to no collection", ("POST", f"/v1/collections/{nobody}/reports", b"0" * 100, {})),
+        ("no digest", ("GET", "/v1/collections/xyz", None, {})),
+        ("script", ("GET", "/join/client.js", None, {})),
+        ("join no collection", ("GET", f"/join/{nobody}", None, {})),
+        ("list without a token", ("GET", "/v1/control/collections", None, {})),
+        ("list with a wrong token", ("GET", "/v1/control/collections", None, {"Authorization": "Bearer wrong"})),
+        ("list of none", ("GET", "/v1/control/collections", None, token)),
+        ("new keys", ("POST", "/v1/control/keys", b"", token)),
+        ("clock", ("GET", "/v1/control/clock", None, token)),
+        ("confirm the clock", ("POST", "/v1/control/clock/confirm", b"{}", token)),
+        ("correct the clock", ("POST", "/v1/control/clock/correct", b"{}", token)),
+        ("open without a collection", ("POST", "/v1/control/collections", b"{}", token)),
+        ("open something else", ("POST", "/v1/control/collections", b'{"collection": "{}"}', token)),
+        ("open without JSON", ("POST", "/v1/control/collections", b"{", token)),
     ]
-    return {f"shuffler: {name}": _fields(ask(server.url, *call)) for name, *call in calls}
+    return {f"shuffler: {name}": _fields(ask(server.url, *call)) for name, call in calls}
 
 
 def _while_open(server: Proxy, token: dict[str, str], collection: str, report: bytes) -> Items:
     at, control = f"/v1/collections/{collection}", f"/v1/control/collections/{collection}"
     page = {"Origin": SITE}
-    calls: list[tuple[str, str, str, bytes | None, dict[str, str]]] = [
-        ("collection", "GET", at, None, {}),
-        ("state", "GET", f"{at}/state", None, {}),
-        ("join page", "GET", f"/join/{collection}", None, {}),
-        ("status", "GET", control, None, token),
-        ("list", "GET", "/v1/control/collections", None, token),
-        ("release without a token", "GET", f"{at}/release", None, {}),
-        ("the same report again", "POST", f"{at}/reports", report, {}),
-        ("a report that is too short", "POST", f"{at}/reports", report[:-1], {}),
-        ("a report that is too long", "POST", f"{at}/reports", report + b"0", {}),
-        ("a report that does not open", "POST", f"{at}/reports", bytes(len(report)), {}),
-        ("no report", "GET", f"{at}/reports", None, {}),
-        ("a report from another site", "POST", f"{at}/reports", report, {"Origin": "https://other.example"}),
-        ("a report from the site", "POST", f"{at}/reports", report, page),
-        ("may the site report", "OPTIONS", f"{at}/reports", None, {**page, "Access-Control-Request-Method": "POST"}),
-        ("abort without a token", "POST", f"{control}/abort", b"{}", {}),
-        ("purge what is open", "POST", f"{control}/purge", b"{}", token),
+    calls: list[Call] = [
+        ("collection", ("GET", at, None, {})),
+        ("state", ("GET", f"{at}/state", None, {})),
+        ("join page", ("GET", f"/join/{collection}", None, {})),
+        ("status", ("GET", control, None, token)),
+        ("list", ("GET", "/v1/control/collections", None, token)),
+        ("release without a token", ("GET", f"{at}/release", None, {})),
+        ("the same report again", ("POST", f"{at}/reports", report, {})),
+        ("a report that is too short", ("POST", f"{at}/reports", report[:-1], {})),
+        ("a report that is too long", ("POST", f"{at}/reports", report + b"0", {})),
+        ("a report that does not open", ("POST", f"{at}/reports", bytes(len(report)), {})),
+        ("no report", ("GET", f"{at}/reports", None, {})),
+        ("a report from another site", ("POST", f"{at}/reports", report, {"Origin": "https://other.example"})),
+        ("a report from the site", ("POST", f"{at}/reports", report, page)),
+        ("may the site report", ("OPTIONS", f"{at}/reports", None, {**page, "Access-Control-Request-Method": "POST"})),
+        ("abort without a token", ("POST", f"{control}/abort", b"{}", {})),
+        ("purge what is open", ("POST", f"{control}/purge", b"{}", token)),
     ]
-    return {f"open: {name}": _fields(ask(server.url, *call)) for name, *call in calls}
+    return {f"open: {name}": _fields(ask(server.url, *call)) for name, call in calls}
 
 
 def _after(name: str, server: Proxy, collection: str, report: bytes, headers: dict[str, str]) -> Items:
     at = f"/v1/collections/{collection}"
-    calls: list[tuple[str, str, str, bytes | None, dict[str, str]]] = [
-        ("state", "GET", f"{at}/state", None, {}),
-        ("join page", "GET", f"/join/{collection}", None, {}),
-        ("report", "POST", f"{at}/reports", report, {}),
-        ("release", "GET", f"{at}/release", None, headers),
-        ("acknowledge", "DELETE", f"{at}/release", None, headers),
+    calls: list[Call] = [
+        ("state", ("GET", f"{at}/state", None, {})),
+        ("join page", ("GET", f"/join/{collection}", None, {})),
+        ("report", ("POST", f"{at}/reports", report, {})),
+        ("release", ("GET", f"{at}/release", None, headers)),
+        ("acknowledge", ("DELETE", f"{at}/release", None, headers)),
     ]
-    return {f"{name}: {call[0]}": _fields(ask(server.url, *call[1:])) for call in calls}
+    return {f"{name}: {asked}": _fields(ask(server.url, *call)) for asked, call in calls}
 
 
 def _command(items: Items, server: Proxy, step: str, *words: str, code: int = 0) -> list[Exchange]:
