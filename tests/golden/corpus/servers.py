@@ -68,7 +68,7 @@ class Proxy:
 def ask(url: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Exchange:
     """One request to a server on this machine."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
