@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.standing_in import HANG_UP, StandIn, standing_in
@@ -16,6 +17,7 @@ from tests.service.test_client import KIND, client_of
 from tests.wire.kinds import task_of
 
 from metricshuffle.errors import InputError
+from metricshuffle.service.making import sealed
 from metricshuffle.service.outbox import Outbox, Sealed, Settled
 from metricshuffle.service.sending import NotStored
 
@@ -47,19 +49,36 @@ def test_declined_while_a_report_waits_for_its_moment(shuffler: StandIn, tmp_pat
     sender = threading.Thread(target=submit)
     sender.start()
     with client_of(collection, tmp_path) as client:
-        deadline = time.monotonic() + 60
-        nothing = None
-        while nothing is None and time.monotonic() < deadline:
-            try:
-                nothing = client.decline()
-            except InputError:  # it is not made yet
-                time.sleep(0.02)
+        deadline, place = time.monotonic() + 60, (collection.task.digest, collection.terms.round, [client.outbox.user("")])
+        while not client.outbox.held(*place) and time.monotonic() < deadline:  # it is not made yet
+            time.sleep(0.02)
+        nothing = client.decline()
     sender.join(60)
     assert nothing is True
     assert shuffler.received == []
     assert len(told) == 1
     assert "It was declined on 20" in told[0]
     assert "nothing was sent" in told[0]
+
+
+def test_declined_before_another_process_has_made_it(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads, verifies and randomizes meanwhile sends nothing; nor does anybody later."""
+    collection = shuffler.opened(task_of(KIND))
+    answers: list[bool] = []
+
+    def decline_first(*given: Any) -> Any:
+        with client_of(collection, tmp_path) as other:
+            answers.append(other.decline())
+        return sealed(*given)
+
+    monkeypatch.setattr("metricshuffle.service.submitting.sealed", decline_first)
+    with client_of(collection, tmp_path) as client:
+        for _ in range(2):
+            with pytest.raises(NotStored, match=r"It was declined on 20.*nothing was sent"):
+                client.submit(7)
+        assert client.resend().people == 0
+    assert answers == [True]
+    assert shuffler.received == []
 
 
 def test_declined_while_it_is_tried_again(shuffler: StandIn, tmp_path: Path) -> None:
@@ -146,9 +165,8 @@ def test_an_outbox_of_an_older_version_is_read(tmp_path: Path) -> None:
         assert outbox.begin(TASK, ROUND, b"\1") == Sealed(b"\1", "c", b"\xab\xcd", b"\xef")
         outbox.close()
     outbox = Outbox(tmp_path / "old.box")
-    declined = outbox.decline(TASK, ROUND, b"\1")
+    declined = outbox.decline(TASK, ROUND, b"\1", "c")
     outbox.close()
-    assert declined is not None
     assert declined.tried
 
 
@@ -226,8 +244,8 @@ class World:
         process.outbox.settle(TASK, ROUND, answered)
 
     def decline(self, process: Process) -> None:
-        held = process.outbox.decline(TASK, ROUND, self.who)
-        if held is not None and held.state == "declined":
+        held = process.outbox.decline(TASK, ROUND, self.who, HERE)
+        if held.state == "declined":
             self.nothing_was_sent |= not held.tried
             self.may_have_been_sent |= held.tried
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -66,6 +67,38 @@ def test_a_database_that_everybody_can_change(tmp_path: Path) -> None:
         SqliteStore(path)
     path.chmod(0o600)
     SqliteStore(path).close()
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_a_journal_that_everybody_can_change(tmp_path: Path, ending: str) -> None:
+    """SQLite gives it the mode of its database: chmod of that one alone leaves behind what a process that was killed had written."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.now()
+    journal = path.with_name(path.name + ending)
+    journal.chmod(0o666)
+    with pytest.raises(StoreError, match=rf"everybody on this machine can change the database .*chmod 600 {journal}"):
+        SqliteStore(path)
+    journal.chmod(0o600)
+    SqliteStore(path).close()
+    store.close()
+
+
+def test_a_folder_of_keys_where_everybody_could_put_files(tmp_path: Path) -> None:
+    """A token could be somebody else's, who knows it then. What others can read only is mended as before."""
+    (tmp_path / "keys").mkdir()
+    for mode in (0o777, 0o1777, 0o702):
+        (tmp_path / "keys").chmod(mode)
+        with pytest.raises(InputError, match=rf"everybody on this machine can put files into .*keys \(its mode is {mode & 0o777:03o}\)"):
+            KeyFolder.at(tmp_path / "keys")
+        assert list((tmp_path / "keys").iterdir()) == []
+    (tmp_path / "keys").chmod(0o755)
+    before = os.umask(0)
+    try:
+        for name in ("keys", "new"):
+            assert KeyFolder.at(tmp_path / name).path.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize(

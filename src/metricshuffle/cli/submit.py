@@ -200,7 +200,8 @@ def _declined(client: Client, user: str) -> None:
         raise NotAllStored(
             "The report may have been sent before it was declined now; it is not sent again, and none is made for that round."
         )
-    say(screen(), "Nothing was sent, and nothing will be: the report that waited is thrown away, and none is made for that round.")
+    who = f"the user {user!r}" if user else "whoever uses this outbox without --user"
+    say(screen(), f"Nothing was sent, and nothing will be, for {who}: what waited is thrown away, and no report is made for that round.")
 
 
 def _note_old_values(is_own: bool, user_column: str | None, done: Submitted) -> None:

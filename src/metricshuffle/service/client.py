@@ -149,8 +149,9 @@ class Client(Brief):
         return replace(answer, sentence=RESUMED) if done.resumed else answer
 
     def decline(self, user: str = "") -> bool:
-        """Throw away the report that waits for a user; none is made for that round any more. True: nothing was sent, and nothing will be.
+        """Throw away the report that waits for a user, if there is one; none is made for that round any more, by whatever process.
 
+        True: nothing was sent, and nothing will be.
         False: sending had begun, so it may have been sent; it is not sent again. Raises NotStored if it was stored before.
         """
         return waited(self.decline_async(user))
@@ -159,8 +160,6 @@ class Client(Brief):
         """The same without blocking."""
         await self._loaded()
         held = await asyncio.to_thread(self._submitting(1).declined, self.outbox.user(user))
-        if held is None:
-            raise InputError("no report was made for this user, so there is nothing to decline, and nothing was sent.")
         if held.state != "declined":
             raise NotStored(known_answer(held))
         return not held.tried

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -158,7 +159,13 @@ class KeyFolder:
     @classmethod
     def at(cls, path: str | Path) -> KeyFolder:
         """The folder, made if missing, with a token in it."""
-        folder = cls(made_folder(Path(path)))
+        is_new, folder = not Path(path).exists(), cls(made_folder(Path(path)))
+        mode = stat.S_IMODE(folder.path.stat().st_mode) & 0o777
+        if os.name == "posix" and mode & 0o002 and not is_new:  # (a new one has what the umask leaves)
+            raise InputError(
+                f"everybody on this machine can put files into {folder.path} (its mode is {mode:03o}), where secrets are kept; "
+                f"chmod 700 {folder.path} if nobody did, else make a new folder."
+            )
         folder.path.chmod(PRIVATE_FOLDER)
         token = folder.path / "operator.token"
         check_private(token, "the operator's token")

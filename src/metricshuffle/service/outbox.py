@@ -241,16 +241,22 @@ class Outbox:
                 )
         return self.report(task, round, who)
 
-    def decline(self, task: str, round: int, who: bytes) -> Held | None:
-        """Throw away what waits, and never send it; what the outbox knows then, None if nothing was made. `tried`: it may be sent."""
+    def decline(self, task: str, round: int, who: bytes, collection: str) -> Held:
+        """Throw away what waits, and never send it; what the outbox knows then. `tried`: it may be sent.
+
+        If nothing was made yet, that is noted for the `collection`: another process may be about to make it.
+        """
         with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO reports (task, round, who, collection, state, at) VALUES (?, ?, ?, ?, 'declined', ?) ON CONFLICT DO NOTHING",
+                (task, round, who, collection, int(time.time())),
+            )
             connection.execute(
                 "UPDATE reports SET tried = (state = 'sending'), state = 'declined', at = ?, report = NULL, boxes = NULL "
                 "WHERE task = ? AND round = ? AND who = ? AND state IN ('made', 'sending')",
                 (int(time.time()), task, round, who),
             )
-            is_known = connection.execute("SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ?", (task, round, who)).fetchone()
-            return self._row(task, round, who) if is_known else None
+            return self._row(task, round, who)
 
     def replace(self, task: str, round: int, who: bytes, before: int, report: bytes) -> None:
         """The same boxes with another ticket, if the last answer is still the one that refused the first ticket."""

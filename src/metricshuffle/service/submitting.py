@@ -125,11 +125,11 @@ class Submitting:
         waiting = await asyncio.to_thread(self._outbox.waiting, *self._batch, list(self._parts))
         return Submitted(list((await self._sent(waiting, [], len(waiting))).answers.values()))
 
-    def declined(self, who: bytes) -> Held | None:
-        """Throw away what waits for somebody; what the outbox knows of them then."""
+    def declined(self, who: bytes) -> Held:
+        """Throw away what waits for somebody, or let nothing be made; what the outbox knows of them then."""
         held = self._outbox.held(*self._batch, [who])
         self._check_collections(held.values())
-        return self._outbox.decline(*self._batch, who)
+        return self._outbox.decline(*self._batch, who, next(iter(self._parts)))
 
     def _check_collections(self, held: Iterable[Held]) -> None:
         others = [report for report in held if report.collection not in self._parts]

@@ -46,6 +46,8 @@ CAUSES = {
 }
 """By the code of an error, without what is added to it in its higher bits."""
 CODE = 0xFF
+JOURNALS = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside a database."""
 
 
 class SqliteFile:
@@ -68,12 +70,7 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
             settled(self.path.parent)
         except FileExistsError:
-            mode = stat.S_IMODE(os.stat(self.path).st_mode)
-            if os.name == "posix" and mode & 0o002:
-                raise StoreError(
-                    f"everybody on this machine can change the database {self.path} (its mode is {mode:03o}); chmod 600 {self.path} if "
-                    "nobody did, else begin with a new file."
-                ) from None
+            self._check_modes()
         except OSError as wrong:
             raise self._cannot(wrong) from None
         with contextlib.closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
@@ -93,6 +90,17 @@ class SqliteFile:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
+
+    def _check_modes(self) -> None:
+        """Raise if everybody could change the file, or what lies beside it: SQLite reads both as one."""
+        for path in (self.path, *(self.path.with_name(self.path.name + ending) for ending in JOURNALS)):
+            with contextlib.suppress(FileNotFoundError):
+                mode = stat.S_IMODE(os.stat(path).st_mode)
+                if os.name == "posix" and mode & 0o002:
+                    raise StoreError(
+                        f"everybody on this machine can change the database {self.path} (the mode of {path.name} is {mode:03o}); "
+                        f"chmod 600 {path} if nobody did, else begin with a new file."
+                    ) from None
 
     def _check_kind(self, db: sqlite3.Connection) -> int:
         """The format of the file, 0 if it is still empty; raise if it is somebody else's, before anything in it is changed."""
