@@ -7,6 +7,7 @@ is tight already, and for few people. Use the smallest of all bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,12 +174,15 @@ def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly
 
 def keeps(law: OthersLaws, users: int, epsilon: float, delta: float, *, directions: Directions = "both") -> bool:
     """Whether `delta_upper` is at most delta; quicker where it is not."""
-    ways = [way for way in _directions(law, directions) if epsilon < way.pure]
+    ways = (way for way in _directions(law, directions) if epsilon < way.pure)
     return all(_Evaluation(way, users).delta(epsilon, delta) <= delta for way in ways)
 
 
-def _directions(law: OthersLaws, directions: Directions) -> list[OthersLaws]:
-    return [law] if directions == "forward" or law.symmetric else [law, law.reversed]
+def _directions(law: OthersLaws, directions: Directions) -> Iterator[OthersLaws]:
+    """One after the other: where the first decides, it is not looked whether there is a second."""
+    yield law
+    if directions == "both" and not law.symmetric:
+        yield law.reversed
 
 
 @theorem("metricshuffle", "displaced blanket user")
@@ -231,7 +235,7 @@ def epsilon_upper(law: OthersLaws, users: int, delta: float, *, directions: Dire
     certified. Conditions: 0 <= delta < 1. Numerics: what is not a number counts as too large. Reference: `delta_upper`.
     """
     users, delta = checked_users(users), checked_delta(delta)
-    ways = _directions(law, directions)
+    ways = list(_directions(law, directions))
     ceiling = max(way.pure for way in ways)
     if delta == 0.0:
         return ceiling
