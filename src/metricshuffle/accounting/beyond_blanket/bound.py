@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -89,6 +90,7 @@ class Visits:
             return 1.0
         return max(math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF), LEAST)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - two numbers; all pairs of a randomizer are looked at with the same blocks
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
         wide = min(float(self.users), (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket)
@@ -103,6 +105,7 @@ class Visits:
         with np.errstate(invalid="ignore"):
             left = np.where(starts == 0.0, 1.0, np.exp(starts * (self._log * (1.0 - 8.0 * ROUNDOFF))) * (1.0 + 8.0 * ROUNDOFF))
         chances = np.maximum(left, LEAST) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        ends.flags.writeable = chances.flags.writeable = False
         return ends, chances
 
     def largest_exponent(self, delta: float, s: float) -> float:
