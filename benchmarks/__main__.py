@@ -7,6 +7,7 @@ import json
 import platform
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 # release first: it reports the peak memory of the process so far
 SUBJECTS = (
@@ -22,10 +23,11 @@ def main() -> None:
     arguments = parser.parse_args()
     record: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
     for subject in arguments.subjects or SUBJECTS:
-        rows = import_module(f"benchmarks.bench_{subject}").measurements()
+        rows: list[dict[str, Any]] = []
         record[subject] = rows
-        print(f"\n{subject}")
-        for row in rows:
+        print(f"\n{subject}", flush=True)
+        for row in import_module(f"benchmarks.bench_{subject}").measurements():  # some give a row as soon as they have it
+            rows.append(row)
             goal = "" if row["target"] is None else f"  target {row['target']:.3g}: {'reached' if row['reached'] else 'MISSED'}"
             print(f"  {row['name']:<58} {row['value']:>12.4g} {row['unit']}{goal}", flush=True)
     if arguments.output:

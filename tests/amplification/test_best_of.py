@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
+from metricshuffle.accounting.beyond_blanket import bound as beyond_bound
 from metricshuffle.accounting.beyond_blanket.bound import delta_upper as beyond_delta
 from metricshuffle.accounting.beyond_blanket.bound import epsilon_upper as beyond_epsilon
 from metricshuffle.accounting.beyond_blanket.bound import good_line
@@ -19,6 +22,7 @@ from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.clones import bound as clones
 from metricshuffle.accounting.two_reports import bound as two_reports
+from metricshuffle.amplification import shuffled
 from metricshuffle.amplification.amplify import Amplification, amplify
 from metricshuffle.amplification.beyond import ListedPairs, ScannedPairs
 from metricshuffle.amplification.every_pair import beyond_pairs
@@ -120,6 +124,31 @@ def test_the_smallest_wins_and_is_named(randomizer: Randomizer, users: int, delt
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("users", [10**3, 10**6, 10**9])
+def test_what_cannot_win_is_looked_at_once(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blanket of k-ary responses is as narrow as a data set: the bound beyond it gets one look, the wider clones none."""
+    looks = {"beyond": 0, "clones": 0, "laws": 0}
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            looks[name] += 1
+            return function(*arguments, **options)
+
+        return called
+
+    monkeypatch.setattr(beyond_bound._Evaluation, "delta", counted("beyond", beyond_bound._Evaluation.delta))
+    monkeypatch.setattr(shuffled, "clones_delta", counted("clones", shuffled.clones_delta))
+    monkeypatch.setattr(blanket.BlanketLaw, "__post_init__", counted("laws", blanket.BlanketLaw.__post_init__))
+    source, delta = KaryRandomizedResponse(10, 1.0), 0.01 / users
+    band = amplify(source, users).epsilon(delta)
+    assert band.bound == "blanket"
+    assert looks == {"beyond": 1, "clones": 0, "laws": 3}
+    law = others_of(source, 0, 1)
+    assert law is not None
+    assert beyond_epsilon(law, users, delta) > band.upper
+    assert clones.epsilon_upper(clones.ClonePair(1.0, 1.0, 1.0), users, delta) > band.upper
+
+
 def test_half_a_step_of_a_real_line() -> None:
     """0.01005 was printed where the clones gave 0.00594 and sampled pairs 0.0048."""
     line = LaplaceOnInterval(0.0, 10.0, 0.3, 64)

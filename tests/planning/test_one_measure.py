@@ -12,6 +12,7 @@ import pytest
 
 import metricshuffle as ms
 from metricshuffle.errors import InputError
+from metricshuffle.planning import share_errors
 from metricshuffle.planning.crowd import clustered_shares
 from metricshuffle.planning.explain import plan_text
 from metricshuffle.protocols.features import Cells, Ramps, ShiftedBoxes, space_of
@@ -188,3 +189,18 @@ def test_an_error_that_is_asked_for_is_met_as_it_is_printed() -> None:
     plan = ms.plan_for_error(LABELS, 0.00123, 1e-6, 1.0, 5_000, protocols=["noisy-vectors"])
     assert 0.00115 < plan.choice.expected_error <= 0.0012
     assert "0.12 %" in plan_text(plan)
+
+
+def test_releases_that_are_the_same_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A curator adds the noise that all people add together: what was found without a floor is what she has."""
+    fitted: list[bytes] = []
+    off_by = share_errors._off_by
+
+    def counted(space: ms.Space, shares: Any, truth: Any) -> Any:
+        fitted.append(np.asarray(shares).tobytes())
+        return off_by(space, shares, truth)
+
+    monkeypatch.setattr(share_errors, "_off_by", counted)
+    made = ms.plan(ms.Histogram(ms.Integers(0, 31)), ms.Target(1, 1e-6, 4), 3_000)
+    assert any(candidate.trusted == "curator" for candidate in made.candidates)
+    assert len(fitted) == len(set(fitted)) > 0

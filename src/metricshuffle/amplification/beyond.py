@@ -11,6 +11,7 @@ import numpy as np
 from metricshuffle.accounting.beyond_blanket.bound import Directions, delta_on, delta_upper, epsilon_upper, good_line, keeps
 from metricshuffle.accounting.beyond_blanket.crowd import Crowd, Pairs
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
+from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.amplification.worst_pair import Pair
 from metricshuffle.numerics.rounding import never_small
 from metricshuffle.numerics.types import Integers64
@@ -35,6 +36,14 @@ class ListedPairs:
     """A few pairs, given by the laws of the others."""
 
     laws: Sequence[OthersLaws]
+
+    def no_narrower(self, blankets: Sequence[BlanketLaw]) -> bool:
+        """Whether with others who all hold one input the first pair is as wide as any blanket: then this bound can hardly be smaller."""
+        return float(self.laws[0].at(0.0).square.max()) >= max((law.spread for law in blankets), default=0.0) * (1.0 - 1e-9)
+
+    def loses(self, users: int, epsilon: float, delta: float) -> bool:
+        """Whether delta is exceeded there for the first pair, so that `epsilon` is no smaller."""
+        return not keeps(self.laws[0], users, epsilon, delta)
 
     def least_delta(self, users: int, epsilon: float) -> float:
         """That of the first pair: `delta` is no smaller."""

@@ -134,7 +134,9 @@ def beyond_pairs(source: Randomizer | Parallel, distance: float) -> BeyondPairs 
         found = [others_of(source, a, b) for a, b in pairs] if len(pairs) <= SOME_LAWS else []
         listed = [law for law in found if law is not None]
         if listed and len(listed) == len(pairs):
-            return ListedPairs(sorted(listed, key=lambda law: -float(law.at(0.0).square.max())))  # the widest first
+            if len(listed) > 1:  # the widest first
+                listed.sort(key=lambda law: -float(law.at(0.0).square.max()))
+            return ListedPairs(listed)
     if source.inputs * source.outputs > MOST_ENTRIES or (_all_pairs(source) and source.inputs**2 * source.outputs > 4 * MOST_WORK):
         return None
     if on_a_real_line(source):

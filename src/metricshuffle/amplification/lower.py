@@ -21,6 +21,7 @@ from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import LowerProfile, checked_delta, checked_distance, checked_epsilon
+from metricshuffle.randomizers.dyadic import Atom, whole_multiples
 
 MERGED_EXACTLY = 512  # reports up to here are merged by exact comparison of their ratios
 TINY = 2.0**-60
@@ -217,8 +218,9 @@ def krr_data_sets(options: int, keep: Fraction, other: Fraction) -> list[Blanket
     if options < 2 or keep + (options - 1) * other != 1:
         raise InputError(f"keep + (options - 1) other must be 1, got {keep} and {other} with {options} options.")
 
-    def law(*atoms: tuple[int, Fraction, Fraction, Fraction]) -> BlanketLaw:
-        columns = zip(*((float(m * w), float(m * a), float(m * b), float(m * (a - b))) for m, w, a, b in atoms if m), strict=True)
+    def law(*atoms: Atom) -> BlanketLaw:
+        kept, unit = whole_multiples(atoms)
+        columns = zip(*((w / unit, a / unit, b / unit, (a - b) / unit) for w, a, b in kept), strict=True)
         return BlanketLaw(*(np.array(column) for column in columns))
 
     own = law((1, keep, keep, other), (1, other, other, keep), (options - 2, other, other, other))

@@ -16,7 +16,7 @@ import numpy as np
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws, TypeLaw
 from metricshuffle.citations import theorem
 from metricshuffle.numerics.rounding import lowered
-from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomizers.dyadic import TOTAL, Atom, whole_multiples
 from metricshuffle.randomizers.hadamard import HadamardResponse
 from metricshuffle.randomizers.local_hash import LocalHash
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
@@ -25,8 +25,6 @@ from metricshuffle.randomizers.rappor import Rappor
 from metricshuffle.randomizers.subsets import SubsetExponential, subset_at
 from metricshuffle.randomizers.vectors import Duchi, Harmony
 
-Atom = tuple[int | Fraction, Fraction, Fraction, Fraction]
-"""How many reports, and the probability of one of them under x, a and b."""
 Preferred = tuple[bool, ...]
 """Whether x, a and b make a report with the larger probability."""
 
@@ -36,8 +34,8 @@ MOST_DIMENSIONS = 32  # the counts of a corner of the cube are sums over four re
 
 def type_of(atoms: Iterable[Atom]) -> TypeLaw:
     """A type from exact atoms, each number rounded once."""
-    kept = [(many * x, many * a, many * b) for many, x, a, b in atoms if many]
-    columns = [[float(value) for value in column] for column in zip(*((x, a, b, a - b, abs(a - b)) for x, a, b in kept), strict=True)]
+    kept, unit = whole_multiples(atoms)
+    columns = zip(*((x / unit, a / unit, b / unit, (a - b) / unit, abs(a - b) / unit) for x, a, b in kept), strict=True)
     return TypeLaw(*(np.array(column) for column in columns))
 
 

@@ -28,6 +28,7 @@ CHAMPIONS = 6
 NEARLY = 1e-4  # how closely a search looks
 BEYOND, LOCAL = ("beyond-blanket", "contour"), ("local", "local")
 CLEARLY = 1.0 - 1e-9  # what is not this much below another bound is no better
+WIDER = 1.01  # a law that is wider by this much is worse by more than either is rounded
 
 
 class Laws(Protocol):
@@ -209,9 +210,14 @@ class ShuffledProfile(PrivacyProfile):
         if self.exact is not None:
             return best.or_smaller(Winner(never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
         laws, others = self._pairs_at(distance), self._beyond_at(distance)
+        narrow = laws if isinstance(laws, list) and isinstance(others, ListedPairs) and others.no_narrower(laws) else []
+        if narrow:  # then one look usually tells that the other does not win
+            best = best.or_smaller(self._blanket_epsilon(narrow, delta))
+            if isinstance(others, ListedPairs) and others.loses(self.users, best.value * CLEARLY, delta):
+                others = None
         least = best.value if others is None else min(never_small(others.least_epsilon(self.users, delta, self._relative)), best.value)
-        looked = laws is not None and not self._blanket_loses(laws, delta, least)
-        if laws is not None and looked:  # where it is as small as the other can be, that needs no look at all pairs
+        looked = bool(narrow) or (laws is not None and not self._blanket_loses(laws, delta, least))
+        if laws is not None and looked and not narrow:  # where it is as small as the other can be, that needs no look at all pairs
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
         if others is not None and least < best.value:
             value, hidden = others.epsilon(self.users, delta, self._relative, least, best.value)
@@ -220,7 +226,10 @@ class ShuffledProfile(PrivacyProfile):
             best = best.or_smaller(self._blanket_epsilon(laws, delta))
         if laws is None and (shifts := self._displaced) is not None:
             best = best.or_smaller(self._displaced_epsilon(shifts, delta, distance, best.value))
-        if (pair := self._clones(distance)) is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
+        pair = self._clones(distance)
+        if narrow and best.bound == "blanket" and pair is not None and pair.spread > WIDER * max(law.spread for law in narrow):
+            pair = None  # its expression is at least that of each blanket (`BlanketLaw.clone_pair`)
+        if pair is not None and not clones_delta(pair, self.users, best.value * CLEARLY) > delta:
             best = best.or_smaller(Winner(never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
         return best
 

@@ -23,7 +23,7 @@ def named_sorts(randomizer: Randomizer, a: int, b: int, count: int) -> list[int 
             listed, codes = list(FAMILIES[known](randomizer, a, b)), list(inputs(randomizer, a, b))
             if len(listed) == len(codes):
                 for atoms, code in zip(listed, codes, strict=True):
-                    kept.setdefault(type_of(atoms).key, code)
+                    kept.setdefault(type_of(atoms).sorted().key, code)
             if len(kept) == count:
                 return list(kept.values())
     return [None] * count

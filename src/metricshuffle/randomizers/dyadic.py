@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -27,6 +27,8 @@ TOTAL = 2**63
 LARGEST_EPSILON = 700.0
 
 Weights = Words
+Atom = tuple[int | Fraction, Fraction, Fraction, Fraction]
+"""How many reports, and the probability of one of them under the others' law (or the blanket), a and b."""
 
 
 def _at_most(epsilon: float) -> float:
@@ -39,6 +41,7 @@ Epsilon = Annotated[Positive, AfterValidator(_at_most)]
 """A model field: the total epsilon of one report."""
 
 
+@lru_cache(maxsize=1024)
 def exp_below(exponent: float | Fraction) -> Fraction:
     """A rational just below e^exponent (relative error 1e-40): what is certified against it is certified."""
     with localcontext(Context(prec=50)):
@@ -126,13 +129,30 @@ class Levels:
         return exact_blanket([(many, level[w], level[a], level[b]) for many, w, a, b in parts])
 
 
-def exact_blanket(parts: Iterable[tuple[int | Fraction, Fraction, Fraction, Fraction]]) -> BlanketLaw:
+def exact_blanket(parts: Iterable[Atom]) -> BlanketLaw:
     """Atoms from exact (how many reports, w, K_a, K_b); each number is rounded once, and equal ratios are one atom."""
-    merged: dict[tuple[Fraction, Fraction], list[Fraction]] = {}
-    for many, w, a, b in parts:
-        if many:
-            atom = merged.setdefault((a / w, b / w), [Fraction(0)] * 3)
-            for place, value in enumerate((w, a, b)):
-                atom[place] += many * value
-    columns = zip(*((float(w), float(a), float(b), float(a - b)) for w, a, b in merged.values()), strict=True)
+    atoms, unit = whole_multiples(parts)
+    merged: dict[tuple[int, ...], list[int]] = {}
+    for atom in atoms:
+        common = math.gcd(*atom)
+        total = merged.setdefault(tuple(value // common for value in atom), [0, 0, 0])
+        for place, value in enumerate(atom):
+            total[place] += value
+    columns = zip(*((w / unit, a / unit, b / unit, (a - b) / unit) for w, a, b in merged.values()), strict=True)
     return BlanketLaw(*(np.array(column) for column in columns))
+
+
+def whole_multiples(parts: Iterable[Atom]) -> tuple[list[tuple[int, int, int]], int]:
+    """The probabilities of all the reports of each atom (if there are any) as whole multiples of 1/unit, and the unit.
+
+    The quotient of two integers is rounded once, as that of a fraction is, and takes a tenth of the time.
+    """
+    held = [(many, (w, a, b)) for many, w, a, b in parts if many]
+    counted = math.lcm(*(many.denominator for many, _ in held))
+    unit = counted * math.lcm(*{value.denominator for _, values in held for value in values})
+    atoms = []
+    for many, values in held:
+        times = many.numerator * (counted // many.denominator)
+        w, a, b = (times * value.numerator * (unit // counted // value.denominator) for value in values)
+        atoms.append((w, a, b))
+    return atoms, unit

@@ -84,6 +84,11 @@ class KaryRandomizedResponse(Randomizer):
         Numerics: exact fractions, rounded once. Reference: Kairouz, Bonawitz, Ramage 2016 for the law.
         """
         self._checked_pair(a, b)
+        return self._blanket
+
+    @cached_property
+    def _blanket(self) -> BlanketLaw:
+        """Of any pair."""
         keep, other = Fraction(self.keep, TOTAL), Fraction(self.other, TOTAL)
         return exact_blanket([(1, other, keep, other), (1, other, other, keep), (self.options - 2, other, other, other)])
 

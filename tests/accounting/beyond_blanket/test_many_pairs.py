@@ -20,8 +20,10 @@ from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.blanket.law import BlanketLaw
 from metricshuffle.accounting.items.flow import LineFlow
+from metricshuffle.amplification.amplify import amplify
 from metricshuffle.amplification.beyond import ScannedPairs
 from metricshuffle.numerics.types import Floats
+from metricshuffle.randomizers import BoundedGeometric
 
 
 def random_rows(seed: int, inputs: int, outputs: int) -> Floats:
@@ -166,3 +168,12 @@ def test_the_flow_takes_the_new_lines() -> None:
     before, now = (LineFlow.of(*zip(*lines, end, strict=True)) for lines in (old, new))
     assert now.delta(2.0, 0.2175).delta <= 1e-6 < now.delta(2.0, 0.2155).delta  # (few lines: a little more than 0.2164)
     assert before.delta(2.0, 0.2770).delta <= 1e-6 < before.delta(2.0, 0.2745).delta
+
+
+def test_all_pairs_share_their_blocks() -> None:
+    """How many people are visited does not depend on the pair: it is cut into blocks a few times, not once for each look."""
+    Visits.blocks.cache_clear()
+    amplify(BoundedGeometric(47, 4.0 / 47.0), 20_000).epsilon(1e-6)
+    cut = Visits.blocks.cache_info()
+    assert cut.hits > 50
+    assert cut.misses < 0.25 * cut.hits

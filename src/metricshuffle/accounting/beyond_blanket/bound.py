@@ -7,7 +7,9 @@ is tight already, and for few people. Use the smallest of all bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -88,6 +90,7 @@ class Visits:
             return 1.0
         return max(math.exp(visited * self._log * (1.0 - 8.0 * ROUNDOFF)) * (1.0 + 8.0 * ROUNDOFF), LEAST)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - two numbers; all pairs of a randomizer are looked at with the same blocks
     def blocks(self, first: int, last: int, smallest: float) -> tuple[Floats, Floats]:
         """Ends of blocks of T in first+1..last and their chances, until what is left has a chance below `smallest`."""
         wide = min(float(self.users), (COARSE if self.users * self.blanket > MANY else BLOCK) / self.blanket)
@@ -102,6 +105,7 @@ class Visits:
         with np.errstate(invalid="ignore"):
             left = np.where(starts == 0.0, 1.0, np.exp(starts * (self._log * (1.0 - 8.0 * ROUNDOFF))) * (1.0 + 8.0 * ROUNDOFF))
         chances = np.maximum(left, LEAST) * -np.expm1((ends - starts) * self._log) * (1.0 + 16.0 * ROUNDOFF)
+        ends.flags.writeable = chances.flags.writeable = False
         return ends, chances
 
     def largest_exponent(self, delta: float, s: float) -> float:
@@ -173,12 +177,15 @@ def delta_on(law: OthersLaws, users: int, epsilon: float, line: Line, *, roughly
 
 def keeps(law: OthersLaws, users: int, epsilon: float, delta: float, *, directions: Directions = "both") -> bool:
     """Whether `delta_upper` is at most delta; quicker where it is not."""
-    ways = [way for way in _directions(law, directions) if epsilon < way.pure]
+    ways = (way for way in _directions(law, directions) if epsilon < way.pure)
     return all(_Evaluation(way, users).delta(epsilon, delta) <= delta for way in ways)
 
 
-def _directions(law: OthersLaws, directions: Directions) -> list[OthersLaws]:
-    return [law] if directions == "forward" or law.symmetric else [law, law.reversed]
+def _directions(law: OthersLaws, directions: Directions) -> Iterator[OthersLaws]:
+    """One after the other: where the first decides, it is not looked whether there is a second."""
+    yield law
+    if directions == "both" and not law.symmetric:
+        yield law.reversed
 
 
 @theorem("metricshuffle", "displaced blanket user")
@@ -231,7 +238,7 @@ def epsilon_upper(law: OthersLaws, users: int, delta: float, *, directions: Dire
     certified. Conditions: 0 <= delta < 1. Numerics: what is not a number counts as too large. Reference: `delta_upper`.
     """
     users, delta = checked_users(users), checked_delta(delta)
-    ways = _directions(law, directions)
+    ways = list(_directions(law, directions))
     ceiling = max(way.pure for way in ways)
     if delta == 0.0:
         return ceiling

@@ -45,17 +45,18 @@ class TypeLaw(NamedTuple):
 
     def sorted(self) -> TypeLaw:
         """The atoms in one order for all laws that are the same, without those that tell nothing."""
-        told = self.only((self.a > 0.0) | (self.b > 0.0))
-        return told.only(np.lexsort(told).astype(np.int64))
+        told = self if self.a.min() > 0.0 else self.only((self.a > 0.0) | (self.b > 0.0))
+        return told.only(np.lexsort(told))
 
     @property
     def key(self) -> bytes:
-        return b"".join(column.tobytes() for column in self.sorted())
+        """The same for laws that are the same: of the atoms as they are, so sort them first."""
+        return b"".join(column.tobytes() for column in self)
 
     def positive_part(self, growth: float) -> float:
         """sum (K_a - e K_b)_+ over the atoms, rounded up."""
         gap = self.excess - growth * self.b + 16.0 * ROUNDOFF * (self.rounding + growth * self.b)
-        return raised(math.fsum(np.maximum(0.0, gap)), 16)
+        return raised(math.fsum(np.maximum(0.0, gap).tolist()), 16)
 
 
 class Types(NamedTuple):
@@ -91,9 +92,10 @@ class OthersLaws:
         """Types that were given; of equal ones one is kept. Every type's atoms must be all reports that a or b can make."""
         kept: dict[bytes, TypeLaw] = {}
         for law in types:
-            if not all(abs(math.fsum(column) - 1.0) <= TOLERANCE for column in (law.a, law.b)) or not law.mass.min() >= 0.0:
+            if not all(abs(math.fsum(column.tolist()) - 1.0) <= TOLERANCE for column in (law.a, law.b)) or not law.mass.min() >= 0.0:
                 raise InputError("the probabilities of a and b must sum to one over the atoms of every type, and masses be >= 0.")
-            kept.setdefault(law.key, law.sorted())
+            in_order = law.sorted()
+            kept.setdefault(in_order.key, in_order)
         if not kept or not 0.0 <= blanket <= 1.0 + TOLERANCE:
             raise InputError(f"there must be at least one type, and the blanket lie in [0, 1], got {blanket!r}.")
         starts = np.cumsum([0, *(law.mass.size for law in kept.values())])
@@ -157,7 +159,7 @@ class OthersLaws:
         """Whether (a, b) and (b, a) have the same laws, float by float; not looked for where there are very many atoms."""
         if self.atoms.mass.size > MOST_COMPARED:
             return False
-        forth, back = ({law.key for law in one.types} for one in (self, self.reversed))
+        forth, back = ({law.sorted().key for law in one.types} for one in (self, self.reversed))
         return forth == back
 
     @cached_property

@@ -14,11 +14,13 @@ from numba import njit
 
 from metricshuffle.accounting.blanket._kernels import LOG_LEAST
 from metricshuffle.numerics.rounding import ROUNDOFF
-from metricshuffle.numerics.types import Floats
+from metricshuffle.numerics.types import Floats, Mask
 
 NEGLIGIBLE = 40.0  # nodes below e^-40 of the largest are bounded, not evaluated
 BEYOND = 26.0  # the smoothing has removed all but e^-26 of the transform where the nodes end
 ALIASED = 30.0  # the period makes what the trapezoid rule adds about e^-30 of the result
+NEAR = 0.1  # atoms within this part of the span of the heaviest one turn slowly beside the others
+CLEAR = 1e-6  # a difference of two squares that is no rounding
 
 
 class Tilt(NamedTuple):
@@ -39,6 +41,18 @@ class Tilt(NamedTuple):
     """The same with the smoothing."""
     deviation: float
     """Of the sum, with the smoothing."""
+
+
+class Slow(NamedTuple):
+    """The part of the tilted law that lies near its heaviest atom (the rest at 0 is one), as far as it is near."""
+
+    near: Mask
+    mass: float
+    """Of these, and of the rest if that is near."""
+    others: float
+    """The mass of all others."""
+    variance: float
+    """Half of what bounds the second derivative of |slow part|^2."""
 
 
 class Sums(NamedTuple):
@@ -116,7 +130,31 @@ def _period(users: float, mass: Floats, x: Floats, top: float, eta2: float, tilt
 
 
 @njit(cache=True, error_model="numpy")
-def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, h: float, last: float, limit: int) -> Sums:
+def _slow(x: Floats, tilt: Tilt, rest: float, span: float) -> Slow:
+    near, centre, heaviest = np.empty(x.size, dtype=np.bool_), 0.0, rest
+    for i in range(x.size):
+        if tilt.tilted[i] > heaviest:
+            centre, heaviest = x[i], tilt.tilted[i]
+    mass, others, first, second = 0.0, 0.0, 0.0, 0.0
+    if abs(centre) <= NEAR * span:
+        mass, first, second = rest, -rest * centre, rest * centre * centre
+    else:
+        others = rest
+    for i in range(x.size):
+        away = x[i] - centre
+        near[i] = abs(away) <= NEAR * span
+        if near[i]:
+            mass += tilt.tilted[i]
+            first += tilt.tilted[i] * away
+            second += tilt.tilted[i] * away * away
+        else:
+            others += tilt.tilted[i]
+    variance = max(0.0, mass * second - first * first) / (tilt.total * tilt.total)
+    return Slow(near, mass / tilt.total, others / tilt.total, variance * (1.0 + 1e-9))
+
+
+@njit(cache=True, error_model="numpy")
+def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, slow: Slow, h: float, last: float, limit: int) -> Sums:
     """The trapezoid rule over the nodes 0, h, .., h last, without the stretches that are negligible; stops beyond `limit` nodes."""
     s, grown, tilted, height, flat = tilt.s, tilt.grown, tilt.tilted, tilt.height, tilt.flat
     k = x.size
@@ -128,6 +166,7 @@ def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, h: float, last: fl
     while j <= last:
         y = h * j
         re, im, re_slope, im_slope = 0.0, 0.0, 0.0, 0.0
+        slow_re, slow_im, slow_re_slope, slow_im_slope = 0.0, 0.0, 0.0, 0.0
         for i in range(k):
             angle = 0.5 * y * x[i]
             sine, cosine = math.sin(angle), math.cos(angle)
@@ -136,6 +175,11 @@ def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, h: float, last: fl
             im += half * cosine
             re_slope -= x[i] * half * cosine
             im_slope += x[i] * (tilted[i] - half * sine)
+            if slow.near[i]:
+                slow_re -= half * sine
+                slow_im += half * cosine
+                slow_re_slope -= x[i] * half * cosine
+                slow_im_slope += x[i] * (tilted[i] - half * sine)
         square = re * (2.0 + re) + im * im  # |M|^2 - 1; near M = 0 that would cancel
         log_phi = users * (0.5 * math.log1p(square) if square > -0.5 else math.log(math.hypot(1.0 + re, im))) - flat
         smoothed = 0.5 * eta2 * y * y
@@ -155,8 +199,15 @@ def _summed(users: float, x: Floats, eta2: float, tilt: Tilt, h: float, last: fl
             size_density += magnitude
             j += 1.0
         else:
-            slope = 2.0 * ((1.0 + re) * re_slope + im * im_slope) / (tilt.total * tilt.total)
-            j += max(1.0, math.floor(0.999 * _negligible_ahead(users, log_phi, smoothed, slope, tilt.variance) / h))
+            scale = tilt.total * tilt.total
+            slope = 2.0 * ((1.0 + re) * re_slope + im * im_slope) / scale
+            ahead = _negligible_ahead(users, log_phi, smoothed, slope, tilt.variance)
+            if slow.variance > 0.0:
+                slow_re += slow.mass * tilt.total
+                square = (slow_re * slow_re + slow_im * slow_im) / scale
+                slope = 2.0 * (slow_re * slow_re_slope + slow_im * slow_im_slope) / scale
+                ahead = max(ahead, _slow_ahead(users, smoothed, square, slope, slow))
+            j += max(1.0, math.floor(0.999 * ahead / h))
     return Sums(above, density, size, size_density, loss, loss_density, nodes)
 
 
@@ -167,8 +218,23 @@ def _negligible_ahead(users: float, log_phi: float, smoothed: float, slope: floa
     room = -math.expm1(2.0 * log_phi / users) - need
     if not room > 1e-3 * need:
         return 0.0
+    return float(_reached(room, slope, variance))
+
+
+@njit(cache=True, error_model="numpy")
+def _reached(room: float, slope: float, variance: float) -> float:
+    """The largest t with slope t + variance t^2 <= room."""
     root = math.sqrt(slope * slope + 4.0 * variance * room)
     return 2.0 * room / (slope + root) if slope > 0.0 else (root - slope) / (2.0 * variance)
+
+
+@njit(cache=True, error_model="numpy")
+def _slow_ahead(users: float, smoothed: float, square: float, slope: float, slow: Slow) -> float:
+    """The same from the slow part alone, whatever the others do: |phi| is at most its modulus and their mass."""
+    most = math.exp(-(NEGLIGIBLE - smoothed) / users) - slow.others
+    if not (most > 0.0 and most * most - square > CLEAR):
+        return 0.0
+    return float(_reached(most * most - square, slope, slow.variance))
 
 
 @njit(cache=True, error_model="numpy")
@@ -215,7 +281,8 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
     rises in v; the terms k < 0 are bounded by x_+ <= e^(tx)/(t e) at t = s + D, those with k > 0 by S+W+kX <= (S+W)_+ + kX.
     Left out: nodes beyond Y (|phi| <= 1 there, the smoothing decides) and stretches where |phi|^n, phi the characteristic
     function of the tilted law, stays below e^-40: |phi|^2 = E cos(y(G-G')) has second derivative at most 2V, so from its
-    value and slope at y it is at most f + f' t + V t^2 at y + t.
+    value and slope at y it is at most f + f' t + V t^2 at y + t; so is the square of its slow part, atoms near each other, with a much
+    smaller V, and phi is at most that part and the mass of the others (`_slow`).
     Rounding: log M is off by at most (K+40)u B1 |z| Z/|M|, B1 = sum w doubt max(1, e^(sx))/Z, and n times that in the term.
     """
     scale = np.max(np.abs(value))
@@ -238,7 +305,7 @@ def contour(users: float, mass: Floats, value: Floats, doubt: Floats, width: flo
     last = max(1.0, math.floor(math.sqrt(2.0 * BEYOND / eta2) / h))
     if not last < 1e15:
         return 0.0, math.inf, 0
-    sums = _summed(users, x, eta2, tilt, h, last, limit)
+    sums = _summed(users, x, eta2, tilt, _slow(x, tilt, rest, span), h, last, limit)
     if sums.nodes > limit:
         return 0.0, math.inf, sums.nodes
     lower, upper = _bracket(users, scale, eta2, tilt, sums, h, last, period, alias)

@@ -59,30 +59,36 @@ def _rest(mass: Floats) -> float:
     return math.fsum((1.0, *(-mass).tolist()))
 
 
+def _is_rounding(rest: float, atoms: Atoms) -> bool:
+    return rest <= 2.0 * ROUNDOFF * (atoms.mass.size + 2)
+
+
 def _with_rest(atoms: Atoms) -> tuple[Floats, Floats, Floats]:
     """mass, value, doubt with an atom at 0 for what the blanket leaves, if it leaves anything."""
     rest = _rest(atoms.mass)
-    if rest <= 2.0 * ROUNDOFF * (atoms.mass.size + 2):
+    if _is_rounding(rest, atoms):
         return atoms.mass, atoms.value, atoms.doubt
     return np.append(atoms.mass, rest), np.append(atoms.value, 0.0), np.append(atoms.doubt, 0.0)
 
 
-def _draws(mass: Floats, users: int) -> int:
+def _draws(heaviest: float, users: int) -> int:
     """How many of the n draws miss the heaviest atom, at most, but for probability e^-TAIL (Bernstein; n itself if that is less).
 
     P(N >= nq + t) <= exp(-t^2/(2(nq + t/3))).
     """
-    mean = users * (1.0 - float(mass.max())) + 2.0  # (n times the rounding of 1 - max is at most 1)
+    mean = users * (1.0 - heaviest) + 2.0  # (n times the rounding of 1 - max is at most 1)
     return min(users, math.floor(mean + TAIL / 3.0 + math.sqrt(TAIL * TAIL / 9.0 + 2.0 * mean * TAIL)) + 1)
 
 
 def count_vectors(atoms: Atoms, users: int) -> float:
     """How many vectors of counts `enumerated` would visit; long ones count more."""
-    mass = _with_rest(atoms)[0]
-    draws = _draws(mass, users)
-    if mass.size < 2 or (mass.size > 24 and draws > 4):
+    rest, heaviest, size = _rest(atoms.mass), float(atoms.mass.max()), atoms.mass.size
+    if not _is_rounding(rest, atoms):
+        heaviest, size = max(heaviest, rest), size + 1
+    draws = _draws(heaviest, users)
+    if size < 2 or (size > 24 and draws > 4):
         return math.inf
-    return math.comb(draws + mass.size - 1, mass.size - 1) * max(1.0, mass.size / 8.0)
+    return math.comb(draws + size - 1, size - 1) * max(1.0, size / 8.0)
 
 
 def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
@@ -95,7 +101,7 @@ def enumerated(atoms: Atoms, users: int) -> tuple[float, float]:
     from metricshuffle.accounting.blanket import _kernels as kernels
 
     mass, value, doubt = _with_rest(atoms)
-    pivot, most = int(np.argmax(mass)), _draws(mass, users)
+    pivot, most = int(np.argmax(mass)), _draws(float(mass.max()), users)
     others = np.arange(mass.size) != pivot
     q, heaviest = math.fsum(mass[others]), float(mass[pivot])
     log_pivot = math.log1p(-q) if q < 0.5 else math.log(heaviest)
@@ -120,11 +126,11 @@ def _single_draw(atoms: Atoms, users: int) -> float:
     return (value * math.exp((users - 1) * math.log1p(-drawn) - slack) + atoms.exposed[0]) * (1.0 - 1e-15 * (atoms.mass.size + 16))
 
 
-def contoured(atoms: Atoms, users: int, relative: float) -> tuple[float, float, float]:
+def contoured(atoms: Atoms, users: int, relative: float, width: float = WIDEST) -> tuple[float, float, float]:
     """M2 (lower, upper, width): the smoothing is narrowed until the bracket is as tight as asked or the nodes run out."""
     from metricshuffle.accounting.blanket._contour_kernels import contour
 
-    lower, upper, width = 0.0, math.inf, WIDEST
+    lower, upper = 0.0, math.inf
     limit = max(2_000, NODE_BUDGET // atoms.mass.size)
     for _ in range(8):
         low, high, nodes = contour(float(users), atoms.mass, atoms.value, atoms.doubt, width, limit)
@@ -169,7 +175,8 @@ class Evaluation:
         relative = max(self.relative, self.law.resolution)
         for method in methods:
             if method == "contour":
-                least, most, self.width = contoured(atoms, self.users, relative)
+                # (a search begins where it was before; what is certified does not depend on what came before)
+                least, most, self.width = contoured(atoms, self.users, relative, self.width if self.quick else WIDEST)
             elif self.states <= MOST_STATES:
                 least, most = enumerated(atoms, self.users)
             else:

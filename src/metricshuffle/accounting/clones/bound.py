@@ -52,6 +52,12 @@ class ClonePair:
         half = 1.0 / (1.0 + math.exp(-self.log_p))
         return math.exp(-self.log_q0) * half, math.exp(-self.log_q1) * half
 
+    @property
+    def spread(self) -> float:
+        """About E[G^2] at epsilon = 0, as `BlanketLaw.spread`; inf where the clones are too few for a float. It only ranks."""
+        gap = math.tanh(0.5 * self.log_p)
+        return math.fsum(gap * gap / mass if mass > 0.0 else math.inf for mass in self.clone_masses)
+
 
 def checked_users(users: int) -> int:
     """users as an int in 1..2^52, or a sentence."""
