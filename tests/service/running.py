@@ -24,7 +24,7 @@ from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
 from metricshuffle.service.boxes import ADDED
-from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.collection import Collection, instant
 from metricshuffle.service.control import Operator
 from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
 from metricshuffle.spaces import Integers
@@ -134,7 +134,7 @@ class Running:
             task or task_of(),
             **{
                 "round": 1,
-                "hops": [Hop(**operator.new_party().model_dump() | {"url": self.url})],
+                "hops": [operator.new_hop()],
                 "analyst": analyst_of((analyst or AnalystKey.new()).public),
                 "colluders": 0,
                 "opens": instant(now),

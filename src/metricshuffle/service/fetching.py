@@ -22,6 +22,7 @@ from metricshuffle.service.keys import write_secret
 from metricshuffle.service.mixing import is_in_order
 from metricshuffle.service.opening import AT_ONCE
 from metricshuffle.service.sending import DIGEST, connection, error_of, in_words, is_not_believed, out_of_reach
+from metricshuffle.service.signatures import SIGNATURE_BYTES, is_countersigned
 
 if TYPE_CHECKING:
     import httpx
@@ -31,6 +32,7 @@ PATIENCE = 30.0
 PAUSE = 0.5
 BOXES_FORMAT = "metricshuffle-boxes/1"
 LONGEST_HEADER = 1000
+LONGEST_SIGNATURE = 2 * SIGNATURE_BYTES
 
 
 class NotReleased(MetricShuffleError):
@@ -51,6 +53,11 @@ class Announced:
     output: str
     """SHA-256 of all of them."""
     format: str = BOXES_FORMAT
+    countersignature: str = ""
+    """Of the witness of the last shuffler, if the collection names one."""
+
+    def is_countersigned(self, collection: Collection) -> bool:
+        return is_countersigned(collection, len(collection.terms.hops) - 1, self.output, self.countersignature)
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,10 @@ class Fetched:
             return None
         try:
             announced = Announced(**json.loads(line))
+            is_countersigned = announced.is_countersigned(collection)
         except (ValueError, TypeError):
             return None
-        if announced.format != BOXES_FORMAT or announced.collection != collection.digest:
+        if announced.format != BOXES_FORMAT or announced.collection != collection.digest or not is_countersigned:
             return None
         fetched = cls(path, announced, len(line))
         return fetched if os.path.getsize(path) - len(line) == _bytes_of(collection, announced.people) else None
@@ -209,7 +217,15 @@ class Fetching:
             )
         if people + left_out > terms.maximum:
             raise PlanError(f"{self._host} lets go the messages of {people:,} people, more than the {terms.maximum:,} that were allowed.")
-        return Announced(self.collection.digest, people, left_out, output)
+        announced = Announced(
+            self.collection.digest, people, left_out, output, countersignature=headers.get("x-countersignature", "")[:LONGEST_SIGNATURE]
+        )
+        if not announced.is_countersigned(self.collection):
+            raise PlanError(
+                f"{self._host} lets go messages that its witness did not countersign, although this collection names one: they may be a "
+                "second set, whose difference to the first would show what single people sent. Nothing is fetched; ask its operator."
+            )
+        return announced
 
     async def _received(self, response: httpx.Response, announced: Announced, stream: IO[bytes]) -> None:
         """Write the boxes down while they come; refused unless they are as many, and those, that were announced."""

@@ -135,6 +135,10 @@ class Serving:
     """Digests of collections of this folder that are given up because their keys are lost."""
     clock_jump: float = JUMP
     """Seconds that the clock may be ahead of the steady one before nothing is decided by it any more."""
+    witness: str | None = None
+    """The address of the shuffler that countersigns what this one lets go."""
+    witness_for: tuple[str, ...] = ()
+    """Keys of shufflers for which this one does so."""
 
     def run(self, ready: Callable[[str], None], tell: Tell) -> None:
         """Serve until SIGTERM or SIGINT. `ready` is called with the address once reports are accepted."""
@@ -148,8 +152,11 @@ class Serving:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store, jump=self.clock_jump)
             try:
-                shuffler = Shuffler(store, keys, after=self.after, tell=tell, abandon=self.abandon)
+                shuffler = Shuffler(
+                    store, keys, after=self.after, tell=tell, abandon=self.abandon, witness=self.witness, witness_for=self.witness_for
+                )
                 shuffler.check_keys(self.abandon)
+                _tell_of_witnesses(shuffler, tell)
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)
                 if warning := self.listener.warning(listening):
                     tell(warning)
@@ -220,6 +227,16 @@ def checked_address(url: str, option: str) -> str:
     if not known or not url.isascii() or "@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment:
         raise InputError(f"{option} must be an address like https://shuffler.example:8460, got {url!r}.")
     return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _tell_of_witnesses(shuffler: Shuffler, tell: Tell) -> None:
+    """The keys that the operators of a shuffler and of its witness tell each other."""
+    if shuffler.witness is not None:
+        key = shuffler.witness.key.public
+        tell(f"The witness {shuffler.witness.url} is asked with the key {key}; its operator allows that with serve --witness-for {key}.")
+    if shuffler.countersigner is not None:
+        count, key = len(shuffler.countersigner.askers), shuffler.countersigner.key
+        tell(f"This is the witness of {count:,} other shuffler{'s' * (count != 1)}; it countersigns with the key {key}.")
 
 
 def plain_hop_warning(after: str | None) -> str:
