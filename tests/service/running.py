@@ -30,6 +30,7 @@ from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
 from metricshuffle.spaces import Integers
 from metricshuffle.wire.task import Task
 
+ROOT = Path(__file__).parents[2]
 STARTING = 60.0
 """Seconds; a crowded machine takes its time."""
 
@@ -68,6 +69,8 @@ class Running:
     url: str = ""
     files: int | None = None
     """How many files it may have open; None for as many as this process."""
+    kill_at: str = ""
+    """A named point at which the next start is killed, if there is one."""
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
@@ -86,8 +89,9 @@ class Running:
         words = ["serve", "--store", self.store, "--listen", self.listen, "--keys", str(self.keys), "--json", *self.options]
         begun, limited = time.monotonic(), [] if self.files is None else ["sh", "-c", f'ulimit -n {self.files} && exec "$@"', "sh"]
         with open(self.folder / "stderr.txt", "ab") as errors:
-            command = [*limited, sys.executable, "-m", "metricshuffle", *words]
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+            program = ["tests.service.serving_until", self.kill_at] if self.kill_at else ["metricshuffle"]
+            command = [*limited, sys.executable, "-m", *program, *words]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT)
         output = self.process.stdout
         assert output is not None
         ready, _, _ = select.select([output], [], [], STARTING)
