@@ -71,6 +71,8 @@ class Running:
     """How many files it may have open; None for as many as this process."""
     kill_at: str = ""
     """A named point at which the next start is killed, if there is one."""
+    before: tuple[str, ...] = ()
+    """Words before the command, which change what it may do."""
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
@@ -90,7 +92,7 @@ class Running:
         begun, limited = time.monotonic(), [] if self.files is None else ["sh", "-c", f'ulimit -n {self.files} && exec "$@"', "sh"]
         with open(self.folder / "stderr.txt", "ab") as errors:
             program = ["tests.service.serving_until", self.kill_at] if self.kill_at else ["metricshuffle"]
-            command = [*limited, sys.executable, "-m", *program, *words]
+            command = [*limited, *self.before, sys.executable, "-m", *program, *words]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT)
         output = self.process.stdout
         assert output is not None
@@ -154,10 +156,12 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", files: int | None = None) -> Iterator[Running]:
+def running(
+    folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", files: int | None = None, before: Sequence[str] = ()
+) -> Iterator[Running]:
     """A shuffler with its keys and its log in a folder; whatever happens, it does not outlive this."""
     folder.mkdir(parents=True, exist_ok=True)
-    shuffler = Running(folder, store, options, listen, files=files)
+    shuffler = Running(folder, store, options, listen, files=files, before=tuple(before))
     try:
         shuffler.start()
         yield shuffler

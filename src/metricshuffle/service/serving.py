@@ -26,6 +26,7 @@ from metricshuffle.errors import InputError, MetricShuffleError, require
 from metricshuffle.files import check_private
 from metricshuffle.service.clock import JUMP
 from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.memory import forbid_memory_dumps, lock_memory
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.stores import file_of, store_of
 from metricshuffle.service.tls import FILES_EACH, TlsFront, server_context
@@ -49,8 +50,6 @@ WATCH_SECONDS, SILENT_LOOKS = 5.0, 12
 """How often it is looked whether calls are answered, and how many looks without a single answer end the process."""
 UNSERVING = 75
 """The exit code of a shuffler that ended because it answered nobody (a temporary failure, to a supervisor)."""
-PR_SET_DUMPABLE = 4
-"""Of prctl (linux/prctl.h): a core that is piped to a program does not ask the limit."""
 PAUSE = 1.0
 """Seconds before collections are driven again after a fault."""
 
@@ -147,7 +146,8 @@ class Serving:
         from metricshuffle.service.ingest import Intake
 
         tell = _unfailing(tell)
-        _forbid_memory_dumps()
+        forbid_memory_dumps()
+        tell(lock_memory())
         with self.listener.bound() as listening:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store, jump=self.clock_jump)
@@ -257,21 +257,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _forbid_memory_dumps() -> None:
-    """No file with this process's memory, which holds keys, is written when it crashes; on Linux no other process of this user reads it."""
-    try:
-        import resource
-    except ImportError:  # (Windows writes none unless it is told to)
-        return
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _server(application: Any, where: socket.socket | Path, connections: int) -> Any:
