@@ -68,12 +68,12 @@ def read(served: bytes) -> Collection:
 
 
 @lru_cache(maxsize=16)
-def _page(served: bytes) -> bytes:
-    """The page on which people take part, as this shuffler serves it."""
+def _page(served: bytes, clock: str) -> bytes:
+    """The page on which people take part, as this shuffler serves it, with the notes about its clock."""
     from metricshuffle.service.join import join_page
 
     collection = read(served)
-    return join_page(collection, collection.terms.hops[0].url).encode()
+    return join_page(collection, collection.terms.hops[0].url, clock=clock.splitlines()).encode()
 
 
 def phase(row: Row, now: float) -> str:
@@ -182,7 +182,8 @@ class _Calls:
         return _answer({**public_state(row), "phase": phase(row, await asyncio.to_thread(self.store.now))})
 
     async def join(self, request: Request) -> Response:
-        page = await asyncio.to_thread(_page, (await self._row(request)).served)
+        row = await self._row(request)
+        page = await asyncio.to_thread(_page, row.served, row.clock)
         return _bytes(page, "text/html; charset=utf-8", PAGE_HEADERS)
 
     async def script(self, request: Request) -> Response:
