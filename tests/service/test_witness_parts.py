@@ -82,9 +82,10 @@ def test_the_page_names_the_witness_and_shows_notes_about_the_clock() -> None:
     page = join_page(collection, URL, clock=["The operator confirmed the clock <b>.", "And again."])
     assert f"<dt>Countersigned by</dt><dd>{ELSEWHERE}, which lets {URL} hand over" in page
     assert WITNESS.public in page
-    assert "About the clock of the shuffler: The operator confirmed the clock &lt;b&gt;." in page
-    assert "About the clock of the shuffler: And again." in page
-    assert "About the clock" not in join_page(collection, URL)
+    assert (
+        '<p id="clock" class="notice">About the clock of the shuffler: The operator confirmed the clock &lt;b&gt;. And again.</p>' in page
+    )
+    assert '<p id="clock" class="notice" hidden></p>' in join_page(collection, URL)
     assert "Countersigned by" not in join_page(new_round([(CollectionKeys(bytes(64)).party, URL)]).collection, URL)
 
 

@@ -148,8 +148,8 @@ class SqliteStore(Store):
         if served is None:
             [served] = db.execute("SELECT bytes FROM served WHERE collection = ?", (number,)).fetchone()
             self._served[digest] = served
-        *others, collected, clock, owner = happened
-        return Row(digest, served, key, *[*others, bool(collected), clock, owner])
+        *others, collected, clock, owner, countersignature = happened
+        return Row(digest, served, key, *[*others, bool(collected), clock, owner, countersignature])
 
     def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
         with self._file.writing() as db:
