@@ -85,7 +85,7 @@ def new_round(
     closes = instant(now + seconds)
     held = {
         "round": 1,
-        "hops": tuple(Hop(**party.model_dump(exclude={"name"}), url=url) for party, url in hops),
+        "hops": tuple(Hop(**party.model_dump(exclude={"name", "url"}), url=url) for party, url in hops),
         "analyst": analyst_of(analyst.public),
         "colluders": 0,
         "opens": instant(now - 1),

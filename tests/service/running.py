@@ -24,12 +24,13 @@ from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
 from metricshuffle.service.boxes import ADDED
-from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.collection import Collection, instant
 from metricshuffle.service.control import Operator
 from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
 from metricshuffle.spaces import Integers
 from metricshuffle.wire.task import Task
 
+ROOT = Path(__file__).parents[2]
 STARTING = 60.0
 """Seconds; a crowded machine takes its time."""
 
@@ -68,6 +69,10 @@ class Running:
     url: str = ""
     files: int | None = None
     """How many files it may have open; None for as many as this process."""
+    kill_at: str = ""
+    """A named point at which the next start is killed, if there is one."""
+    before: tuple[str, ...] = ()
+    """Words before the command, which change what it may do."""
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
@@ -86,8 +91,9 @@ class Running:
         words = ["serve", "--store", self.store, "--listen", self.listen, "--keys", str(self.keys), "--json", *self.options]
         begun, limited = time.monotonic(), [] if self.files is None else ["sh", "-c", f'ulimit -n {self.files} && exec "$@"', "sh"]
         with open(self.folder / "stderr.txt", "ab") as errors:
-            command = [*limited, sys.executable, "-m", "metricshuffle", *words]
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+            program = ["tests.service.serving_until", self.kill_at] if self.kill_at else ["metricshuffle"]
+            command = [*limited, *self.before, sys.executable, "-m", *program, *words]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT)
         output = self.process.stdout
         assert output is not None
         ready, _, _ = select.select([output], [], [], STARTING)
@@ -134,7 +140,7 @@ class Running:
             task or task_of(),
             **{
                 "round": 1,
-                "hops": [Hop(**operator.new_party().model_dump() | {"url": self.url})],
+                "hops": [operator.new_hop()],
                 "analyst": analyst_of((analyst or AnalystKey.new()).public),
                 "colluders": 0,
                 "opens": instant(now),
@@ -150,10 +156,12 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", files: int | None = None) -> Iterator[Running]:
+def running(
+    folder: Path, store: str, *options: str, listen: str = "127.0.0.1:0", files: int | None = None, before: Sequence[str] = ()
+) -> Iterator[Running]:
     """A shuffler with its keys and its log in a folder; whatever happens, it does not outlive this."""
     folder.mkdir(parents=True, exist_ok=True)
-    shuffler = Running(folder, store, options, listen, files=files)
+    shuffler = Running(folder, store, options, listen, files=files, before=tuple(before))
     try:
         shuffler.start()
         yield shuffler

@@ -32,6 +32,7 @@ class Output:
     people: int
     left_out: int = 0
     etag: str = ""
+    countersignature: str = ""
 
     def __post_init__(self) -> None:
         self.etag = self.etag or hashlib.sha256(self.body).hexdigest()
@@ -45,6 +46,8 @@ class StandIn:
     script: list[int] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
     served: dict[str, bytes] = field(default_factory=dict)
+    state: bytes = b'{"state":"released"}'
+    """What is told of the state of every collection."""
     hops: dict[str, tuple[Collection, CollectionKeys]] = field(default_factory=dict)
     tickets: set[bytes] = field(default_factory=set)
     outputs: dict[str, Output] = field(default_factory=dict)
@@ -144,6 +147,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.shuffler.asked.append(self.path)
         digest, shuffler = self.path.split("/")[3], self.shuffler
+        if self.path.endswith("/state"):
+            self._reply(200, shuffler.state)
+            return
         if not self.path.endswith("/release"):
             served = shuffler.served.get(digest)
             self._reply(404 if served is None else 200, served or b"")
@@ -156,7 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
             status = shuffler.release_status if shuffler.release_status != 200 else 425
             self._reply(status, b'{"error":"this collection was aborted: too few."}' if status == 410 else b"")
         else:
-            self._reply(200, output.body, ETag=f'"{output.etag}"', X_People=str(output.people), X_Left_Out=str(output.left_out))
+            signed = {"X_Countersignature": output.countersignature} if output.countersignature else {}
+            counts = {"X_People": str(output.people), "X_Left_Out": str(output.left_out)}
+            self._reply(200, output.body, ETag=f'"{output.etag}"', **counts, **signed)
 
     def do_DELETE(self) -> None:
         self.shuffler.asked.append(f"DELETE {self.path}")

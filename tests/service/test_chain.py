@@ -475,7 +475,7 @@ def test_three_shufflers_in_three_processes(tmp_path: Path) -> None:
             folder = tmp_path / f"hop{place}"
             hops.append(stack.enter_context(running(folder, f"sqlite:///{folder / 'shuffler.db'}", *options)))
         operators = [hop.operator for hop in hops]
-        made = new_round([(hop.new_party(), hop.url) for hop in operators], seconds=12)
+        made = new_round([(hop.new_hop(), hop.url) for hop in operators], seconds=12)
         open_everywhere(operators, made.collection, ())
         payloads = [made.payloads() for _ in range(PEOPLE)]
         assert set(posted(made.collection.url, [made.report(payloads=mine) for mine in payloads]).statuses) == {204}

@@ -21,6 +21,7 @@ from tests.pages.test_design import DARK, LIGHT, contrast
 from tests.service.client_tasks import collection_of, tasks
 from tests.service.javascript import browser_path, chromium
 from tests.service.running import new_tickets, running
+from tests.service.store_looks import asked
 
 from metricshuffle.service.collection import Collection, canonical
 from metricshuffle.service.join import join_page
@@ -351,6 +352,7 @@ def test_from_another_site_if_the_shuffler_allows_it(chromium: Any, tmp_path: Pa
         with visited(chromium, f"{site.url}/index.html#{collection.digest}") as page:
             page.wait_for_selector("#make:enabled")
             assert page.inner_text("#origin") == site.url
+            assert page.is_hidden("#clock")
             page.get_by_label("none").check()
             page.click("#make")
             page.wait_for_selector("#ready:visible", timeout=SECONDS)
@@ -364,6 +366,11 @@ def test_from_another_site_if_the_shuffler_allows_it(chromium: Any, tmp_path: Pa
             page.wait_for_selector("#notice:visible")
             assert "digest is another" in page.inner_text("#notice")
             assert page.is_disabled("#make")
+        asked(started.store, "UPDATE collection SET clock = 'The operator confirmed the clock.'")
+        for address in (f"{site.url}/index.html", f"{started.url}/join/{collection.digest}"):
+            with visited(chromium, address) as page:
+                page.wait_for_selector("#clock:visible")
+                assert page.inner_text("#clock") == "About the clock of the shuffler: The operator confirmed the clock."
 
 
 # One report, whatever happens

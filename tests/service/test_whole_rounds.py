@@ -24,7 +24,7 @@ from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Histogram, UserHistogram
 from metricshuffle.service.analyst import Analyst
 from metricshuffle.service.client import Client
-from metricshuffle.service.collection import Collection, Hop, instant
+from metricshuffle.service.collection import Collection, instant
 from metricshuffle.service.control import open_everywhere
 from metricshuffle.service.fetching import NotReleased
 from metricshuffle.service.keys import AnalystKey, analyst_of
@@ -259,7 +259,7 @@ def test_a_split_and_a_chain(tmp_path: Path) -> None:
         operators, now = [one.operator, two.operator], int(time.time())
         parts = []
         for part in (1, 2):
-            hops = [Hop(**operator.new_party().model_dump() | {"url": operator.url}) for operator in operators]
+            hops = [operator.new_hop() for operator in operators]
             closes = instant(now + 20)
             parts.append(
                 Collection.new(

@@ -91,23 +91,24 @@ export class Client {
     return entry;
   }
 
-  /** Asks the shuffler whether the collection takes reports; with a reason, if it was aborted. */
-  async phase(): Promise<{ phase: Phase; reason: string }> {
+  /** Asks the shuffler whether the collection takes reports; with a reason, if it was aborted, and what its operator did to the clock. */
+  async phase(): Promise<{ phase: Phase; reason: string; clock: readonly string[] }> {
     try {
       const answer = await this.#ask(this.collection.url.replace(/reports$/, 'state'), { ...PRIVATELY });
-      if (answer.status === 404) return { phase: 'gone', reason: '' };
-      const { phase, reason } = (await answer.json()) as { phase: Phase; reason: string };
-      if (PHASES.includes(phase)) return { phase, reason };
+      if (answer.status === 404) return { phase: 'gone', reason: '', clock: [] };
+      const { phase, reason, clock } = (await answer.json()) as { phase: Phase; reason: string; clock?: readonly string[] };
+      if (PHASES.includes(phase)) return { phase, reason, clock: clock ?? [] };
     } catch {
       // no answer is told like one that says nothing
     }
     throw new NotSent('The shuffler cannot be asked now whether the collection is open, so nothing was drawn. Try again later.', true);
   }
 
-  /** Raises NotSent, in words, unless the collection takes reports. */
-  async checkOpen(): Promise<void> {
-    const { phase, reason } = await this.phase();
+  /** Raises NotSent, in words, unless the collection takes reports; what its operator did to the clock. */
+  async checkOpen(): Promise<readonly string[]> {
+    const { phase, reason, clock } = await this.phase();
     if (phase !== 'open') throw new NotSent(`This collection is ${phase}${reason && ` (${reason})`}. Nothing is drawn and nothing is sent.`, false);
+    return clock;
   }
 
   /** Randomizes, seals and writes down, if the collection is open and that was not done before: then null. */

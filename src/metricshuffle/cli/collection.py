@@ -139,7 +139,6 @@ def _opened(
 ) -> list[dict[str, Any]]:
     """Open every part, once all of them are made and verified; what was written and where."""
     from metricshuffle.cli.screen import working
-    from metricshuffle.service.collection import Hop
     from metricshuffle.service.control import check_free
 
     with working("Opening") as tell:
@@ -148,10 +147,7 @@ def _opened(
         collections = []
         for part in range(1, opening.parts + 1):
             tell(f"part {part} of {opening.parts}")
-            hops = [
-                Hop(**operator.new_party().model_dump() | {"url": operator.url, "name": name})
-                for operator, name in zip(operators, names, strict=True)
-            ]
+            hops = [operator.new_hop(name) for operator, name in zip(operators, names, strict=True)]
             collections.append(opening.collection(part, hops))
         return [
             _sent(opening, operators, made, output, tickets_file) for made, (output, tickets_file) in zip(collections, files, strict=True)
@@ -200,6 +196,7 @@ def _sent(opening: Opening, operators: Sequence[Operator], made: Collection, out
         "extends": terms.extends,
         "round": terms.round,
         "split": list(terms.split),
+        "witnesses": [{"url": hop.witness.url, "key": hop.witness.key} for hop in terms.hops if hop.witness is not None],
         "title": opening.task.title,
         "question": opening.task.question,
     }
@@ -220,6 +217,7 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
             *(f"  {line}" for line in wording_lines(told["title"], told["question"])),
             f"  takes reports from {told['opens']} to {told['closes']}, at least {told['minimum']:,} and at most {told['maximum']:,}",
             *([f"  and until {told['extends']} if there are fewer"] if told["extends"] != told["closes"] else []),
+            *(f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}" for witness in told["witnesses"]),
             f"  {'can be joined at ' + told['join'] if told['join'] else 'is for the Python client: ' + told['why_not_join']}",
         )
         note(f"Wrote {told['output']}{' and ' + told['tickets_file'] if told['tickets_file'] else ''}.")

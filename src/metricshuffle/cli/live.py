@@ -145,14 +145,12 @@ def _task() -> Task:
 
 def _opened(task: Task, operator: Operator, analyst: str, seconds: int) -> Collection:
     """A collection that is open, of one shuffler and one analyst."""
-    from metricshuffle.service.collection import Hop
     from metricshuffle.service.control import Opening, open_everywhere
     from metricshuffle.service.keys import analyst_of
 
     now = int(time.time())
     opening = Opening(task, analyst_of(analyst, "the demo"), 0, now, now + 1 + seconds, now + 1 + seconds + MORE_SECONDS, 3600, apart=False)
-    party = operator.new_party()
-    collection = opening.collection(1, [Hop(key=party.key, release=party.release, name="the demo", url=operator.url)])
+    collection = opening.collection(1, [operator.new_hop("the demo")])
     open_everywhere([operator], collection, ())
     return collection
 

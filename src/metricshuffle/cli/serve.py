@@ -48,6 +48,21 @@ ClockJump = Annotated[
     ),
 ]  # fmt: skip
 
+WitnessUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--witness", metavar="URL",
+        help="A shuffler of somebody else that countersigns the one set of messages of each collection that leaves this one.",
+    ),
+]  # fmt: skip
+WitnessFor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--witness-for", metavar="KEY",
+        help="Be the witness of the shuffler with this key, which its serve --witness says at its start; may be repeated.",
+    ),
+]  # fmt: skip
+
 
 def serve(
     store: Database,
@@ -59,6 +74,8 @@ def serve(
     origin: Origins = None,
     abandon: Abandon = None,
     clock_jump: ClockJump = 300,
+    witness: WitnessUrl = None,
+    witness_for: WitnessFor = None,
     as_json: Json = False,
 ) -> None:
     """Operator: run a shuffler that takes sealed reports, mixes them at the closing time and lets them go to the analyst.
@@ -69,6 +86,7 @@ def serve(
     from metricshuffle.cli.screen import complaint, say, screen
     from metricshuffle.errors import require
     from metricshuffle.service.serving import Listener, Serving, checked_address
+    from metricshuffle.service.witness import checked_key
 
     for module in ("granian", "starlette", "httpx"):
         require(module, "service")
@@ -81,6 +99,8 @@ def serve(
         tuple(checked_address(site, "--origin") for site in origin or ()),
         tuple(abandon or ()),
         clock_jump,
+        None if witness is None else checked_address(witness, "--witness"),
+        tuple(checked_key(key, "--witness-for") for key in witness_for or ()),
     )
 
     def ready(url: str) -> None:

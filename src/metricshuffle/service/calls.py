@@ -22,6 +22,8 @@ from metricshuffle.service.driving import CLOCK
 from metricshuffle.service.keys import is_token, token_hash
 from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Row, SecondCollection, StoreError
+from metricshuffle.service.witness import LARGEST_REQUEST, Denied
+from metricshuffle.service.witness import PATH as WITNESS
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from metricshuffle.service.states import Shuffler
+    from metricshuffle.service.witness import Countersigner
 
     Call = Callable[[Request], Awaitable[Response]]
 
@@ -65,12 +68,12 @@ def read(served: bytes) -> Collection:
 
 
 @lru_cache(maxsize=16)
-def _page(served: bytes) -> bytes:
-    """The page on which people take part, as this shuffler serves it."""
+def _page(served: bytes, clock: str) -> bytes:
+    """The page on which people take part, as this shuffler serves it, with the notes about its clock."""
     from metricshuffle.service.join import join_page
 
     collection = read(served)
-    return join_page(collection, collection.terms.hops[0].url).encode()
+    return join_page(collection, collection.terms.hops[0].url, clock=clock.splitlines()).encode()
 
 
 def phase(row: Row, now: float) -> str:
@@ -118,6 +121,7 @@ def public_state(row: Row) -> dict[str, Any]:
         "people": row.people if counted else None,
         "left_out": row.left_out if counted else None,
         "output": row.output if counted else None,
+        **({"countersignature": row.countersignature} if row.countersignature else {}),
         **({"clock": row.clock.splitlines()} if row.clock else {}),
     }
 
@@ -178,13 +182,28 @@ class _Calls:
         return _answer({**public_state(row), "phase": phase(row, await asyncio.to_thread(self.store.now))})
 
     async def join(self, request: Request) -> Response:
-        page = await asyncio.to_thread(_page, (await self._row(request)).served)
+        row = await self._row(request)
+        page = await asyncio.to_thread(_page, row.served, row.clock)
         return _bytes(page, "text/html; charset=utf-8", PAGE_HEADERS)
 
     async def script(self, request: Request) -> Response:
         from metricshuffle.service.join import client_bundle
 
         return _bytes(client_bundle(), "text/javascript; charset=utf-8")
+
+    # Shufflers of which this one is the witness
+
+    def _countersigner(self) -> Countersigner:
+        if self.shuffler.countersigner is None:
+            raise Refused(404, "this shuffler is nobody's witness; its operator makes it one with serve --witness-for.")
+        return self.shuffler.countersigner
+
+    async def witness(self, request: Request) -> Response:
+        return _answer({"key": self._countersigner().key})
+
+    async def countersign(self, request: Request) -> Response:
+        countersigner, asked = self._countersigner(), await _asked(request, LARGEST_REQUEST)
+        return _answer({"countersignature": await asyncio.to_thread(countersigner.countersignature, asked)})
 
     # Whoever fetches
 
@@ -207,6 +226,8 @@ class _Calls:
             raise Refused(425, f"this collection is {row.state} and not released yet.")
         size = row.people * collection.terms.messages * collection.sealing.box_size(collection.layer_of(place) - 1)
         headers = {"ETag": f'"{row.output}"', "X-People": str(row.people), "X-Left-Out": str(row.left_out), "Content-Length": str(size)}
+        if row.countersignature:
+            headers["X-Countersignature"] = row.countersignature
         return StreamingResponse(self.shuffler.output(row.digest), media_type="application/octet-stream", headers=headers)
 
     async def acknowledge(self, request: Request) -> Response:
@@ -229,8 +250,10 @@ class _Calls:
         return checked
 
     async def new_keys(self, request: Request) -> Response:
+        witness = await asyncio.to_thread(self.shuffler.new_witness)
         party = await asyncio.to_thread(self.shuffler.new_party)
-        return _answer({"key": party.key, "release": party.release}, 201)
+        told = {"key": party.key, "release": party.release}
+        return _answer(told if witness is None else {**told, "witness": witness.model_dump()}, 201)
 
     async def open(self, request: Request) -> Response:
         asked = await _asked(request)
@@ -298,6 +321,8 @@ def calls(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlette:
         ("GET", f"{one}/state", own.state),
         ("GET", f"{one}/release", own.release),
         ("DELETE", f"{one}/release", own.acknowledge),
+        ("GET", WITNESS, own.witness),
+        ("POST", WITNESS, own.countersign),
         ("GET", "/join/client.js", own.script),
         ("GET", "/join/{digest}", own.join),
         ("POST", "/v1/control/keys", own.operators(own.new_keys)),
@@ -310,7 +335,7 @@ def calls(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlette:
         ("POST", "/v1/control/clock/confirm", own.operators(own.confirm_clock)),
         ("POST", "/v1/control/clock/correct", own.operators(own.correct_clock)),
     ]
-    errors = (HTTPException, Refused, StoreError, SecondCollection, InputError)
+    errors = (HTTPException, Refused, Denied, StoreError, SecondCollection, InputError)
     return Starlette(
         routes=[Route(path, call, methods=[method]) for method, path, call in table],
         middleware=[Middleware(_WithHeaders)],
@@ -356,15 +381,15 @@ def _bearer(request: Request) -> str:
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-async def _asked(request: Request) -> dict[str, Any]:
+async def _asked(request: Request, largest: int = LARGEST_CALL) -> dict[str, Any]:
     """The JSON object that was sent."""
     from starlette.requests import ClientDisconnect
 
     told = request.headers.get("content-length", "")
     if not told.isdigit():
         raise Refused(411, "a call is sent with its length (Content-Length).")
-    if len(told) > 12 or int(told) > LARGEST_CALL:
-        raise Refused(413, f"a call has at most {LARGEST_CALL:,} bytes.")
+    if len(told) > 12 or int(told) > largest:
+        raise Refused(413, f"this call has at most {largest:,} bytes.")
     try:
         async with asyncio.timeout(SECONDS + SECONDS_A_MEGABYTE * int(told) / 2**20):
             body = await request.body()

@@ -24,6 +24,7 @@ from metricshuffle.service.collection import Collection
 from metricshuffle.service.mixing import Mixed, Mixing, is_in_order
 from metricshuffle.service.outputs import written
 from metricshuffle.service.sending import in_words
+from metricshuffle.service.signatures import is_countersigned
 
 CONNECTING, READING = 10.0, 60.0
 """Seconds until a hop that says nothing is asked again."""
@@ -105,6 +106,7 @@ class Link:
                         "the shuffler before this one hands over another set of messages than before; what differs between the two would "
                         "show what single people sent."
                     )
+                self._check_countersignature(response)
                 return written(path, lambda stream: self._received(response, stream, token))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
             raise Unreachable(f"the shuffler before this one, {self.url}, does not answer: {in_words(wrong)}.") from None
@@ -115,8 +117,14 @@ class Link:
         if response.status_code == 425:
             raise NotYet("the shuffler before this one is not done.")
         if response.status_code == 410:
-            raise Refused(f"the shuffler before this one gave up: {_reason(response)}")
+            raise Refused(f"the shuffler before this one gave up: {reason_in(answer_of(response))}")
         raise Unreachable(f"the shuffler before this one, {self.url}, answers {response.status_code}.")
+
+    def _check_countersignature(self, response: Any) -> None:
+        """Nothing is taken that the witness of the hop before did not countersign, if that has one."""
+        output, signature = response.headers.get("etag", "").strip('"'), response.headers.get("x-countersignature", "")
+        if not is_countersigned(self.collection, self.place - 1, output, signature):
+            raise Refused("the shuffler before this one hands over messages that its witness did not countersign.")
 
     def _received(self, response: Any, stream: IO[bytes], token: str) -> Owed:
         """Write the boxes down while they come, and check them."""
@@ -217,25 +225,30 @@ def _client(httpx: Any, token: str) -> Any:
     """It follows nobody elsewhere with the token, and wants the bytes as they are."""
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
     patience = httpx.Timeout(READING, connect=CONNECTING)
-    return httpx.Client(headers=headers, timeout=patience, follow_redirects=False, verify=_certificates())
+    return httpx.Client(headers=headers, timeout=patience, follow_redirects=False, verify=certificates())
 
 
 @cache
-def _certificates() -> Any:
+def certificates() -> Any:
     """Whose signatures count, read once."""
     return require("httpx", "service").create_ssl_context()
 
 
-def _reason(response: Any) -> str:
-    """What it says, as far as it says it soon and in a few words."""
+def answer_of(response: Any) -> dict[str, Any]:
+    """What it says in JSON, as far as it says it soon and in a few words; nothing if that is something else."""
     data, deadline = b"", time.monotonic() + PATIENCE
     for part in response.iter_raw():
         data += part
         if len(data) > LARGEST_ANSWER or time.monotonic() > deadline:
             break
     try:
-        said = json.loads(data).get("error", "")
-    except (ValueError, AttributeError, RecursionError):
-        said = ""
-    plain = "".join(letter for letter in str(said) if letter.isprintable())
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def reason_in(answer: dict[str, Any]) -> str:
+    """Why something was refused, in letters that can be shown."""
+    plain = "".join(letter for letter in str(answer.get("error", "")) if letter.isprintable())
     return plain[:LONGEST_REASON] or "it does not say why."

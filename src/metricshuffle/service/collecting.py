@@ -162,7 +162,17 @@ class Collecting:
             except InputError as wrong:
                 raise self._spoiled(collection, people, f"what was opened are not complete reports ({str(wrong).rstrip('.')})") from None
         announced = file.announced
-        part = Part(digest=collection.digest, output=announced.output, people=people, left_out=announced.left_out, unreadable=unreadable)
+        witness = collection.terms.hops[-1].witness
+        part = Part(
+            digest=collection.digest,
+            output=announced.output,
+            people=people,
+            left_out=announced.left_out,
+            unreadable=unreadable,
+            witness=witness.url if witness else "",
+            countersignature=announced.countersignature if witness else "",
+            clock=tuple(announced.clock),
+        )
         if part.honest_beside(collection.terms.colluders) < task.minimum:  # (each part has enough people by itself, or is refused)
             raise self._too_few(collection, part)
         task.publish(tally)

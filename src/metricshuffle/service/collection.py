@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ValidationError, model_validator
+from pydantic import AfterValidator, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from metricshuffle.declared import LARGEST_WHOLE, Declared, Whole, parsed, sentence
 from metricshuffle.errors import InputError, NotCertified, PlanError
@@ -94,10 +94,33 @@ class Party(Declared):
     name: Name = ""
 
 
-class Hop(Party):
-    """A shuffler of the chain and where it listens."""
+class Witness(Declared):
+    """Another shuffler, of somebody else, that countersigns the one set of messages that a hop lets go; see `signatures`."""
 
     url: Address
+    key: Key
+    """With which it countersigns (Ed25519)."""
+    asker: Key
+    """With which the hop signs what it asks for (Ed25519)."""
+
+
+class Hop(Party):
+    """A shuffler of the chain, where it listens, and its witness, if it has one."""
+
+    url: Address
+    witness: Witness | None = None
+
+    @model_validator(mode="after")
+    def _has_another_witness(self) -> Self:
+        if self.witness is not None and (self.witness.url == self.url or self.witness.key == self.witness.asker):
+            raise ValueError("the witness of a shuffler must be another one")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_no_witness(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A hop without a witness is written as it was before there were any."""
+        written: dict[str, Any] = handler(self)
+        return written if self.witness is not None else {name: value for name, value in written.items() if name != "witness"}
 
 
 class Terms(Declared):

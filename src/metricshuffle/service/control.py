@@ -61,11 +61,11 @@ class Operator:
     def __repr__(self) -> str:
         return f"Operator({self.url!r})"
 
-    def new_party(self) -> Party:
-        """Fresh keys of that shuffler, for one collection."""
+    def new_hop(self, name: str = "") -> Hop:
+        """That shuffler as a hop of one collection: fresh keys, and its witness, if it has one."""
         told = self._asked("POST", "keys")
         try:
-            return Party(key=told["key"], release=told["release"])
+            return Hop(key=told["key"], release=told["release"], name=name, url=self.url, witness=told.get("witness"))
         except (KeyError, InputError):
             raise InputError(f"{self.url} does not answer as a shuffler does; see whether it is metricshuffle serve.") from None
 

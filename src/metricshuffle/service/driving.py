@@ -11,6 +11,7 @@ from metricshuffle.errors import MetricShuffleError
 from metricshuffle.service.chain import Unreachable
 from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Row, Store, StoreError
+from metricshuffle.service.witness import NotCountersigned
 
 PAUSE = 0.5
 """Seconds until all collections are looked at again."""
@@ -81,7 +82,7 @@ class Driver:
     def _drive(self, digest: str) -> None:
         try:
             state = self.advance(digest)
-        except (StoreError, Unreachable) as wrong:
+        except (StoreError, Unreachable, NotCountersigned) as wrong:
             self._failed(digest, str(wrong))
         except Exception as wrong:  # a fault of ours must not end the others
             self._failed(digest, f"{type(wrong).__name__} while collection {digest[:16]} was driven.")
@@ -95,11 +96,11 @@ class Driver:
         self._note(digest, what)
 
     def _note(self, digest: str, what: str) -> None:
-        """Said once when it begins, and once when it is over."""
+        """Said once when it begins, when it becomes another one of that collection, and when it is over."""
         before = self.trouble.get(digest, "")
         if what:
             self.trouble[digest] = what
-            if not before:
+            if not before or (what != before and digest not in ("", CLOCK, STORED_TIME)):
                 self.tell(f"{what[:1].upper()}{what[1:]}" if digest == CLOCK else what)
         elif before:
             del self.trouble[digest]

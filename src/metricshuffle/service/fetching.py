@@ -7,9 +7,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from metricshuffle.service.collection import Collection
 from metricshuffle.service.keys import write_secret
 from metricshuffle.service.mixing import is_in_order
 from metricshuffle.service.opening import AT_ONCE
-from metricshuffle.service.sending import DIGEST, connection, error_of, in_words, is_not_believed, out_of_reach
+from metricshuffle.service.sending import DIGEST, answer_of, connection, error_of, in_words, is_not_believed, out_of_reach
+from metricshuffle.service.signatures import SIGNATURE_BYTES, is_countersigned
 
 if TYPE_CHECKING:
     import httpx
@@ -30,7 +31,12 @@ PATIENCE = 30.0
 """Seconds for which a shuffler that cannot be reached is asked again."""
 PAUSE = 0.5
 BOXES_FORMAT = "metricshuffle-boxes/1"
-LONGEST_HEADER = 1000
+LONGEST_HEADER = 2**16
+NOTES, LONGEST_NOTE = 10, 300
+"""About the clock of one shuffler, and letters of each of them, that are written down."""
+ASKED_SECONDS = 5.0
+"""That a shuffler has to tell them: less than the one that waits for its messages to be read has patience."""
+LONGEST_SIGNATURE = 2 * SIGNATURE_BYTES
 
 
 class NotReleased(MetricShuffleError):
@@ -51,6 +57,13 @@ class Announced:
     output: str
     """SHA-256 of all of them."""
     format: str = BOXES_FORMAT
+    countersignature: str = ""
+    """Of the witness of the last shuffler, if the collection names one."""
+    clock: Sequence[str] = ()
+    """What the operators of the shufflers did to their clocks, or that it could not be asked: an address and a sentence each."""
+
+    def is_countersigned(self, collection: Collection) -> bool:
+        return is_countersigned(collection, len(collection.terms.hops) - 1, self.output, self.countersignature)
 
 
 @dataclass(frozen=True)
@@ -72,9 +85,10 @@ class Fetched:
             return None
         try:
             announced = Announced(**json.loads(line))
+            is_countersigned = announced.is_countersigned(collection)
         except (ValueError, TypeError):
             return None
-        if announced.format != BOXES_FORMAT or announced.collection != collection.digest:
+        if announced.format != BOXES_FORMAT or announced.collection != collection.digest or not is_countersigned:
             return None
         fetched = cls(path, announced, len(line))
         return fetched if os.path.getsize(path) - len(line) == _bytes_of(collection, announced.people) else None
@@ -168,6 +182,7 @@ class Fetching:
                 announced = self._announced(response)
                 if self._first is not None:
                     self._first.check(announced.output)
+                announced = replace(announced, clock=await self._clock_notes())
                 line = (json.dumps(asdict(announced)) + "\n").encode()
                 with whole_file(path, "wb") as stream:
                     stream.write(line)
@@ -209,7 +224,37 @@ class Fetching:
             )
         if people + left_out > terms.maximum:
             raise PlanError(f"{self._host} lets go the messages of {people:,} people, more than the {terms.maximum:,} that were allowed.")
-        return Announced(self.collection.digest, people, left_out, output)
+        announced = Announced(
+            self.collection.digest, people, left_out, output, countersignature=headers.get("x-countersignature", "")[:LONGEST_SIGNATURE]
+        )
+        if not announced.is_countersigned(self.collection):
+            raise PlanError(
+                f"{self._host} lets go messages that its witness did not countersign, although this collection names one: they may be a "
+                "second set, whose difference to the first would show what single people sent. Nothing is fetched; ask its operator."
+            )
+        return announced
+
+    async def _clock_notes(self) -> list[str]:
+        """What every shuffler says publicly of its clock, in the order of the chain."""
+        notes = await asyncio.gather(*(self._clock_of(hop.url) for hop in self.collection.terms.hops))
+        return [f"{hop.url}: {note}" for hop, said in zip(self.collection.terms.hops, notes, strict=True) for note in said]
+
+    async def _clock_of(self, url: str) -> list[str]:
+        import httpx
+
+        said: Any = None
+        with suppress(httpx.HTTPError, TimeoutError):
+            async with (
+                asyncio.timeout(ASKED_SECONDS),
+                connection() as client,
+                client.stream("GET", f"{url}/v1/collections/{self.collection.digest}/state") as response,
+            ):
+                answer = await answer_of(response)
+                said = answer.get("clock", []) if response.status_code == 200 and answer else None
+        if not isinstance(said, list):
+            return ["it could not be asked whether its operator changed it."]
+        shown = ["".join(letter for letter in str(note) if letter.isprintable())[:LONGEST_NOTE] for note in said]
+        return shown[:NOTES] + ([f"{len(shown) - NOTES:,} more notes."] if len(shown) > NOTES else [])
 
     async def _received(self, response: httpx.Response, announced: Announced, stream: IO[bytes]) -> None:
         """Write the boxes down while they come; refused unless they are as many, and those, that were announced."""

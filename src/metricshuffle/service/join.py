@@ -8,6 +8,7 @@ it, and `metricshuffle join-page` writes the same page for another site, with a 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -97,10 +98,12 @@ class Asked:
         return len(self.recipe.get("labels", ())) <= FEW
 
 
-def join_page(collection: Collection, base: str, *, contact: str = "", background: Background | None = None) -> str:
+def join_page(
+    collection: Collection, base: str, *, contact: str = "", background: Background | None = None, clock: Sequence[str] = ()
+) -> str:
     """The page of a collection, as whoever is at the address `base` serves it. The collection is believed: verify it first.
 
-    `contact` says who answers questions; `background` is drawn beneath the net of a map.
+    `contact` says who answers questions; `background` is drawn beneath the net of a map; `clock` has what the operator did to the clock.
     """
     require("jinja2", "service")
     from metricshuffle.pages.rendering import rendered
@@ -114,6 +117,7 @@ def join_page(collection: Collection, base: str, *, contact: str = "", backgroun
         why_not=terms.recipe.get("why", ""),
         heading=task.title or ("Take part" if asked is None else asked.heading),
         terms=terms,
+        clock=clock,
         task=task,
         digest=collection.digest,
         report_size=collection.sealing.report_size,

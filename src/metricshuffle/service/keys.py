@@ -21,6 +21,7 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import check_private, made_folder
 from metricshuffle.service.boxes import KEY_BYTES, PrivateKey
 from metricshuffle.service.collection import Party
+from metricshuffle.service.signatures import SigningKey
 
 TOKEN_BYTES = 32
 TAG_BYTES = 16
@@ -196,6 +197,22 @@ class KeyFolder:
         if len(owner) != 2 * OWNER_BYTES or not owner.isalnum():
             raise InputError(f"{path} is damaged; put back the copy that belongs to these keys.")
         return owner
+
+    @property
+    def signing(self) -> SigningKey:
+        """With which this shuffler asks its witness and countersigns for others: one for all collections, made when it is first needed."""
+        path = self.path / "signing.secret"
+        check_private(path, "the signing key")
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                write_secret(path, f"{SigningKey.new().secret.hex()}\n".encode())
+        try:
+            secret = bytes.fromhex(read_secret(path).decode("ascii", "replace"))
+        except ValueError:
+            secret = b""
+        if len(secret) != KEY_BYTES:
+            raise InputError(f"{path} is damaged; put back the copy that belongs to these keys.")
+        return SigningKey(secret)
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.key"

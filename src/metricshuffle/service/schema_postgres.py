@@ -118,6 +118,19 @@ $$ BEGIN PERFORM {SCHEMA}.refused('an owner cannot be changed'); END $$;
 CREATE TRIGGER owner_stays BEFORE UPDATE ON {SCHEMA}.collection FOR EACH ROW WHEN (OLD.owner <> NEW.owner)
 EXECUTE FUNCTION {SCHEMA}.check_owner();
 """,
+    f"""
+CREATE TABLE {SCHEMA}.witnessed (
+    collection text NOT NULL, asker text NOT NULL, output text NOT NULL, PRIMARY KEY (collection, asker)
+);
+CREATE FUNCTION {SCHEMA}.check_witnessed() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM {SCHEMA}.refused('what was countersigned stays'); END $$;
+CREATE TRIGGER witnessed_stays BEFORE UPDATE OR DELETE ON {SCHEMA}.witnessed FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.check_witnessed();
+ALTER TABLE {SCHEMA}.collection ADD COLUMN countersignature text NOT NULL DEFAULT '';
+CREATE FUNCTION {SCHEMA}.check_countersignature() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM {SCHEMA}.refused('a countersignature cannot be changed'); END $$;
+CREATE TRIGGER countersigned_once BEFORE UPDATE ON {SCHEMA}.collection FOR EACH ROW
+WHEN (OLD.state <> 'sealed' AND OLD.countersignature <> NEW.countersignature) EXECUTE FUNCTION {SCHEMA}.check_countersignature();
+""",
 )
 """What each later format adds to the tables above, the oldest change first: a database of an older format gets them when it is opened."""
 VERSION = FIRST_VERSION + len(CHANGES)

@@ -102,6 +102,16 @@ CHANGES = (
         "ALTER TABLE collection ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
         "CREATE TRIGGER owner_stays BEFORE UPDATE OF owner ON collection BEGIN SELECT RAISE(ABORT, 'an owner cannot be changed'); END",
     ),
+    (  # (what this shuffler countersigned as the witness of others, and what its own witness did)
+        "CREATE TABLE witnessed (collection TEXT NOT NULL, asker TEXT NOT NULL, output TEXT NOT NULL, PRIMARY KEY (collection, asker)) "
+        "WITHOUT ROWID",
+        "CREATE TRIGGER witnessed_once BEFORE UPDATE ON witnessed BEGIN SELECT RAISE(ABORT, 'what was countersigned stays'); END",
+        "CREATE TRIGGER witnessed_for_good BEFORE DELETE ON witnessed BEGIN SELECT RAISE(ABORT, 'what was countersigned stays'); END",
+        "ALTER TABLE collection ADD COLUMN countersignature TEXT NOT NULL DEFAULT ''",
+        "CREATE TRIGGER countersigned_once BEFORE UPDATE OF countersignature ON collection "
+        "WHEN OLD.state <> 'sealed' AND OLD.countersignature <> NEW.countersignature "
+        "BEGIN SELECT RAISE(ABORT, 'a countersignature cannot be changed'); END",
+    ),
 )
 """What each later format adds to the tables above, the oldest change first: a file of an older format gets them when it is opened."""
 VERSION = FIRST_VERSION + len(CHANGES)

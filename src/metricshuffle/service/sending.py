@@ -145,19 +145,24 @@ def meant(collection: Collection, code: int, said: str) -> Answer:
     return Answer("waiting", f"{host} answered with the status {code}, which no shuffler does; the report is not known to be stored.", code)
 
 
-async def error_of(response: httpx.Response) -> str:
-    """What a server says is wrong, as far as it can be printed; empty if it says nothing. Read to its end, it keeps its connection."""
+async def answer_of(response: httpx.Response) -> dict[str, Any]:
+    """The JSON object that a server says; empty if it says something else, or too much. Read to its end, it keeps its connection."""
     data = b""
     async for part in response.aiter_bytes():
         data += part
         if len(data) > LARGEST_ANSWER:
-            return ""
-    if response.status_code < 400:
-        return ""
+            return {}
     try:
-        said = json.loads(data)["error"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+async def error_of(response: httpx.Response) -> str:
+    """What a server says is wrong, as far as it can be printed; empty if it says nothing."""
+    answer = await answer_of(response)
+    said = answer.get("error") if response.status_code >= 400 else None
     return said[:LONGEST_SENTENCE] if isinstance(said, str) and said.isprintable() else ""
 
 

@@ -26,6 +26,7 @@ from metricshuffle.errors import InputError, MetricShuffleError, require
 from metricshuffle.files import check_private
 from metricshuffle.service.clock import JUMP
 from metricshuffle.service.keys import KeyFolder
+from metricshuffle.service.memory import forbid_memory_dumps, lock_memory
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.stores import file_of, store_of
 from metricshuffle.service.tls import FILES_EACH, TlsFront, server_context
@@ -49,8 +50,6 @@ WATCH_SECONDS, SILENT_LOOKS = 5.0, 12
 """How often it is looked whether calls are answered, and how many looks without a single answer end the process."""
 UNSERVING = 75
 """The exit code of a shuffler that ended because it answered nobody (a temporary failure, to a supervisor)."""
-PR_SET_DUMPABLE = 4
-"""Of prctl (linux/prctl.h): a core that is piped to a program does not ask the limit."""
 PAUSE = 1.0
 """Seconds before collections are driven again after a fault."""
 
@@ -135,6 +134,10 @@ class Serving:
     """Digests of collections of this folder that are given up because their keys are lost."""
     clock_jump: float = JUMP
     """Seconds that the clock may be ahead of the steady one before nothing is decided by it any more."""
+    witness: str | None = None
+    """The address of the shuffler that countersigns what this one lets go."""
+    witness_for: tuple[str, ...] = ()
+    """Keys of shufflers for which this one does so."""
 
     def run(self, ready: Callable[[str], None], tell: Tell) -> None:
         """Serve until SIGTERM or SIGINT. `ready` is called with the address once reports are accepted."""
@@ -143,13 +146,17 @@ class Serving:
         from metricshuffle.service.ingest import Intake
 
         tell = _unfailing(tell)
-        _forbid_memory_dumps()
+        forbid_memory_dumps()
+        tell(lock_memory())
         with self.listener.bound() as listening:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store, jump=self.clock_jump)
             try:
-                shuffler = Shuffler(store, keys, after=self.after, tell=tell, abandon=self.abandon)
+                shuffler = Shuffler(
+                    store, keys, after=self.after, tell=tell, abandon=self.abandon, witness=self.witness, witness_for=self.witness_for
+                )
                 shuffler.check_keys(self.abandon)
+                _tell_of_witnesses(shuffler, tell)
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)
                 if warning := self.listener.warning(listening):
                     tell(warning)
@@ -222,6 +229,16 @@ def checked_address(url: str, option: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
+def _tell_of_witnesses(shuffler: Shuffler, tell: Tell) -> None:
+    """The keys that the operators of a shuffler and of its witness tell each other."""
+    if shuffler.witness is not None:
+        key = shuffler.witness.key.public
+        tell(f"The witness {shuffler.witness.url} is asked with the key {key}; its operator allows that with serve --witness-for {key}.")
+    if shuffler.countersigner is not None:
+        count, key = len(shuffler.countersigner.askers), shuffler.countersigner.key
+        tell(f"This is the witness of {count:,} other shuffler{'s' * (count != 1)}; it countersigns with the key {key}.")
+
+
 def plain_hop_warning(after: str | None) -> str:
     """A sentence if messages of the shuffler before this one come without TLS over a network; empty if not."""
     from urllib.parse import urlsplit
@@ -240,21 +257,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _forbid_memory_dumps() -> None:
-    """No file with this process's memory, which holds keys, is written when it crashes; on Linux no other process of this user reads it."""
-    try:
-        import resource
-    except ImportError:  # (Windows writes none unless it is told to)
-        return
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _server(application: Any, where: socket.socket | Path, connections: int) -> Any:

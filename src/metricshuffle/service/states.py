@@ -17,13 +17,14 @@ from pathlib import Path
 
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.service.boxes import TICKET_BYTES
-from metricshuffle.service.collection import Collection, Party, instant, seconds_of
+from metricshuffle.service.collection import Collection, Party, Witness, instant, seconds_of
 from metricshuffle.service.driving import Driver
 from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, write_secret
 from metricshuffle.service.mixing import MEMORY
 from metricshuffle.service.outputs import OutputFolder, chunks_of, nothing
 from metricshuffle.service.steps import SECRET, Steps
 from metricshuffle.service.store import Row, State, Store, StoreError
+from metricshuffle.service.witness import Countersigner, WitnessLink
 
 LONGEST_REASON = 300
 DAY = 86_400
@@ -78,12 +79,17 @@ class Shuffler:
         tell: Callable[[str], None] = nothing,
         memory: int = MEMORY,
         abandon: Sequence[str] | None = None,
+        witness: str | None = None,
+        witness_for: Sequence[str] = (),
     ) -> None:
-        """`after` is the address of the shuffler before this one, if people do not report here. `at` is called at every named point, where
-        tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. `abandon` has
-        digests of collections that are given up if their secrets are missing; None gives up all of the folder's that miss them.
+        """`after` is the address of the shuffler before this one, if people do not report here. `witness` is that of the shuffler that
+        countersigns what this one lets go, and `witness_for` has the keys of those for which this one does so. `at` is called at every
+        named point, where tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. `abandon`
+        has digests of collections that are given up if their secrets are missing; None gives up all of the folder's that miss them.
         """
         self.store, self.keys, self.after, self.at, self.tell = store, keys, after, at, tell
+        self.witness = None if witness is None else WitnessLink(witness, keys.signing)
+        self.countersigner = Countersigner(store, keys.signing, witness_for, at) if witness_for else None
         self.outputs = OutputFolder.of(keys)
         self.trouble: dict[str, str] = {}
         """What keeps a collection from going on, by its digest."""
@@ -95,6 +101,10 @@ class Shuffler:
         """Fresh keys for a collection that is about to be opened: what others may know of them."""
         with _told("keys cannot be kept"):
             return self.keys.new().party
+
+    def new_witness(self) -> Witness | None:
+        """What a collection says of the witness of this shuffler, if it has one; the witness is asked for its key."""
+        return None if self.witness is None else self.witness.witness()
 
     def open(self, served: bytes, tickets: Sequence[bytes] = ()) -> bool:
         """Take part in a collection; False if that is so already. Tickets as they are handed out are for the first hop alone."""
@@ -143,6 +153,7 @@ class Shuffler:
             told = f"after {self.after}" if self.after else "where people report"
             said = f"after {before}" if before else "where people report"
             raise PlanError(f"this shuffler stands {told}, and in this collection it stands {said}; see serve --after.")
+        self._check_witness(terms.hops[place].witness)
         if trouble := self.store.read_clock().trouble:
             raise InputError(trouble)
         if self.store.now() >= seconds_of(terms.closes):
@@ -153,6 +164,17 @@ class Shuffler:
             raise InputError(f"tickets have {TICKET_BYTES} bytes each, and all are different.")
         if tickets and len(tickets) < terms.minimum:
             raise InputError(f"{len(tickets):,} tickets cannot bring the {terms.minimum:,} reports that this collection needs.")
+
+    def _check_witness(self, named: Witness | None) -> None:
+        """Raise unless a collection names the witness that this shuffler was started with, and the key with which it asks."""
+        own = self.witness
+        if (named and named.url) == (own and own.url) and (own is None or named is None or named.asker == own.key.public):
+            return
+        started = f"with --witness {own.url}" if own else "without --witness"
+        raise PlanError(
+            f"this shuffler was started {started}, and this collection names {named.url if named else 'no witness'} for it; let collection "
+            "open ask it for new keys."
+        )
 
     def _claim(self, key: str, digest: str) -> None:
         """Keys belong to one collection. Those that do are not destroyed only because a database does not know it."""
@@ -262,7 +284,8 @@ class Shuffler:
     def advance(self, digest: str) -> State:
         """Do what is due for a collection, as far as it goes now. Nothing, if somebody else is at it.
 
-        StoreError if the disk or the database fails, Unreachable if the hop before does: then it is tried again later.
+        StoreError if the disk or the database fails, Unreachable if the hop before does, NotCountersigned if there is a witness that does
+        not countersign: then it is tried again later.
         """
         with _told(f"collection {digest[:16]} cannot go on"), self.outputs.alone(digest) as alone:
             going_on = alone

@@ -15,12 +15,13 @@ from typing import IO
 
 from metricshuffle.errors import MetricShuffleError, PlanError
 from metricshuffle.service.chain import Link, NotYet, Owed, Refused
-from metricshuffle.service.collection import Collection, seconds_of
+from metricshuffle.service.collection import Collection, instant, seconds_of
 from metricshuffle.service.keys import CollectionKeys, KeyFolder, destroy, read_secret, release_token, write_secret
 from metricshuffle.service.mixing import MEMORY, Mixed, Mixing
 from metricshuffle.service.outputs import OutputFolder, chunks_of, digest_of, nothing, written
 from metricshuffle.service.standing import OVER
 from metricshuffle.service.store import Damaged, Row, State, Store, StoreError
+from metricshuffle.service.witness import NotCountersigned, WitnessLink
 
 MISSING_KEYS = "its keys are missing: they were destroyed, or its database is older than they are"
 OLDER = "what was let go is not what its reports give: its database is older, or was changed"
@@ -61,6 +62,8 @@ class Steps:
     """The name of this folder of keys."""
     _mixing: threading.Lock = field(default_factory=threading.Lock)
     """One collection at a time is in memory."""
+    _kept: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    """What was mixed and written since this process started, and waits for its witness, by digest: see `_written`."""
     _looked_at: set[tuple[str, State]] = field(default_factory=set)
     """Whose output was read and is right, or whose files are gone, since this process started: by digest and state."""
 
@@ -180,9 +183,22 @@ class Steps:
     # sealed -> shuffled
 
     def _sealed(self, row: Row, collection: Collection) -> bool:
+        kept = self._kept.get(row.digest)
+        if kept is None or digest_of(chunks_of(self.outputs.boxes(row.digest))) != kept[0]:
+            kept = self._kept[row.digest] = self._written(row, collection)
+        output, people, left_out = kept
+        signature = self._countersignature(row, collection, output)
+        self.store.move(
+            row.digest, "sealed", "shuffled", people=people, left_out=left_out, output=output, countersignature=signature
+        )  # fmt: skip
+        self._kept.pop(row.digest, None)
+        self.at("shuffled")
+        return True
+
+    def _written(self, row: Row, collection: Collection) -> tuple[str, int, int]:
+        """Everything mixed, in a file and in the database, and read back. Its digest, whose it is, and how many were left out."""
         keys, path = self._secrets(row), self.outputs.boxes(row.digest)
-        place = collection.place_of(row.key)
-        mix = self._opened_again if place else self._mixed
+        mix = self._opened_again if collection.place_of(row.key) else self._mixed
         self.at("mixing")
         with self._mixing:
             output, people, left_out = written(path, lambda stream: mix(row, collection, keys, stream), self.at)
@@ -192,9 +208,27 @@ class Steps:
             destroy(path)
             raise StoreError("the output was read back otherwise than it was written; the disk is not to be trusted.")
         self.at("compared")
-        self.store.move(row.digest, "sealed", "shuffled", people=people, left_out=left_out, output=output)
-        self.at("shuffled")
-        return True
+        return output, people, left_out
+
+    def _countersignature(self, row: Row, collection: Collection, output: str) -> str:
+        """The witness's, once it is sure that nothing else of this collection is ever let go; nothing if the collection names no witness.
+
+        As long as there is none it stays sealed. After so long as anybody would wait for what it lets go it is given up.
+        """
+        terms = collection.terms
+        witness = terms.hops[collection.place_of(row.key) or 0].witness
+        if witness is None:
+            return ""
+        self.at("asking the witness")
+        try:
+            signature = WitnessLink(witness.url, self.keys.signing).countersignature(witness, row.digest, output)
+        except NotCountersigned as wrong:
+            deadline = seconds_of(terms.extends) + terms.retention
+            if self.store.now() >= deadline:
+                raise Lost(wrong.reason) from None
+            raise NotCountersigned(f"{wrong} If nothing changes, it is aborted at {instant(deadline)}.", wrong.reason) from None
+        self.at("countersigned")
+        return signature
 
     def _mixed(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
         """At the first hop: reports that were opened when they came. The digest of what was written, whose it is, and how many not."""
@@ -299,6 +333,7 @@ class Steps:
         if row.state == "purged" and owed.exists() and self.store.now() < row.released_at + collection.terms.retention:
             self._acknowledge(row, collection)
         destroy(owed)
+        self._kept.pop(row.digest, None)
         self._looked_at.add((row.digest, row.state))
         return False
 

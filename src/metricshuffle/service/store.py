@@ -90,6 +90,8 @@ class Row:
     """What the operator did to the clock while it was going on, a public sentence a line."""
     owner: str = ""
     """Which folder of keys it belongs to, see `KeyFolder.owner`; empty if that was not written down yet when it was opened."""
+    countersignature: str = ""
+    """Of its witness under what is let go, in hexadecimal digits; empty if it has none."""
 
 
 class Store(ABC):
@@ -178,7 +180,7 @@ class Store(ABC):
 
     @abstractmethod
     def move(self, digest: str, before: State, after: State, *, people: int | None = None, left_out: int | None = None,
-             output: str | None = None, reason: str | None = None) -> bool:  # fmt: skip
+             output: str | None = None, reason: str | None = None, countersignature: str | None = None) -> bool:  # fmt: skip
         """One step, if the collection is still in the state `before`; False if somebody else was quicker.
 
         To `shuffled` and `aborted`: stored reports and tickets are deleted in the same transaction; to `aborted` and `purged` the output
@@ -190,6 +192,12 @@ class Store(ABC):
     @abstractmethod
     def acknowledge(self, digest: str) -> None:
         """Whoever fetches the output has it; what is not released is left as it is."""
+
+    @abstractmethod
+    def first_output(self, collection: str, asker: str, output: str | None = None) -> str | None:
+        """As the witness of another shuffler: the first output of a collection that this asker named. If there is none yet, `output` is it
+        from now on, durably; without it nothing is written down. The database refuses to change or to forget one.
+        """
 
     @abstractmethod
     def forget_deleted(self) -> None:

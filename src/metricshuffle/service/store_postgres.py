@@ -20,7 +20,10 @@ from metricshuffle.service.transactions_postgres import PostgresServer
 FIRST_PAGE = 64
 """Reports that are read before it is known how long one is."""
 STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
-KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner"
+KNOWN = (
+    "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner, "
+    "countersignature"
+)
 TIME = """
 SELECT coalesce(%s, extract(epoch FROM clock_timestamp()))::float8, greatest(latest, (SELECT max(seen) FROM collection)), corrections,
     anchor.wall, anchor.steady
@@ -280,8 +283,8 @@ class PostgresStore(Store):
             yield line[0]
 
     def move(self, digest: str, before: State, after: State, *, people: int | None = None, left_out: int | None = None,
-             output: str | None = None, reason: str | None = None) -> bool:  # fmt: skip
-        given = {"people": people, "left_out": left_out, "output": output, "reason": reason}
+             output: str | None = None, reason: str | None = None, countersignature: str | None = None) -> bool:  # fmt: skip
+        given = {"people": people, "left_out": left_out, "output": output, "reason": reason, "countersignature": countersignature}
         with self._server.transaction() as db:
             standing = self._standing(db, digest)
             if standing.state != before:
@@ -312,6 +315,16 @@ class PostgresStore(Store):
     def acknowledge(self, digest: str) -> None:
         with self._server.transaction() as db:
             db.execute("UPDATE collection SET collected = true WHERE digest = %s AND state = 'released'", (digest,))
+
+    def first_output(self, collection: str, asker: str, output: str | None = None) -> str | None:
+        known = "SELECT output FROM witnessed WHERE collection = %s AND asker = %s"
+        with self._server.transaction() as db:
+            line = db.execute(known, (collection, asker)).fetchone()
+        if line is None and output is not None:
+            with self._server.transaction() as db:
+                db.execute("INSERT INTO witnessed VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", (collection, asker, output))
+                line = db.execute(known, (collection, asker)).fetchone()
+        return None if line is None else str(line[0])
 
     def forget_deleted(self) -> None:
         self._server.vacuum("report", "ticket", "output", "collection")

@@ -23,7 +23,10 @@ from metricshuffle.service.store import CHUNK, Damaged, Entry, Row, State, Store
 from metricshuffle.service.transactions_sqlite import SqliteFile
 
 STANDING = "id, state, reports, until, first, ticketed, minimum, maximum, opens, closes, extends"
-KNOWN = "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner"
+KNOWN = (
+    "digest, key, state, reports, until, people, left_out, output, reason, sealed_at, released_at, collected, clock, owner, "
+    "countersignature"
+)
 
 
 class SqliteStore(Store):
@@ -145,8 +148,8 @@ class SqliteStore(Store):
         if served is None:
             [served] = db.execute("SELECT bytes FROM served WHERE collection = ?", (number,)).fetchone()
             self._served[digest] = served
-        *others, collected, clock, owner = happened
-        return Row(digest, served, key, *[*others, bool(collected), clock, owner])
+        *others, collected, clock, owner, countersignature = happened
+        return Row(digest, served, key, *[*others, bool(collected), clock, owner, countersignature])
 
     def put(self, digest: str, entries: Sequence[Entry]) -> list[Verdict]:
         with self._file.writing() as db:
@@ -271,8 +274,8 @@ class SqliteStore(Store):
             yield line[0]
 
     def move(self, digest: str, before: State, after: State, *, people: int | None = None, left_out: int | None = None,
-             output: str | None = None, reason: str | None = None) -> bool:  # fmt: skip
-        given = {"people": people, "left_out": left_out, "output": output, "reason": reason}
+             output: str | None = None, reason: str | None = None, countersignature: str | None = None) -> bool:  # fmt: skip
+        given = {"people": people, "left_out": left_out, "output": output, "reason": reason, "countersignature": countersignature}
         with self._file.writing() as db:
             standing = self._standing(db, digest)
             if standing.state != before:
@@ -302,6 +305,16 @@ class SqliteStore(Store):
     def acknowledge(self, digest: str) -> None:
         with self._file.writing() as db:
             db.execute("UPDATE collection SET collected = 1 WHERE digest = ? AND state = 'released'", (digest,))
+
+    def first_output(self, collection: str, asker: str, output: str | None = None) -> str | None:
+        known = "SELECT output FROM witnessed WHERE collection = ? AND asker = ?"
+        with self._file.reading() as db:
+            line = db.execute(known, (collection, asker)).fetchone()
+        if line is None and output is not None:
+            with self._file.writing() as db:
+                db.execute("INSERT INTO witnessed VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (collection, asker, output))
+                line = db.execute(known, (collection, asker)).fetchone()
+        return None if line is None else str(line[0])
 
     def forget_deleted(self) -> None:
         self._file.empty_journal()

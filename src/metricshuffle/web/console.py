@@ -222,7 +222,6 @@ class Console:
     def _open(self, text: str, words: dict[str, str]) -> None:
         import time
 
-        from metricshuffle.service.collection import Hop
         from metricshuffle.service.control import Opening, check_free, moment, open_everywhere
         from metricshuffle.service.keys import analyst_of
 
@@ -246,8 +245,7 @@ class Console:
         operator = self._operator(words["url"])
         check_free([operator], opening)
         self._check_other_words(operator, opening)
-        hop = Hop(**operator.new_party().model_dump() | {"url": operator.url})
-        open_everywhere([operator], opening.collection(1, [hop]), [])
+        open_everywhere([operator], opening.collection(1, [operator.new_hop()]), [])
 
     def _check_other_words(self, operator: Operator, opening: Opening) -> None:
         """Raise if that round of the plan was opened with another title or question: the same people would report twice."""

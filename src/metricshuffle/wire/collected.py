@@ -7,10 +7,10 @@ reports that were released without the declared colluders, never for the number 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from metricshuffle.declared import Declared, Whole, content_digest
 from metricshuffle.errors import ConditionError, InputError, NotCertified, PlanError
@@ -26,6 +26,7 @@ LARGEST_EPSILON = 1000.0
 NOT_CERTIFIED = (ConditionError, NotCertified, InputError, ArithmeticError, TypeError, ValueError)
 """What a received task makes the arithmetic stumble over is not certified."""
 LONGEST_ADDRESS, MOST_PARTS = 500, 1000
+LONGEST_NOTE = 1000
 
 
 def promise_kept(task: Task, epsilon: float, honest: int, rounds: int) -> bool:
@@ -79,9 +80,23 @@ class Part(Declared):
     """Reports that shared a message with another one."""
     unreadable: Whole = 0
     """Reports of a single message that the analyst could not read; they are not in the answer."""
+    witness: str = ""
+    """Where the witness of the last shuffler listened, if it has one."""
+    countersignature: str = ""
+    """The witness's under `output`, which was checked with the key that the collection names."""
+    clock: tuple[str, ...] = ()
+    """What operators did to the clocks of the shufflers meanwhile, as those say publicly: an address and a sentence each."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What there is nothing to say of is not written, as before there was anything to say."""
+        written: dict[str, Any] = handler(self)
+        return {name: value for name, value in written.items() if value or name not in ("witness", "countersignature", "clock")}
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
+        if not all(text.isprintable() and len(text) <= LONGEST_NOTE for text in (self.witness, self.countersignature, *self.clock)):
+            raise ValueError("its witness or a note about a clock has strange letters, or too many")
         if any(len(text) != 64 or set(text) - set("0123456789abcdef") for text in (self.digest, self.output)):
             raise ValueError("its digests must be 64 hexadecimal digits")
         if min(self.left_out, self.unreadable) < 0 or not self.unreadable < self.people:
@@ -182,6 +197,7 @@ class Collected(Part):
                 f"{who} could have dropped all reports but one and added others, and would then learn from this release what one report "
                 "gives away, the second promise; compare the number of people with what was published and with what you know."
             )
+        told += self._witnessed()
         if not self.apart:
             told.append("Operator and analyst are the same, so nobody is kept from linking messages: the second promise is what holds.")
         if task.protocol.modulus is not None and self.read > 1:
@@ -203,6 +219,14 @@ class Collected(Part):
             told.append(f"{self.unreadable:,} of them could not be read; they count among the colluders and are not in the answer.")
         return " ".join(told)
 
+    def _witnessed(self) -> list[str]:
+        """Who countersigned that nothing else leaves, and what operators did to clocks."""
+        parts = self.parts or (self,)
+        witnesses = sorted({part.witness for part in parts if part.witness})
+        some = "" if all(part.witness for part in parts) else " of some parts"
+        told = [f"The witness {url} countersigned these messages{some}; of one collection it countersigns no other." for url in witnesses]
+        return [*told, *(f"A note about the clock of {note}" for note in dict.fromkeys(note for part in parts for note in part.clock))]
+
     def _hidden(self, task: Task) -> str:
         fewest = min(self.parts or (self,), key=lambda part: part.honest_beside(self.colluders))
         some = " of the smallest part" if self.parts else ""
@@ -217,9 +241,11 @@ class Collected(Part):
         return f"As it arrived ({without}{alone}): {self.guarantee_as_arrived}"
 
 
-def _together(parts: tuple[Part, ...]) -> dict[str, str | int]:
+def _together(parts: tuple[Part, ...]) -> dict[str, Any]:
     """Totals of the parts of a split, under a name that stands for all of them; of a single one what it says."""
     counts = {name: sum(getattr(part, name) for part in parts) for name in ("people", "left_out", "unreadable")}
     if len(parts) == 1:
-        return {"digest": parts[0].digest, "output": parts[0].output, **counts}
+        [part] = parts
+        others = {"witness": part.witness, "countersignature": part.countersignature, "clock": part.clock}
+        return {"digest": part.digest, "output": part.output, **counts, **others}
     return {"digest": content_digest([part.digest for part in parts]), "output": content_digest([part.output for part in parts]), **counts}

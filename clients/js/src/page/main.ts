@@ -113,7 +113,8 @@ async function start(): Promise<void> {
     find('form').hidden = true;
     known(client, entry, false);
   }
-  await client.checkOpen();
+  const notes = await client.checkOpen();
+  if (notes.length) tell('clock', `About the clock of the shuffler: ${notes.join(' ')}`);
   if (!entry) asking(client);
 }
 
