@@ -84,6 +84,12 @@ class Running:
         """All that it ever said."""
         return "".join((self.folder / name).read_text() for name in ("stdout.txt", "stderr.txt") if (self.folder / name).exists())
 
+    @property
+    def said(self) -> list[str]:
+        """The lines of its log, but for the one of every start that says whether its memory is locked."""
+        lines = (self.folder / "stderr.txt").read_text().splitlines()
+        return [line for line in lines if not line.startswith("metricshuffle: Memory is ")]
+
     def start(self) -> float:
         """Run it, at the same address as before; the seconds until it said that it listens."""
         if self.url:

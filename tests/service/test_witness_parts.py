@@ -16,6 +16,8 @@ from tests.service.store_looks import Refused, asked
 from tests.service.test_analyst import reported, small_task
 
 from metricshuffle.errors import InputError, PlanError
+from metricshuffle.pages.collection import Collection as PagesCollection
+from metricshuffle.pages.report import report
 from metricshuffle.service.analyst import Analyst
 from metricshuffle.service.collection import Collection, Hop, Witness
 from metricshuffle.service.join import join_page
@@ -247,6 +249,9 @@ def test_a_release_names_the_witness_and_the_notes_about_clocks(
     assert "\x1b" not in said
     assert (len(release.collected.clock), release.collected.clock[-1]) == (11, f"{stand_in.url}: 12 more notes.")
     assert str(Release.load(tmp_path / "release.json")) == said
+    page = report(PagesCollection.of(release, None))
+    assert f"A note about the clock of {stand_in.url}: {notes[0]}" in page
+    assert f"The witness {ELSEWHERE} countersigned these messages" in page
 
 
 def test_a_release_says_that_a_clock_could_not_be_asked_for(collected: Callable[[str], Release], stand_in: StandIn) -> None:
