@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from tools.renames.library import Library, Parsed
 from tools.renames.mapping import PACKAGE, SOURCE
 from tools.renames.outside import external_names
+from tools.renames.rewriter import BY_NAME, LISTS, NAMES_ONLY
 from tools.renames.scopes import every_argument
 
 MAY_REPEAT = frozenset({"__init__", "__main__", "base", "_kernels"})
@@ -95,6 +96,7 @@ class Uses:
 
     def read(self, path: str, parsed: Parsed, models: set[str], public: set[str]) -> None:
         in_source = path.startswith(SOURCE)
+        follows = strings_that_follow(parsed.tree)
         for node in ast.walk(parsed.tree):
             match node:
                 case ast.Name():
@@ -116,7 +118,8 @@ class Uses:
                 case ast.Subscript() if in_source:
                     self.keys([node.slice], path)
                 case ast.Constant(value=str(text)):
-                    self.strings.setdefault(text, f"{path}:{node.lineno}")
+                    if id(node) not in follows:
+                        self.strings.setdefault(text, f"{path}:{node.lineno}")
                     if SQL.search(text):
                         for word in re.findall(r"\w+", text):
                             self.reasons[word].add(f"in SQL ({path})")
@@ -161,6 +164,22 @@ class Uses:
             self.reasons[word].add(f"{where} ({path})")
 
 
+def strings_that_follow(tree: ast.AST) -> set[int]:
+    """Strings that the rewriter renames by their place: names of attributes, exports and annotations."""
+    found: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            found += node.args[1:2] if name in BY_NAME else node.args if name in NAMES_ONLY else node.args[:1] if name == "cast" else []
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in LISTS:
+            found.append(node.value)
+        elif isinstance(node, ast.AnnAssign):
+            found.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found += [node.returns, *(one.annotation for one in every_argument(node.args))]
+    return {id(inner) for node in found if node is not None for inner in ast.walk(node)}
+
+
 def classes_below(library: Library, bases: set[str]) -> set[str]:
     """The names of classes that inherit, also through others, from one of these."""
     parents: dict[str, set[str]] = defaultdict(set)
@@ -197,7 +216,7 @@ def name_problems(library: Library) -> Iterator[str]:
             if name in outside:
                 yield f"[names] {old} = {new}: {outside[name]} has a {name} too; rename it under [scoped], or list {old} under [allowed]."
         if relied := uses.reasons.get(old):
-            yield f"[names] {old}: is {min(relied)}; list it under [allowed] with a reason to rename it all the same."
+            yield f"[names] {old}: is {', '.join(sorted(relied)[:3])}; list it under [allowed] with a reason to rename it all the same."
         elif old in uses.strings and old not in renames.strings:
             yield f"[names] {old}: is also a string ({uses.strings[old]}); say under [strings] what becomes of it."
 

@@ -58,7 +58,7 @@ class Prose:
         if whole_only:
             return name
         full = self._full([PACKAGE, *parts])
-        if full != f"{PACKAGE}.{name}":
+        if self.library.is_module(f"{PACKAGE}.{parts[0]}") and full != f"{PACKAGE}.{name}":
             return full.removeprefix(PACKAGE + ".")
         for count in range(len(parts), 0, -1):
             owners = self.tails.get(".".join(parts[:count]), set())
