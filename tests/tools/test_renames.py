@@ -88,6 +88,17 @@ def measure(found: int, one: int = 0) -> int:
 
     return nested() + one
 ''',
+    "tests/test_same.py": """from metricshuffle.service import standing
+
+
+class Same:
+    def standing(self) -> standing.Standing:
+        return standing.Standing()
+
+
+def test_a_method_may_have_the_name_of_a_module() -> None:
+    assert isinstance(Same().standing(), standing.Standing)
+""",
     "tests/test_it.py": """import re
 
 from metricshuffle.service import clock, standing

@@ -29,6 +29,8 @@ class Transformer(ast.NodeTransformer):
         """Per block: name -> (module, name) that an import without `as` binds, None if something else binds it too."""
         self.aliased: list[set[str]] = []
         self.names_of_file: set[str] = set()
+        self.so_far: list[set[str]] = [set()]
+        """Per block: what the statements before have bound. In a class, a name is that of the module until then."""
 
     def transformed(self, tree: ast.Module) -> ast.Module:
         self.names_of_file = self.every_name(tree)
@@ -92,10 +94,11 @@ class Transformer(ast.NodeTransformer):
         index = next(at for at, child in enumerate(children) if child.get_name() == kind and child.get_lineno() == line)
         self.blocks.append(children.pop(index))
         self.waiting.append(list(self.blocks[-1].get_children()))
+        self.so_far.append(set())
         self.enter(node)
 
     def leave(self) -> None:
-        for stack in (self.blocks, self.waiting, self.imported, self.aliased):
+        for stack in (self.blocks, self.waiting, self.imported, self.aliased, self.so_far):
             stack.pop()
 
     def owner(self, name: str) -> int | None:
@@ -103,7 +106,7 @@ class Transformer(ast.NodeTransformer):
         for index in range(len(self.blocks) - 1, 0, -1):
             block = self.blocks[index]
             innermost = index == len(self.blocks) - 1
-            if not innermost and block.get_type() == "class":
+            if block.get_type() == "class" and not (innermost and name in self.so_far[index]):
                 continue
             try:
                 symbol = block.lookup(name)
@@ -175,6 +178,8 @@ class Transformer(ast.NodeTransformer):
         return module or None, names
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
+        if not isinstance(node.ctx, ast.Load):
+            self.so_far[-1].add(node.id)
         node.id = self.renamed(node.id)
         return node
 
@@ -210,6 +215,7 @@ class Transformer(ast.NodeTransformer):
         decorators = list(node.decorator_list)
         called = [self.called(one.func)[1] if isinstance(one, ast.Call) else "" for one in decorators]
         self.all_of(decorators)
+        self.so_far[-1].add(node.name)
         node.name = self.renamed(node.name)
         self.block(kind, line, node)
         names = {old: self.renamed(old) for old in before}
@@ -241,6 +247,7 @@ class Transformer(ast.NodeTransformer):
         line, kind = node.lineno, node.name
         self.all_of([*node.decorator_list, *node.bases])
         self.all_of(node.keywords)
+        self.so_far[-1].add(node.name)
         node.name = self.renamed(node.name)
         self.block(kind, line, node)
         node.body = self.statements(node.body)
@@ -377,11 +384,14 @@ class Transformer(ast.NodeTransformer):
         if isinstance(target, ast.Name) and target.id in ("__all__", "__slots__", "__match_args__"):
             for part in node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []:
                 self.whole(part, self.renamed)
-        return self.generic_visit(node)
+        self.visit(node.value)
+        self.all_of(node.targets)
+        return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.text_annotation(node.annotation)
-        return self.generic_visit(node)
+        self.all_of([node.annotation, node.value, node.target])
+        return node
 
     def text_annotation(self, node: ast.AST | None) -> None:
         """Annotations that are written as strings."""

@@ -60,7 +60,10 @@ class Resolver:
         return self.library.new_name(origin.module, origin.name)
 
     def scope(self, node: ast.AST) -> Scope:
-        return self.parsed.scopes.of.get(id(node), self.parsed.scopes.top)
+        scope = self.parsed.scopes.of.get(id(node), self.parsed.scopes.top)
+        names = chain(node) if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) else None
+        early = names is not None and scope.kind == "class" and getattr(node, "lineno", 0) <= scope.lines.get(names[0], 0)
+        return scope.parent if early and scope.parent else scope
 
     def name(self, old: str, scope: Scope) -> str:
         """A name as it is used or bound in a scope."""

@@ -30,6 +30,8 @@ class Scope:
     otherwise: set[str] = field(default_factory=set)
     """Names that are bound by something that is no import."""
     imports: dict[str, Origin] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    """The line up to which a name of a class is not bound yet: until then it is the name around the class."""
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Names declared `global` or `nonlocal`."""
 
@@ -71,9 +73,10 @@ class Scopes(ast.NodeVisitor):
         self.of[id(node)] = self.scope
         super().generic_visit(node)
 
-    def bind(self, name: str | None, origin: Origin | None = None) -> None:
+    def bind(self, name: str | None, origin: Origin | None = None, line: int = 0) -> None:
         if name is not None:
             self.scope.bound.add(name)
+            self.scope.lines.setdefault(name, line)
             if origin is None:
                 self.scope.otherwise.add(name)
             else:
@@ -93,7 +96,7 @@ class Scopes(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: Function) -> None:
         self.of[id(node)] = self.scope
-        self.bind(node.name)
+        self.bind(node.name, line=node.body[0].lineno - 1 if node.body[0].lineno > node.lineno else node.lineno)
         around = [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults, node.returns]
         for part in [*around, *(one.annotation for one in every_argument(node.args))]:
             if part is not None:
@@ -138,7 +141,7 @@ class Scopes(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         self.of[id(node)] = self.scope
         if not isinstance(node.ctx, ast.Load):
-            self.bind(node.id)
+            self.bind(node.id, line=node.lineno)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         self.bind(node.name)
