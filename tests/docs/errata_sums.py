@@ -14,12 +14,12 @@ from tests.oracles.clamped_sum import clamped_delta
 from tests.oracles.half_line import half_line_attack
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.noise.polya import Polya
-from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
-from metricshuffle.papers.reproduction import published_value
 from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
+from metricshuffle_papers.packing import packing_bound
+from metricshuffle_papers.reproduction import published_value
 
 Floats = NDArray[np.float64]
 LARGEST_DELTA = 0.01
