@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles import law_moments
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.noise.polya import Geometric, Polya
@@ -16,7 +17,7 @@ from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 
 
 def mean_absolute(users: int, rate: float) -> float:
-    return Polya(Fraction(users), rate).law(-60.0).mean_absolute()
+    return law_moments.mean_absolute(Polya(Fraction(users), rate).law(-60.0))
 
 
 @pytest.mark.parametrize(
