@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 MASKS = (
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]| at )\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "<time>"),
     (re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"), "<time>"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|seconds?|minutes?)\b(?= (?:of|on|ago)\b)"), "<seconds>"),
