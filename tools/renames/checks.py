@@ -8,6 +8,7 @@ import keyword
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from tools.renames.library import Library, Parsed
@@ -302,15 +303,19 @@ def function_problems(library: Library, path: str, qualified: str, names: Mappin
 FIXTURES = frozenset({"tmp_path", "monkeypatch", "capsys", "capfd", "request", "recwarn", "caplog", "tmp_path_factory"})
 
 
-def fixture_problems(library: Library, where: str, node: ast.AST, old: str) -> Iterator[str]:
-    """A parameter of a test that is the name of a fixture."""
-    name = getattr(node, "name", "")
-    fixtures = {
+@lru_cache(maxsize=1)
+def fixtures_of(library: Library) -> frozenset[str]:
+    """The names of all fixtures of the tests."""
+    return frozenset(
         inner.name
         for file in library.files.values()
         if "fixture" in file.text
         for inner in ast.walk(file.tree)
         if isinstance(inner, ast.FunctionDef) and any("fixture" in ast.unparse(one) for one in inner.decorator_list)
-    }
-    if name.startswith("test_") and old in FIXTURES | fixtures:
+    )
+
+
+def fixture_problems(library: Library, where: str, node: ast.AST, old: str) -> Iterator[str]:
+    """A parameter of a test that is the name of a fixture."""
+    if getattr(node, "name", "").startswith("test_") and old in FIXTURES | fixtures_of(library):
         yield f"{where}: {old} is a fixture; put it under [names]."
