@@ -93,11 +93,12 @@ def test_the_clock_of_the_database_server_is_watched_by_the_machine(
 ) -> None:
     """Its own clock, which cannot be set here: so the other one is set back instead."""
     store = store_of(new_postgres_url(), steady=clocks.steady)
-    digest = added(store, new_collection(lasts=1, longer=0))
+    new_collection()  # the first one takes seconds: its task is planned
+    digest = added(store, new_collection(lasts=2, longer=0))
     store.put(digest, fresh_entries(4))
     assert not store.read_clock().has_jumped
     clocks.seconds -= 4 * HOUR
-    time.sleep(1.1)
+    time.sleep(2.1)
     assert store.read_clock().ahead == pytest.approx(4 * HOUR, abs=60)
     assert store.seal(digest) == "open"
     clocks.seconds += 4 * HOUR
@@ -106,6 +107,29 @@ def test_the_clock_of_the_database_server_is_watched_by_the_machine(
 
 
 # Databases of before
+
+
+@pytest.mark.thorough
+def test_a_machine_that_is_new_to_a_database_compares_the_clock_of_the_server_with_its_own(
+    new_postgres_url: Callable[[], str], new_collection: NewCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows nothing of the steady clock of others. If it believed a server that has jumped, what it decides would bind them too."""
+    url, here = new_postgres_url(), time.time()
+    with closing(store_of(url)) as first:
+        new_collection()
+        digest = added(first, new_collection(lasts=2, longer=0))
+        first.put(digest, fresh_entries(4))
+        before = first.read_clock()
+        time.sleep(2.1)
+        with monkeypatch.context() as patched:
+            patched.setattr("metricshuffle.service.clock._boot", lambda: "another machine")
+            patched.setattr(time, "time", lambda: here - 4 * HOUR)  # (the server's cannot be set here)
+            with closing(store_of(url)) as second:
+                assert second.read_clock().ahead == pytest.approx(4 * HOUR, abs=60)
+                assert second.seal(digest) == "open"
+                assert "jumped ahead by 4.0 hours" in second.confirm_clock()
+                assert second.seal(digest) == "sealed"
+        assert first.read_clock().ahead == pytest.approx(before.ahead, abs=60), "whoever watched the clock all along is not misled"
 
 
 def test_a_database_of_the_first_format_is_brought_up_to_date(

@@ -15,6 +15,7 @@ from tests.service.test_server_processes import certificate
 
 from metricshuffle.errors import InputError
 from metricshuffle.service.keys import AnalystKey, KeyFolder
+from metricshuffle.service.outbox import Outbox
 from metricshuffle.service.serving import Listener, plain_hop_warning
 from metricshuffle.service.store import StoreError
 from metricshuffle.service.store_sqlite import SqliteStore
@@ -82,6 +83,21 @@ def test_a_journal_that_everybody_can_change(tmp_path: Path, ending: str) -> Non
     journal.chmod(0o600)
     SqliteStore(path).close()
     store.close()
+
+
+def test_an_outbox_of_others_or_one_that_is_not_there(tmp_path: Path) -> None:
+    """Whoever changes it lets a second report be made; so does a new one in the place of one on a disk that is not mounted."""
+    path, link = tmp_path / "x.outbox", tmp_path / "y.outbox"
+    Outbox(path).close()
+    path.chmod(0o666)
+    with pytest.raises(InputError, match="everybody on this machine can change the outbox"):
+        Outbox(path)
+    path.chmod(0o600)
+    Outbox(path).close()
+    link.symlink_to(tmp_path / "missing")
+    with pytest.raises(InputError, match=r"is a link to .*missing, which does not exist"):
+        Outbox(link)
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_folder_of_keys_where_everybody_could_put_files(tmp_path: Path) -> None:

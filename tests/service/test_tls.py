@@ -155,6 +155,30 @@ def test_slow_handshakes_hold_nobody_up(tmp_path: Path) -> None:
                 line.close()
 
 
+def test_silence_after_the_handshake_holds_nobody_up(tmp_path: Path) -> None:
+    """Browsers open connections ahead of need: 250 who shake hands and ask nothing, beside honest reports."""
+    with secured(tmp_path, FEW) as (shuffler, trusting):
+        collection = shuffler.opened(task_of(1))
+        parts, reports = urlsplit(shuffler.url), [report_of(collection) for _ in range(20)]
+
+        async def shake_hands() -> list[asyncio.StreamWriter]:
+            opened = [asyncio.open_connection(parts.hostname, parts.port, ssl=trusting, ssl_handshake_timeout=60) for _ in range(250)]
+            return [writer for _, writer in await asyncio.gather(*opened)]
+
+        async def ask_beside() -> list[tuple[bytes, float]]:
+            silent = await shake_hands()
+            try:
+                return await asyncio.to_thread(ask_at_once, collection.url, reports, trusting)
+            finally:
+                for writer in silent:
+                    writer.close()
+
+        with ThreadPoolExecutor(1) as aside:
+            answers = aside.submit(asyncio.run, ask_beside()).result()
+        assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
+        assert max(seconds for _, seconds in answers) < 4.0
+
+
 def test_plain_requests_are_told_that_this_is_tls(tmp_path: Path) -> None:
     with secured(tmp_path, FEW) as (shuffler, _):
         parts = urlsplit(shuffler.url)

@@ -155,9 +155,13 @@ class GuardedClock:
         """Asked before the other one: whoever is held up in between sees a jump where there is none, and not the other way round."""
         return None if self.steady is None else self.steady()
 
-    def reading(self, wall: float, steady: Steady | None, anchor: Anchor | None, stored: float, corrections: int) -> Reading:
+    def reading(
+        self, wall: float, steady: Steady | None, anchor: Anchor | None, stored: float, corrections: int, own: float | None = None
+    ) -> Reading:
+        """`own` is this machine's clock where `wall` is a server's: as long as there is no anchor, that is what it is compared with."""
         if steady is None or anchor is None:
-            return Reading(wall, wall, stored, self.limit, corrections, is_fresh=steady is None)
+            expected = wall if steady is None or own is None else min(wall, own)
+            return Reading(wall, expected, stored, self.limit, corrections, is_fresh=steady is None)
         passed = steady.seconds - anchor.steady
         return Reading(wall, anchor.wall + passed, stored, self.limit, corrections, is_fresh=passed <= DAY)
 

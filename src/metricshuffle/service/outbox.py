@@ -11,6 +11,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from metricshuffle.errors import InputError
+from metricshuffle.files import check_leads_somewhere
 
 State = Literal["made", "sending", "sent", "late", "declined"]
 """Nothing has left this machine; it may have; the shuffler has acknowledged it; it came too late, perhaps; it was declined."""
@@ -115,6 +117,9 @@ class Outbox:
     def _opened(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
             raise InputError(f"the outbox {self.path} lies in a folder that does not exist; make {self.path.parent} first.")
+        check_leads_somewhere(self.path)
+        if os.name == "posix" and self.path.is_file() and self.path.stat().st_mode & stat.S_IWOTH:
+            raise InputError(f"everybody on this machine can change the outbox {self.path}; chmod 600 {self.path} if nobody did.")
         try:  # for its owner alone
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as wrong:

@@ -147,7 +147,7 @@ class Serving:
 
         tell = _unfailing(tell)
         forbid_memory_dumps()
-        tell(lock_memory())
+        locked = lock_memory()
         with self.listener.bound() as listening:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store, jump=self.clock_jump)
@@ -156,6 +156,7 @@ class Serving:
                     store, keys, after=self.after, tell=tell, abandon=self.abandon, witness=self.witness, witness_for=self.witness_for
                 )
                 shuffler.check_keys(self.abandon)
+                tell(locked)
                 _tell_of_witnesses(shuffler, tell)
                 intake = Intake(store, keys, folders=_folders_of(self.store), tell=tell)
                 if warning := self.listener.warning(listening):

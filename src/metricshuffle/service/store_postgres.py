@@ -5,7 +5,9 @@ Whoever holds that row sees every report and ticket that was committed before, d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from metricshuffle.errors import InputError
@@ -58,7 +60,8 @@ class PostgresStore(Store):
         """Asked after the row is locked, in a statement of its own: one that waits for a lock has told the time before it waited."""
         steady, replaced = self._clock.steadily(), self._clock.wall
         wall, stored, corrections, *anchor = db.execute(TIME, (replaced and replaced(), steady and steady.boot)).fetchone()
-        return self._clock.reading(wall, steady, None if anchor[0] is None else Anchor(*anchor), stored, corrections)
+        own = time.time() if replaced is None else None
+        return self._clock.reading(wall, steady, None if anchor[0] is None else Anchor(*anchor), stored, corrections, own)
 
     @staticmethod
     def _standing(db: Any, digest: str, lock: str = "FOR UPDATE") -> Standing:
@@ -99,7 +102,11 @@ class PostgresStore(Store):
     def confirm_clock(self) -> str:
         with self._server.transaction() as db:
             reading = self._locked_time(db)
-            note = reading.confirmed()
+            note, steady = reading.confirmed(), self._clock.steadily()
+            if steady is not None:  # (a machine without an anchor does not shift what others have)
+                made = "INSERT INTO anchor VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+                if db.execute(made, (steady.boot, reading.wall, steady.seconds)).rowcount:
+                    reading = replace(reading, expected=reading.wall)
             self._note(db, note, reading)
         return note
 

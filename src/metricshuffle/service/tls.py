@@ -3,7 +3,7 @@
 The HTTP server below counts a connection once its handshake is over, so that idle or slow strangers could use up every file that the
 process may open. Here a connection costs one file until its greeting has arrived as a whole and its handshake is over; only then is it
 joined to the HTTP server, by a Unix socket that nobody else can open. When there is no room, those who keep others waiting are dropped
-first: whoever has not sent a greeting, then unfinished handshakes, then connections between two requests.
+first: whoever has not sent a greeting, then unfinished handshakes, then connections between two requests or before the first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ HANDSHAKE_SECONDS = 10.0
 """From the connection to the end of the handshake."""
 PATIENCE = 0.05
 """Seconds that somebody who sends no greeting, or no next request, keeps a place that others wait for."""
+FIRST_PATIENCE = 0.25
+"""Seconds more that a first request has, where others wait; clients send it along with the end of the handshake."""
 HANDSHAKE_PATIENCE = 5.0
 """Seconds that an unfinished handshake keeps a place that others wait for."""
 JOIN_SECONDS = 30.0
@@ -268,7 +270,7 @@ class TlsFront:
             server.abort()
             return
         self._relays.add(relay)
-        relay.note(between_requests=False)  # a first request is on its way
+        relay.since = self.time() + FIRST_PATIENCE
         relay.join(client, server)
 
     def _end_idle(self) -> bool:

@@ -23,7 +23,11 @@ import metricshuffle as ms
 
 VOLATILE = ("date", "server", "connection", "transfer-encoding", "content-length")
 """Headers that are the web server's, or that follow from what is masked."""
-SECRET = re.compile(r"\b[0-9a-f]{16,}\b|(?<![\w+-])[\w+-]{40,}={0,2}")
+SECRET = re.compile(
+    r"\b[0-9a-f]{16,}\b|(?<=\bwhy-)[0-9a-f]+|(?<=name=\"file\" value=\")[\w-]+|(?<=\bmetricshuffle-)\d+(?==)|(?<![\w+-])[\w+-]{40,}={0,2}"
+)
+"""Keys and digests; fields and files that are named after them; and the port in the name of the page's cookie."""
+DRAWN = re.compile(r"(<svg\b)[^>]*>.*?(?=</svg>)", re.S)
 ROOT = re.compile(r"/page-[0-9a-f]{24}")
 TOKEN = "golden-corpus-token"  # noqa: S105 - of a page that lives for a minute
 SITE = "https://survey.example"
@@ -46,8 +50,9 @@ def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:
         return {"sha256": digest(text)}
     text = _hidden(text) if secrets else masked(ROOT.sub("/<root>", text))
     if kind == "text/html":
-        parts = parts_of_page(text)
-        return parts if numbers else {name: without_numbers(part) for name, part in parts.items()}
+        if numbers:
+            return parts_of_page(text)
+        return {name: without_numbers(part) for name, part in parts_of_page(DRAWN.sub(r"\1>", text)).items()}
     if kind == "application/json":
         content = json.loads(text)
         words = content.pop("error", None) if isinstance(content, dict) else None
@@ -58,6 +63,8 @@ def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:
 
 def _fields(exchange: Exchange, *, secrets: bool = True, numbers: bool = True) -> Fields:
     headers = {name: _hidden(value) for name, value in sorted(exchange.headers.items()) if name not in VOLATILE}
+    if "allow" in headers:  # methods in the order of a set
+        headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))
     return {"status": exchange.status, "headers": headers, **_content(exchange, secrets, numbers)}
 
 
@@ -157,15 +164,15 @@ def _open(items: Items, server: Proxy, name: str, closes: str, round: int, publi
     return str(digests[0])
 
 
-def _released(server: Proxy, collection: str) -> None:
-    """Wait until a collection is released: which states are seen meanwhile depends on the machine, so nothing is noted."""
-    for _ in range(240):
-        state = json.loads(ask(server.target, "GET", f"/v1/collections/{collection}/state").body)["state"]
-        if state == "released":
+def _wait_for(state: str, server: Proxy, collection: str) -> None:
+    """Wait until a collection has this state: which ones are seen before depends on the machine, so nothing is noted."""
+    for _ in range(480):
+        seen = json.loads(ask(server.target, "GET", f"/v1/collections/{collection}/state").body)["state"]
+        if seen == state:
             return
-        assert state != "aborted"
+        assert seen != "aborted"
         time.sleep(0.5)
-    raise AssertionError("the collection was not released within two minutes")
+    raise AssertionError(f"the collection was not {state} within four minutes")
 
 
 def _shuffler(server: Proxy, public: str) -> Items:
@@ -186,9 +193,10 @@ def _shuffler(server: Proxy, public: str) -> Items:
     Path("values.csv").write_text("steps\n" + "".join(f"{person % 6}\n" for person in range(12)), encoding="utf-8")
     sent = _command(items, server, "submit many", "submit", "second.json", "values.csv", "--column", "steps", "--outbox", "second.db")
     report = next(exchange.request for exchange in sent if exchange.path.endswith("/reports"))
-    _released(server, second)
+    _wait_for("released", server, second)
     items |= _after("released", server, second, report, {"Authorization": "Bearer wrong"})
     _command(items, server, "collect", "collect", "second.json", *collect)
+    _wait_for("purged", server, second)
     return items | _after("collected", server, second, report, analyst)
 
 
