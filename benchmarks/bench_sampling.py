@@ -46,8 +46,6 @@ def measurements() -> list[dict[str, Any]]:
         rows.append(measurement(f"{name}, int32", narrow, "draws/s", 1e8))
         added = draws_per_second(lambda table=table: table.add_noise_to(out, stream), count)  # type: ignore[misc]
         rows.append(measurement(f"{name}, added in place", added, "draws/s", None))
-        summed = draws_per_second(lambda table=table: table.draw_sum(count, stream), count)  # type: ignore[misc]
-        rows.append(measurement(f"{name}, only the sum", summed, "draws/s", None))
         constant = draws_per_second(lambda table=table: table.draw_into(part, stream, constant_time=True), part.size)  # type: ignore[misc]
         rows.append(measurement(f"{name}, constant time", constant, "draws/s", None))
     tenth, many, some = rational_rate(0.1), 2_000_000, 100_000

@@ -22,7 +22,7 @@ from metricshuffle.estimation.likelihood import likeliest
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning import Plan, plan
 from metricshuffle.planning.crowd import CLUSTER_SIZES, Crowd, clustered_shares
-from metricshuffle.planning.drawing import randomized_counts
+from metricshuffle.planning.drawing import ReportLaws
 from metricshuffle.planning.vector_runs import crowd_of, released_shares
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.features import Cells, ShiftedBoxes
@@ -147,9 +147,9 @@ def single(case: Case, people: int, name: str) -> Accuracy | None:
     protocol = planned.choice.mechanism
     assert isinstance(protocol, Frequencies)
     held, generator, inversion = case.held(query, people), np.random.default_rng(SEED + 1), Inversion.of(protocol.randomizer)
-    released = []
+    released, laws = [], ReportLaws.of(inversion.rows)
     for _ in range(FEW_RUNS if len(held.sampled) > 100 else case.runs):
-        counts = np.maximum(np.rint(randomized_counts(inversion.rows, held.sampled, generator)), 0.0).astype(np.int64)
+        counts = np.maximum(np.rint(laws.counts(held.sampled, generator)), 0.0).astype(np.int64)
         released.append(likeliest(inversion.rows, counts).frequencies)
     return _measured(case, people, "one report each", name, np.stack(released), held.truth, planned.choice.local_epsilon)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import metricshuffle as ms
 from metricshuffle.pages.charts.marks import BLUE, GRID, svg
-from metricshuffle.pages.synthetic import CITY, homes
+from metricshuffle_papers.synthetic import CITY, homes
 
 TITLE = "A city under noise"
 

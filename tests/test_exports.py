@@ -12,7 +12,9 @@ from types import ModuleType
 import pytest
 
 import metricshuffle
+import metricshuffle_papers
 from metricshuffle import randomizers
+from metricshuffle.exported import MOVED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 DOCUMENTED = re.findall(r"^- `(\w+)", TEXT, flags=re.MULTILINE)
@@ -68,3 +70,23 @@ def test_importing_the_package_imports_none_of_it() -> None:
     code = "import sys, metricshuffle; print(sorted(name for name in sys.modules if name.startswith('metricshuffle') or name == 'numpy'))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert ast.literal_eval(told) == ["metricshuffle", "metricshuffle.exported"]
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_names_that_moved_are_found_with_a_warning(name: str) -> None:
+    assert name not in metricshuffle.__all__
+    with pytest.warns(DeprecationWarning, match=rf"metricshuffle_papers\.{name} of the distribution metricshuffle-papers") as warned:
+        assert getattr(metricshuffle, name) is getattr(metricshuffle_papers, name)
+    assert warned[0].filename == __file__
+
+
+def test_names_that_moved_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "metricshuffle_papers", None)
+    with pytest.raises(
+        ImportError, match="compare_users is part of metricshuffle-papers now; install it with: pip install metricshuffle-papers"
+    ):
+        from metricshuffle import compare_users  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_the_papers_offer_what_moved() -> None:
+    assert set(metricshuffle_papers.__all__) == MOVED == set(listed(metricshuffle_papers))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import metricshuffle
+import metricshuffle_papers
 from metricshuffle.exported import homes
 
 SOURCE = Path(metricshuffle.__file__).parent
 LAYERS = {
-    "errors": 0, "exported": 0, "shown": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "columns": 0.7, "declared": 0.5,
+    "errors": 0, "exported": 0.5, "shown": 0, "_randomness_kernels": 0, "citations": 0, "files": 0.5, "columns": 0.7, "declared": 0.5,
     "randomness": 0.5, "numerics": 1, "spaces": 1.2, "privacy": 1.5, "noise": 2, "accounting": 3, "randomizers": 4, "encodings": 4,
     "amplification": 4.5, "estimation": 5, "queries": 5.2, "protocols": 5.5, "wire": 6, "planning": 7, "executors": 7.5, "testing": 8,
-    "__init__": 8, "papers": 8.5, "pages": 8.5, "service": 9, "web": 9.3, "cli": 9.5, "__main__": 10,
+    "__init__": 8, "pages": 8.5, "service": 9, "web": 9.3, "cli": 9.5, "__main__": 10,
 }  # fmt: skip
 """As in CONTRIBUTING.md; what the package exports and what helps users to test lies above planning and below the command line."""
 
@@ -58,12 +60,16 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int
 
 
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
+BESIDE = (Path(metricshuffle_papers.__file__).parent, SOURCE.parents[1] / "examples" / "demo")
+"""What imports the package and lies outside it."""
+READ = [*((path, SOURCE.parent) for path in FILES), *((path, folder.parent) for folder in BESIDE for path in sorted(folder.rglob("*.py")))]
+"""Every file that people read, with the folder that its name starts in."""
 MOST_LINES, LONGEST_FUNCTION = 450, 80
 LONG_FILES: dict[str, str] = {}
 """Files that may be longer, each with its reason."""
 LONG_FUNCTIONS = {
-    "cli/users_compare.py:compare": "a command, whose options are its parameters",
-    "cli/plan.py:plan": "a command, whose options are its parameters",
+    "metricshuffle_papers/cli/users_compare.py:compare": "a command, whose options are its parameters",
+    "metricshuffle/cli/plan.py:plan": "a command, whose options are its parameters",
 }
 """Functions that may be longer, as file:function, each with its reason."""
 
@@ -129,10 +135,10 @@ def test_the_graph_sees_late_imports_and_not_those_of_type_checkers() -> None:
     assert not [path for path in FILES if "from ." in path.read_text()], "relative imports are not followed"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_files_and_functions_can_be_read_at_a_glance(path: Path) -> None:
+@pytest.mark.parametrize(("path", "above"), READ, ids=[str(path.relative_to(above)) for path, above in READ])
+def test_files_and_functions_can_be_read_at_a_glance(path: Path, above: Path) -> None:
     """A file has at most 450 lines, and a function 80."""
-    name, text = str(path.relative_to(SOURCE)), path.read_text()
+    name, text = str(path.relative_to(above)), path.read_text()
     if name not in LONG_FILES:
         assert len(text.splitlines()) <= MOST_LINES, f"{name} has {len(text.splitlines())} lines"
     for node in ast.walk(ast.parse(text)):
@@ -150,10 +156,15 @@ def test_imports_point_down(path: Path) -> None:
     assert own in LAYERS, f"{own} has no layer; give it one here and in CONTRIBUTING.md"
     for line, name in imported(ast.parse(path.read_text()), module, is_package):
         other = part_of(name)
-        allowed = (
-            other == own or LAYERS[other] < LAYERS[own] or {own, other} == {"pages", "papers"}
-        )  # papers draw with the charts, and a page shows what they reproduce
-        assert allowed, f"{path.name}:{line} imports {name}: layer {LAYERS[other]} from layer {LAYERS[own]}"
+        assert other == own or LAYERS[other] < LAYERS[own], (
+            f"{path.name}:{line} imports {name}: layer {LAYERS[other]} from layer {LAYERS[own]}"
+        )
+
+
+def test_the_package_imports_nothing_that_lies_beside_it() -> None:
+    """Neither the papers nor the demo, not even by a name that `import_module` takes; one file says where names moved to."""
+    beside = re.compile(r"\bmetricshuffle_papers\b|\bexamples\.demo\b")
+    assert [str(path.relative_to(SOURCE)) for path in FILES if beside.search(path.read_text())] == ["exported.py"]
 
 
 @pytest.mark.parametrize(
@@ -172,9 +183,9 @@ def test_the_lower_layers_neither_print_nor_read_nor_use_a_global_random_state(p
 
 
 def test_an_import_inside_a_function_and_a_relative_one_are_seen() -> None:
-    text = "def f():\n    from metricshuffle.planning import plan\n    from ..cli import main\n    import metricshuffle.papers\n"
+    text = "def f():\n    from metricshuffle.planning import plan\n    from ..cli import main\n    import metricshuffle.web\n"
     names = [name for _, name in imported(ast.parse(text), "metricshuffle.noise.polya", is_package=False)]
-    assert names == ["metricshuffle.planning", "metricshuffle.cli", "metricshuffle.papers"]
+    assert names == ["metricshuffle.planning", "metricshuffle.cli", "metricshuffle.web"]
 
 
 def test_the_table_in_the_document_is_this_one() -> None:

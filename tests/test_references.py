@@ -15,18 +15,26 @@ from typing import Any
 import pytest
 
 import metricshuffle
+import metricshuffle_papers
+from metricshuffle.cli.plugins import COMMANDS
 
 SOURCE = Path(metricshuffle.__file__).parent
 ROOT = SOURCE.parents[1]
-FILES = sorted(SOURCE.rglob("*.py"))
+PACKAGES = (SOURCE, Path(metricshuffle_papers.__file__).parent)
+FILES = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 DOTTED = re.compile(r"(?<![\w./@-])([a-z_][a-z_0-9]*(?:\.[A-Za-z_]\w*)+)(?![\w/]|\.(?:py|md)\b)")
 PATH = re.compile(r"(?<![\w/.*])([\w./-]+\.(?:py|md))\b")
 OTHERS = {"ms", "np", "pa", "pl", "pd", "alt", "math", "numpy", "scipy", "pyarrow", "spark", "datum", "rows"}
 """Names before a dot that are not of this package: libraries, and variables with attributes."""
 
 
+def below(path: Path) -> Path:
+    """A file's path from its package on; as it is, for one of no package."""
+    return next((path.relative_to(package.parent) for package in PACKAGES if path.is_relative_to(package)), path)
+
+
 def module_of(path: Path) -> str:
-    return ".".join(("metricshuffle", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+    return ".".join(below(path).with_suffix("").parts).removesuffix(".__init__")
 
 
 MODULES = [module_of(path) for path in FILES]
@@ -74,13 +82,19 @@ def known(name: str) -> bool:
     """By its full name, from the package on, or from any module on."""
     first, _, rest = name.partition(".")
     within = [f"{module}.{rest}" for module in MODULES if module.split(".")[-1] == first]
-    return any(resolves(candidate) for candidate in (f"metricshuffle.{name}", name, *within))
+    return name == COMMANDS or any(
+        resolves(candidate) for candidate in (f"metricshuffle.{name}", f"metricshuffle_papers.{name}", name, *within)
+    )
 
 
 def is_reference(name: str) -> bool:
     """From a part of the package on, from a module of formulas on, or a class of some module: module.Class."""
     first, second = name.split(".")[:2]
-    return first == "metricshuffle" or first in PARTS | FORMULAS or (second[0].isupper() and second != "T" and first not in OTHERS)
+    return (
+        first in {package.name for package in PACKAGES}
+        or first in PARTS | FORMULAS
+        or (second[0].isupper() and second != "T" and first not in OTHERS)
+    )
 
 
 def dangling(path: Path) -> list[str]:
@@ -92,16 +106,16 @@ def dangling(path: Path) -> list[str]:
                 and not name.endswith((".py", ".md", ".css", ".js", ".txt", ".jinja", ".html", ".json"))
                 and not known(name)
             ):
-                found.append(f"{path.relative_to(SOURCE)}:{line}: {name}")
+                found.append(f"{below(path)}:{line}: {name}")
         for name in PATH.findall(text):
             places = (ROOT, ROOT / "docs", SOURCE, path.parent, path.parent.parent)
             anywhere = "/" not in name and any(other.name == name for other in FILES)
             if not anywhere and not any((place / name).exists() for place in places):
-                found.append(f"{path.relative_to(SOURCE)}:{line}: {name}")
+                found.append(f"{below(path)}:{line}: {name}")
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(below(path)))
 def test_what_a_file_names_is_there(path: Path) -> None:
     assert dangling(path) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+import metricshuffle
 
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 500_000_000
@@ -26,7 +29,10 @@ pytestmark = pytest.mark.thorough
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    build = [sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    source = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(source, cwd=ROOT, check=True, capture_output=True)
     return folder
 
 
@@ -55,8 +61,31 @@ def test_the_wheel_holds_what_is_not_python_too(built: Path) -> None:
     }
     assert {name for name in names if name.startswith("metricshuffle/")} == wanted
     assert {"metricshuffle/py.typed", "metricshuffle/__init__.pyi", "metricshuffle/pages/templates/style.css"} <= names
-    assert not [name for name in names if name.startswith(("tests/", "docs/", "benchmarks/", "tools/"))]
+    assert {name.split("/")[0] for name in names} == {
+        "metricshuffle",
+        next(name for name in names if name.endswith("METADATA")).split("/")[0],
+    }
+    beside = re.compile(r"papers|demo/|live_round|reproduc|users_compare|synthetic|_study|planning/compare")
+    assert [name for name in names if beside.search(name)] == [], "the papers and the demo are not part of it"
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_wheel_of_the_papers_holds_the_papers_and_brings_the_commands(tmp_path: Path) -> None:
+    """Built as pip builds it. It needs the package of the same version, and holds nothing of it."""
+    build = [sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT / "packages" / "papers")]
+    subprocess.run(build, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("metricshuffle_papers-*.whl"))) as wheel:
+        names = set(wheel.namelist())
+        points = wheel.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+        about = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    package = ROOT / "packages" / "papers" / "src" / "metricshuffle_papers"
+    files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    wanted = {f"metricshuffle_papers/{path.relative_to(package).as_posix()}" for path in files}
+    assert {name for name in names if ".dist-info/" not in name} == wanted
+    assert {"metricshuffle_papers/earth_mover/values.json", "metricshuffle_papers/pages/templates/filter.js"} <= wanted
+    assert points.startswith("[metricshuffle.commands]\n")
+    assert f"Requires-Dist: metricshuffle=={metricshuffle.__version__}\n" in about
+    assert f"\nVersion: {metricshuffle.__version__}\n" in about
 
 
 def test_the_source_distribution_is_the_project_and_nothing_else(built: Path) -> None:
@@ -85,10 +114,23 @@ def test_the_wheel_works_in_an_empty_environment(installed: Path, tmp_path: Path
     assert "mean = " in run("run plan.json values.csv --column kcal")
     extras = {part["name"]: part["found"] for part in json.loads(run("doctor --json"))["parts"] if part["kind"] == "extras"}
     assert set(extras.values()) == {False}, "no extra comes along"
-    refused = subprocess.run([installed / "metricshuffle", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False, env=clean())
-    assert refused.returncode == 2
-    assert "pip install 'metricshuffle[report]'" in refused.stderr
-    assert not (tmp_path / "demo-output").exists()
+    assert "mean = " in run("demo")
+
+    def refused(line: str) -> str:
+        done = subprocess.run(
+            [installed / "metricshuffle", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    for command in ("reproduce list", "reproduce --help", "users compare --users 100 --quiet"):
+        assert "install it with: pip install metricshuffle-papers." in refused(command)
+    assert "pip install 'metricshuffle[report]'" in refused("report plan.json --output report.html")
+    assert not (tmp_path / "report.html").exists()
+    moved = [str(installed / "python"), "-c", "from metricshuffle import compare_users"]
+    told = subprocess.run(moved, cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()).stderr
+    assert told.endswith("compare_users is part of metricshuffle-papers now; install it with: pip install metricshuffle-papers\n")
 
 
 def size_of(programs: Path) -> int:

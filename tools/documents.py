@@ -12,16 +12,18 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import metricshuffle
+import metricshuffle_papers
 
 
-def theorems(tests: Path) -> str:
-    """Every registered statement, by paper: a table, and the docstring that proves or cites each. `tests` may be missing."""
+def theorems(root: Path) -> str:
+    """Every registered statement, by paper: a table, and the docstring that proves or cites each; its tests are looked for below `root`."""
     from metricshuffle.citations import PAPERS, STATEMENTS
     from tools.statements import all_tests, table
 
-    for module in walk_packages(metricshuffle.__path__, "metricshuffle."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
+    for package in (metricshuffle, metricshuffle_papers):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
     papers = sorted(PAPERS.items(), key=lambda item: (item[0] == "metricshuffle", item[0]))
     in_order = sorted(STATEMENTS.values(), key=lambda statement: statement.function)
     by_paper = {key: [statement for statement in in_order if statement.paper == key] for key, _ in papers}
@@ -32,7 +34,7 @@ def theorems(tests: Path) -> str:
         '"sound" is what guarantees rest on; lower bounds show how tight they are; "as published only" is there to be compared with, '
         "with our verdict, and no guarantee can be made of it. The test named mentions the function; others may use it too.",
         "",
-        *table((statement for statements in by_paper.values() for statement in statements), all_tests(tests)),
+        *table((statement for statements in by_paper.values() for statement in statements), all_tests(root)),
     ]
     for key, reference in papers:
         if not by_paper[key]:
@@ -97,7 +99,7 @@ def documents(root: Path) -> dict[Path, str]:
     """What each generated file should say now."""
     readme = root / "README.md"
     return {
-        root / "docs" / "theorems.md": theorems(root / "tests"),
+        root / "docs" / "theorems.md": theorems(root),
         root / "docs" / "cli.md": command_line(),
         root / "docs" / "randomizers.md": every_randomizer(),
         root / "docs" / "picture.svg": picture(),

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from benchmarks.maps import accuracy, accuracy_table, cost_table, costs, floor_table, floors
+from examples.demo.chapters.city_map import errors, three_maps
+from examples.demo.map_study import MapStudy, map_study
 
 from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.chapters.city_map import errors, three_maps
 from metricshuffle.pages.charts.marks import MUTED, svg
-from metricshuffle.pages.map_study import MapStudy, map_study
-from metricshuffle.pages.synthetic import homes
 from metricshuffle.randomness import Randomness
+from metricshuffle_papers.synthetic import homes
 
 TITLE = "Where 2,000 people live, without anybody telling"
 PEOPLE, HONEST = 2_000, 0.9

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from metricshuffle.pages.chapters.distance import claim_chart
+from examples.demo.chapters.distance import claim_chart
+
 from metricshuffle.pages.charts.marks import MUTED, svg
-from metricshuffle.pages.numbers import PUBLISHED_SETTING, epsilon_curves
+from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import PUBLISHED_SETTING, epsilon_curves
 
 TITLE = "Shuffling hides small moves, and not large ones, whatever was claimed"
 

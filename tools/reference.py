@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,10 +43,29 @@ def reference() -> str:
         options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
         needed = [argument.metavar for argument in arguments] + [_usage(option) for option in options if option.required]
         usage = " ".join(["metricshuffle", name, *needed, "[OPTIONS]"])
-        lines += ["", f"## metricshuffle {name}", "", *_words(command.help), "", "```text", usage, "```", "", "| | |", "| --- | --- |"]
+        lines += [
+            "",
+            f"## metricshuffle {name}",
+            "",
+            *_words(command.help),
+            *_brought_by(command),
+            "",
+            "```text",
+            usage,
+            "```",
+            "",
+            "| | |",
+            "| --- | --- |",
+        ]
         lines += [f"| `{_escaped(argument.metavar)}` | {_told(argument)} |" for argument in arguments]
         lines += [f"| `{_escaped(_usage(option))}` | {_told(option)} |" for option in options]
     return "\n".join(lines) + "\n"
+
+
+def _brought_by(command: Any) -> list[str]:
+    """What to install for a command of another distribution."""
+    home = inspect.unwrap(command.callback).__module__.split(".")[0]
+    return [] if home == "metricshuffle" else ["", f"Comes with `pip install {home.replace('_', '-')}`."]
 
 
 def _usage(option: Any) -> str:

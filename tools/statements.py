@@ -11,6 +11,9 @@ from metricshuffle.citations import Statement
 
 _HEADING = r"(?:Statement|Conditions|Numerics|Reference|Proof|Corollary|Reach)"
 AS_PUBLISHED = "as published only"
+OUR_OWN = ("metricshuffle_papers.packing.", "metricshuffle_papers.compare.")
+"""What the distribution of the papers holds beside the papers' formulas."""
+TESTS = ("tests", "packages/papers/tests")
 
 
 def conditions(statement: Statement) -> str:
@@ -21,8 +24,8 @@ def conditions(statement: Statement) -> str:
 
 
 def status(statement: Statement) -> str:
-    """Sound, or as published only with our verdict: what lives in `papers` cannot become a guarantee, even if true."""
-    if not statement.function.startswith("metricshuffle.papers."):
+    """Sound, or as published only with our verdict: what a paper prints cannot become a guarantee, even if true."""
+    if not statement.function.startswith("metricshuffle_papers.") or statement.function.startswith(OUR_OWN):
         below = any(
             words in f"{statement.function} {statement.label}" for words in ("lower bound", "from below", "lower_bounds", "pem_lower")
         )
@@ -30,9 +33,10 @@ def status(statement: Statement) -> str:
     return f"{AS_PUBLISHED}: {statement.label.rpartition(': ')[2]}"
 
 
-def all_tests(folder: Path) -> dict[str, str]:
-    """The text of every test file, by its path below the folder; none if the folder is not there."""
-    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(folder.rglob("test_*.py"))}
+def all_tests(root: Path) -> dict[str, str]:
+    """The text of every test file of the repository, by its path; none if there is no repository."""
+    files = [path for folder in TESTS for path in sorted((root / folder).rglob("test_*.py"))]
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
 def nearest_test(statement: Statement, tests: Mapping[str, str]) -> str:
@@ -44,7 +48,7 @@ def nearest_test(statement: Statement, tests: Mapping[str, str]) -> str:
 
     def nearness(path: str) -> tuple[bool, bool, bool, str]:
         about = Path(path).stem.removeprefix("test_")
-        return about != module[-1], about not in module[-1], path.split("/")[0] != module[1], path
+        return about != module[-1], about not in module[-1], module[1] not in path.split("/"), path
 
     return min(naming, key=nearness, default="")
 
@@ -57,6 +61,6 @@ def table(statements: Iterable[Statement], tests: Mapping[str, str]) -> list[str
         path, standing = nearest_test(statement, tests), status(statement)
         label = statement.label.rpartition(": ")[0] if standing.startswith(AS_PUBLISHED) else statement.label
         label = label.removesuffix(", as published")
-        cells = (f"{label} (`{short}`)", statement.paper, conditions(statement), standing, f"`tests/{path}`" if path else "")
+        cells = (f"{label} (`{short}`)", statement.paper, conditions(statement), standing, f"`{path}`" if path else "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return lines

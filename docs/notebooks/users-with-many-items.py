@@ -8,6 +8,7 @@
 import numpy as np
 
 import metricshuffle as ms
+import metricshuffle_papers as papers
 
 # %% [markdown]
 # ## Which changes are hidden
@@ -49,10 +50,10 @@ release.plot()
 # ## Is it worth it?
 #
 # Hiding whole users, whatever they hold, is ordinary user-level privacy. Hiding moves is less, and costs less noise. By
-# how much depends on the numbers; `compare_users` simulates both.
+# how much depends on the numbers; `compare_users` of `metricshuffle-papers` simulates both.
 
 # %%
-ms.compare_users(
+papers.compare_users(
     people,
     users=1_000,
     epsilon=4,

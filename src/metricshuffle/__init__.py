@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from metricshuffle.exported import exported, homes
+from metricshuffle.exported import MOVED, exported, homes, moved
 
 __version__ = "0.2.0.dev0"
 
@@ -11,6 +11,8 @@ __all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 
 
 def __getattr__(name: str) -> Any:
+    if name in MOVED:
+        return moved(name)
     globals()[name] = exported(__name__, name, _HOMES)
     return globals()[name]
 

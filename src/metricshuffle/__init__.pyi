@@ -37,10 +37,6 @@ from metricshuffle.planning.audits.audit import Audit as Audit
 from metricshuffle.planning.audits.audit import audit as audit
 from metricshuffle.planning.budget import Budget as Budget
 from metricshuffle.planning.candidate import Candidate as Candidate
-from metricshuffle.planning.compare.linear import LinearComparison as LinearComparison
-from metricshuffle.planning.compare.linear import compare_linear as compare_linear
-from metricshuffle.planning.compare.users import UserComparison as UserComparison
-from metricshuffle.planning.compare.users import compare_users as compare_users
 from metricshuffle.planning.inverse import plan_for_error as plan_for_error
 from metricshuffle.planning.plan import Plan as Plan
 from metricshuffle.planning.plan import plan as plan

@@ -6,6 +6,7 @@ Modules are imported when a name is first asked for, so that `metricshuffle --he
 from __future__ import annotations
 
 import ast
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,3 +25,24 @@ def exported(package: str, name: str, listed: dict[str, str]) -> Any:
     if home is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     return import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
+
+
+MOVED = frozenset({"LinearComparison", "UserComparison", "compare_linear", "compare_users"})
+"""Names that `metricshuffle` offered before and that another distribution holds now."""
+PAPERS, PAPERS_DISTRIBUTION = "metricshuffle_papers", "metricshuffle-papers"
+
+
+def moved(name: str) -> Any:
+    """A name that the papers hold now, with a warning that says so; a sentence if they are not installed."""
+    from metricshuffle.errors import MissingExtra
+
+    try:
+        home = import_module(PAPERS)
+    except ModuleNotFoundError as missing:
+        if missing.name != PAPERS:
+            raise
+        raise MissingExtra(f"{name} is part of {PAPERS_DISTRIBUTION} now; install it with: pip install {PAPERS_DISTRIBUTION}") from None
+    warnings.warn(
+        f"metricshuffle.{name} moved: use {PAPERS}.{name} of the distribution {PAPERS_DISTRIBUTION}.", DeprecationWarning, stacklevel=3
+    )
+    return getattr(home, name)

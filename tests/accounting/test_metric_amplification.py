@@ -13,12 +13,10 @@ from scipy import stats
 
 from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
 from metricshuffle.accounting.clones.metric_amplification import (
-    best_of,
     chernoff_clones,
     corollary_1,
     corollary_2,
     exact_tail,
-    log_ratio_of,
     quantile_clones,
     theorem_1,
 )
@@ -60,11 +58,6 @@ def test_the_table_of_bounds(local: float, reach: float, users: int, values: tup
 
 def test_a_point_beyond_b_reaches_less_from_b() -> None:
     assert epsilon_upper(ClonePair(1, 3, 2), 10_000, 1e-6) == pytest.approx(0.107075, abs=1e-6)
-
-
-def test_the_ratio_of_a_pair() -> None:
-    assert log_ratio_of(np.array([0.0, 1.0, 3.0]), np.array([1.0, 0.0, 2.0])) == pytest.approx(BEYOND, rel=1e-12)
-    assert log_ratio_of(np.array([0.0, 900.0]), np.array([900.0, 0.0])) == pytest.approx(900.0)
 
 
 @pytest.mark.parametrize(("users", "log_ratio", "delta"), [(100, 1.0, 0.01), (10_000, 3.3, 1e-6), (10**6, 5.0, 1e-12), (50, 4.0, 0.3)])
@@ -127,26 +120,3 @@ def test_conditions_are_told() -> None:
 def test_wrong_input_is_a_sentence(call: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         call()  # type: ignore[operator]
-
-
-def test_the_best_bound_says_which_it_is_and_which_do_not_apply() -> None:
-    best = best_of(ClonePair(3, 5, 5), 10_000, 1e-6, diameter=5)
-    assert best.bound == "clones"
-    assert best.epsilon == pytest.approx(0.687365, rel=1e-4)
-    assert set(best.others) == {"local", "exact tail", "Theorem 1"}
-    assert set(best.not_applicable) == {"Corollary 1", "Corollary 2"}
-    assert "needs users > 8 R" in best.not_applicable["Corollary 2"]
-    assert best.epsilon <= min(best.others.values())
-
-
-def test_the_sharper_ratio_is_never_worse() -> None:
-    pair = ClonePair(1, 3, 3)
-    sharp, plain = best_of(pair, 10_000, 1e-6), best_of(pair, 10_000, 1e-6, log_ratio=math.log(2) + 3)
-    assert sharp.others["Theorem 1"] < plain.others["Theorem 1"]
-
-
-def test_when_shuffling_buys_nothing_the_local_bound_wins() -> None:
-    assert best_of(ClonePair(0, 1, 1), 10, 1e-6).bound == "local"
-    best = best_of(ClonePair(3, 900, 900), 10, 1e-300)
-    assert (best.bound, best.epsilon) == ("local", 3.0)
-    assert set(best.not_applicable) == {"exact tail", "Theorem 1", "Corollary 2"}

@@ -20,10 +20,9 @@ from metricshuffle.accounting.items.sampled_users import (
     chernoff_tail,
     expected_delta,
     report_loss,
-    sampled_discrete,
     sampled_radius,
-    sampled_rate,
 )
+from metricshuffle.accounting.items.user_level import DiscreteUserPrivacy
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.privacy.profile import PureProfile
 
@@ -69,10 +68,11 @@ def test_where_the_radius_is_the_diameter() -> None:
 )
 def test_golden_rates(samples: int, mean: float, epsilon: float, delta: float, by_radius: float, by_profile: float) -> None:
     assert epsilon / sampled_radius(samples, mean, delta / 2)[0] == pytest.approx(by_radius, rel=4e-4)
-    rate = sampled_rate(epsilon, delta, samples=samples, radius=mean)
-    assert rate == pytest.approx(by_profile, rel=2e-4)
-    assert SampledProfile(PureProfile(rate), samples).delta(epsilon, mean) <= delta
-    assert sampled_rate(epsilon, delta, samples=samples, radius=mean * 7, diameter=7.0) == pytest.approx(rate / 7, rel=1e-9)
+    below, above = by_profile * (1 - 2e-4), by_profile * (1 + 2e-4)
+    assert SampledProfile(PureProfile(below), samples).delta(epsilon, mean) <= delta
+    assert SampledProfile(PureProfile(above), samples).delta(epsilon, mean) > delta
+    wide = SampledProfile(PureProfile(below / 7), samples, 7.0).delta(epsilon, mean * 7)
+    assert wide == pytest.approx(SampledProfile(PureProfile(below), samples).delta(epsilon, mean), rel=1e-6)
 
 
 @pytest.mark.parametrize(("samples", "mean"), [(1, 0.3), (2, 0.9), (40, 0.05), (1000, 0.008)])
@@ -131,14 +131,12 @@ def test_the_informal_theorem_is_false() -> None:
 
 
 def test_direct_evaluation_beats_group_privacy() -> None:
-    discrete = sampled_discrete(rate=5.449, delta=0.0, samples=1000, radius=0.008, missed=1e-12)
+    discrete = DiscreteUserPrivacy(5.449 * sampled_radius(1000, 0.008, 1e-12)[0], 1e-12, 0.008)
     assert discrete.delta(0.2 * (1 + 1e-4), 0.008) == pytest.approx(1e-12, rel=1e-9)
     direct = SampledProfile(PureProfile(5.449), 1000)
     assert direct.epsilon(1e-6, 0.08) < 0.4 * discrete.epsilon(1e-6, 0.08)
     assert direct.epsilon(0.0, 0.5) == pytest.approx(5.449, rel=1e-12)
     assert direct.epsilon(1e-12, 1.0) <= 5.449 * (1 + 1e-12)
-    with pytest.raises(NotCertified, match="vacuous"):
-        sampled_discrete(rate=1.0, delta=0.6, samples=10, radius=0.01, missed=0.5)
 
 
 def test_any_mechanism_has_bound_a() -> None:
@@ -177,22 +175,14 @@ def test_wrong_input_is_refused() -> None:
         SampledProfile(wrong, 10)
     with pytest.raises(InputError, match="diameter"):
         SampledProfile(PureProfile(1.0), 10, 0.0)
-    with pytest.raises(InputError, match=r"epsilon|radius"):
-        sampled_rate(1.0, 1e-6, samples=10, radius=0.0)
     with pytest.raises(InputError, match="cost"):
         expected_delta(1.0, 10, 0.1, math.nan)
 
 
 @pytest.mark.parametrize("diameter", [0.0, -1.0, math.nan, math.inf])
 def test_the_diameter_is_a_number(diameter: float) -> None:
-    makers: list[Any] = [
-        lambda: sampled_discrete(rate=1.0, delta=0.0, samples=10, radius=0.1, missed=1e-9, diameter=diameter),
-        lambda: sampled_rate(1.0, 1e-6, samples=10, radius=0.1, diameter=diameter),
-        lambda: SampledProfile(PureProfile(1.0), 10, diameter),
-    ]
-    for make in makers:
-        with pytest.raises(InputError, match="diameter must be a finite number > 0"):
-            make()
+    with pytest.raises(InputError, match="diameter must be a finite number > 0"):
+        SampledProfile(PureProfile(1.0), 10, diameter)
 
 
 def test_huge_costs_are_no_overflow() -> None:

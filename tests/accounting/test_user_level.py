@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from metricshuffle.accounting.composition.rounds import ComposedProfile
-from metricshuffle.accounting.items.gaussian import MetricGaussian, gaussian_sigma
 from metricshuffle.accounting.items.user_level import (
     DiscreteUserPrivacy,
     full_replacement,
@@ -22,12 +20,8 @@ from metricshuffle.accounting.items.user_level import (
     group_delta,
     groups,
     rate_for_changes,
-    user_guarantee,
 )
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.padded import RarelyClamped
-from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.noise.polya import Geometric
+from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.privacy.guarantee import Guarantee, Trust
 from metricshuffle.privacy.profile import PureProfile
 
@@ -136,7 +130,10 @@ def test_discrete_privacy_grows_by_groups() -> None:
 
 
 def linear(items: Any = "any", trust: Trust = NOBODY, distance: float = 1.0) -> Guarantee:
-    return user_guarantee(PureProfile(25.0), rate=25.0, delta=0.0, distance=distance, items=items, trust=trust)
+    return Guarantee(
+        epsilon=25.0 * distance, delta=0.0, distance=distance, unit="", shape="linear", protects="one user's items", trust=trust,
+        bound="pure", items=items,
+    )  # fmt: skip
 
 
 def test_the_four_definitions_are_told_apart() -> None:
@@ -159,15 +156,6 @@ def test_other_guarantees_are_written_as_before() -> None:
     for wrong in ({"protects": "one person", "items": 3}, {"protects": "one user's items", "items": 0}):
         with pytest.raises(ValidationError, match="items"):
             Guarantee(**fields, **wrong)
-
-
-def test_only_what_is_certified_at_every_distance_becomes_a_guarantee() -> None:
-    sigma = gaussian_sigma(25.0, 1e-12)
-    assert user_guarantee(MetricGaussian(sigma), rate=25.0, delta=1e-12, distance=1.0, items="any", trust=CURATOR).epsilon == 25.0
-    wrong: list[Any] = [MetricGaussian(sigma * (1 - 1e-9)), AdditiveNoise(Geometric(1.0)), PureProfile]
-    for profile in wrong:
-        with pytest.raises(NotCertified):
-            user_guarantee(profile, rate=25.0, delta=1e-12, distance=1.0, items="any", trust=CURATOR)
 
 
 def test_what_a_full_replacement_costs() -> None:
@@ -198,17 +186,6 @@ def test_what_a_full_replacement_costs() -> None:
     one = Guarantee(epsilon=1.0, delta=0.0, distance=1.0, unit="", shape="flat", protects="one person", trust=NOBODY, bound="pure")
     with pytest.raises(InputError, match="one user's items"):
         full_replacement(one, 1.0)
-
-
-def test_only_what_is_made_of_real_distances_becomes_a_guarantee() -> None:
-    """Wrapped or composed, a profile of whole steps stays one."""
-    steps = AdditiveNoise(Geometric(1.0))
-    assert RarelyClamped(steps, 1e-30).covers(2.0, 1e-6, 1.5)
-    for profile in (RarelyClamped(steps, 1e-30), ComposedProfile(((PureProfile(1.0), 1), (steps, 2)))):
-        with pytest.raises(NotCertified, match="AdditiveNoise is certified at whole steps only"):
-            user_guarantee(profile, rate=9.0, delta=1e-6, distance=1.5, items="any", trust=CURATOR)
-    real = RarelyClamped(PureProfile(1.0), 1e-30)
-    assert user_guarantee(real, rate=2.0, delta=1e-6, distance=1.5, items="any", trust=CURATOR).epsilon == 3.0
 
 
 def test_more_groups_than_a_double_can_count() -> None:

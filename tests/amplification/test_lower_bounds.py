@@ -23,7 +23,6 @@ from metricshuffle.amplification.lower import (
     information,
     krr_data_sets,
     merged_pair,
-    merged_reports,
     most_telling,
     own_data_sets,
 )
@@ -109,8 +108,6 @@ def test_homogeneous_data_sets_are_exact() -> None:
             found = blanket.delta_lower(law, users, math.log(growth), directions="forward")
             assert found <= float(exact) * (1 + 1e-12) + 1e-15
             assert found == pytest.approx(float(exact), rel=1e-9, abs=1e-13)
-            merged = blanket.delta_lower(merged_reports(rows[0], rows[1], rows[held]), users, math.log(growth), directions="forward")
-            assert merged <= float(exact) + 1e-12
         truth = max(max(every_data_set(channel, a, b, users, growth).values()) for a, b in ((0, 1), (1, 0)))
         assert _largest(laws, users, math.log(growth)) <= float(truth) * (1 + 1e-12) + 1e-15
 

@@ -13,8 +13,6 @@ from tests.wire.kinds import planned
 ASKED = {
     "amplify": ("vl_convert", "amplify --randomizer krr --options 4 --local-epsilon 1 --users 100 --delta 1e-6 --plot p.html", "report"),
     "find": ("jinja2", "amplify --randomizer krr --options 4 --target-epsilon 1 --users 100 --delta 1e-6 --plot p.html", "report"),
-    "demo": ("vl_convert", "demo --output out", "report"),
-    "demo's distances": ("ot", "demo --output out", "transport"),
     "reproduce": ("jinja2", "reproduce all --quick --output out", "report"),
     "compare": ("vl_convert", "users compare --users 50 --plot p.html", "report"),
     "compare places": ("pyproj", "users compare --csv v.csv --user-column who --column lat --column lon", "geo"),
@@ -41,7 +39,7 @@ main()
 """
 
 
-QUICK = ("demo's distances", "users' cells", "randomize", "Parquet")
+QUICK = ("users' cells", "randomize", "Parquet")
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ASKED])

@@ -21,10 +21,10 @@ from tests.wire.kinds import planned
 
 from metricshuffle.cli.doctor import Part, doctor_table
 from metricshuffle.cli.layout import Column, Layout, Line
-from metricshuffle.cli.reproduce import rows_table
 from metricshuffle.cli.solve import solved_table
 from metricshuffle.cli.table import candidates_table
-from metricshuffle.cli.users_table import table as users_table
+from metricshuffle_papers.cli.reproduce import rows_table
+from metricshuffle_papers.cli.users_table import table as users_table
 
 NUMBER = re.compile(r"\d[\d,.e+-]*\d|\d")
 
@@ -32,11 +32,11 @@ NUMBER = re.compile(r"\d[\d,.e+-]*\d|\d")
 @cache
 def tables() -> dict[str, Any]:
     """Every table of the command line, as small as its computation can be."""
-    from metricshuffle.papers.reproduction import Row
-    from metricshuffle.planning.compare.users import compare_users
     from metricshuffle.planning.solved import solve
     from metricshuffle.privacy.target import Target
     from metricshuffle.spaces import Clustered, Integers, Space, users_of
+    from metricshuffle_papers.compare.users import compare_users
+    from metricshuffle_papers.reproduction import Row
 
     made = planned("unary sum")
     choice = made.choice

@@ -336,17 +336,3 @@ def test_seeded_reports_are_told_to_the_end(terminal: Any) -> None:
     assert "UNSAFE: seeded randomness was used; this is a simulation, not a release." in told
     assert json.loads(terminal("estimate", "task.json", "shuffled", "--json").stdout)["unsafe_seeded"] is True
     assert Release.load("release.json").unsafe_seeded
-
-
-def test_plans_of_the_first_version_are_read(terminal: Any, values: Path) -> None:
-    """A plan file that an earlier version wrote, with a curator whose epsilon has no bound, is verified and run; edited, it is refused."""
-    written = Path("plan_version_1.json")
-    shutil.copy(Path(__file__).parents[1] / "wire" / "plan_version_1.json", written)
-    assert terminal("verify", written).exit_code == 0
-    document = json.loads(terminal("run", written, values, "--column", "kcal", "--json").stdout)
-    assert document["guarantee"]["epsilon"] == 1.0
-    assert document["reports"] == 40
-    edited = json.loads(written.read_text())
-    edited["users"] = 41
-    Path("edited.json").write_text(json.dumps(edited))
-    assert "its digest does not match its content" in terminal.refused("verify", "edited.json")

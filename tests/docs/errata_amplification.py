@@ -18,13 +18,13 @@ from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, delt
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
 from metricshuffle.accounting.clones.metric_amplification import theorem_1
-from metricshuffle.papers.metric_supplement import formulas as supplement
-from metricshuffle.papers.variation_ratio import formulas as paper
-from metricshuffle.papers.variation_ratio import parameters as table
-from metricshuffle.papers.variation_ratio.formulas import Variation
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
 from metricshuffle.spaces import closure
+from metricshuffle_papers.metric_supplement import formulas as supplement
+from metricshuffle_papers.variation_ratio import formulas as paper
+from metricshuffle_papers.variation_ratio import parameters as table
+from metricshuffle_papers.variation_ratio.formulas import Variation
 
 
 def two_people() -> Iterator[str]:

@@ -12,14 +12,15 @@ from scipy.stats import binom
 from tests.docs.written import number
 from tests.oracles.clamped_sum import clamped_delta
 from tests.oracles.half_line import half_line_attack
+from tests.oracles.law_moments import mean_absolute
 
 from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.packing import packing_bound
 from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.noise.polya import Polya
-from metricshuffle.papers.enhancing_metric_privacy import formulas as paper
-from metricshuffle.papers.reproduction import published_value
 from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
+from metricshuffle_papers.packing import packing_bound
+from metricshuffle_papers.reproduction import published_value
 
 Floats = NDArray[np.float64]
 LARGEST_DELTA = 0.01
@@ -160,7 +161,7 @@ def accuracy() -> Iterator[str]:
     for users, epsilon in ((50, 0.2), (50, 0.5), (100, 0.1), (100, 0.2), (100, 0.3), (200, 0.1)):
         printed = published_value("enhancing_metric_privacy", "Table 2", f"n={users}, epsilon={epsilon:g}, SGDL-Shuffle")
         lowest = packing_bound(epsilon, LARGEST_DELTA, users * 1000 / 2) / users
-        laplace = Polya(Fraction(1), epsilon).law(-60.0).mean_absolute() / users
+        laplace = mean_absolute(Polya(Fraction(1), epsilon).law(-60.0)) / users
         verdict = "impossible" if printed < lowest else "possible"
         yield f"| {users} | {number(epsilon)} | {number(printed)} | {number(lowest, 3)} | {number(laplace, 3)} | {verdict} |"
     yield f"at delta {number(LARGEST_DELTA)}, the largest in the paper's experiments"

@@ -16,7 +16,7 @@ from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.accounting.items.gaussian import gaussian_delta
 from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
 from metricshuffle.accounting.items.user_level import group_delta
-from metricshuffle.papers.earth_mover.privacy_bounds import Reading, theorem_4_4_item_rate
+from metricshuffle_papers.earth_mover.privacy_bounds import Reading, theorem_4_4_item_rate
 
 # The worked example of the paper: epsilon 0.2 for a distance of 0.008, so a rate of 25; 10^5 users with 10^3 items.
 EPSILON, NEAR, RATE, DELTA, USERS, ITEMS = 0.2, 0.008, 25.0, 1e-12, 100_000, 1_000

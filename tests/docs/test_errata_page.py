@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.docs import errata_amplification, errata_sums, errata_users
 
 import metricshuffle
+import metricshuffle_papers
 from metricshuffle.citations import PAPERS
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "errata.md").read_text(encoding="utf-8")
@@ -50,11 +52,12 @@ def test_no_number_is_left_out() -> None:
 
 
 def test_functions_named_on_the_page_exist() -> None:
-    named = set(re.findall(r"`((?:accounting|amplification|noise|papers|planning|randomizers|ms)\.[A-Za-z_0-9.]+)`", PAGE))
+    named = set(re.findall(r"`((?:accounting|amplification|noise|metricshuffle_papers|planning|randomizers|ms)\.[A-Za-z_0-9.]+)`", PAGE))
     assert len(named) > 15
     for name in named:
-        where, named_thing = "metricshuffle", metricshuffle
-        for step in name.removeprefix("ms.").split("."):
+        named_thing: ModuleType = metricshuffle_papers if name.startswith("metricshuffle_papers.") else metricshuffle
+        where = named_thing.__name__
+        for step in name.removeprefix("ms.").removeprefix("metricshuffle_papers.").split("."):
             where = f"{where}.{step}"
             try:
                 named_thing = getattr(named_thing, step)

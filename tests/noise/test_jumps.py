@@ -11,12 +11,13 @@ import mpmath
 import numpy as np
 import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
+from tests.oracles.negative_binomial import sample_negative_binomial
 
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise import _sampling_kernels as kernels
 from metricshuffle.noise import jumps, sampling
 from metricshuffle.noise.jumps import jump_tables
-from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, rational_rate, sample_negative_binomial
+from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, rational_rate
 from metricshuffle.randomness import Randomness
 
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_value
+from tests.oracles.negative_binomial import sample_negative_binomial
 from tests.oracles.polya_mpmath import negative_binomial_masses, polya_masses
 
 from metricshuffle.errors import InputError, NotCertified
@@ -23,7 +24,6 @@ from metricshuffle.noise.sampling import (
     rational_rate,
     sample_discrete_laplace,
     sample_geometric,
-    sample_negative_binomial,
     sample_polya,
     sample_polya_rows,
 )  # fmt: skip

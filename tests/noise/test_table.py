@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import mpmath
@@ -49,12 +49,11 @@ def test_weights_sum_to_the_total_and_fall_away_from_zero(rate: float, radius: i
     assert 2 * sum(table.weights) - table.weights[0] == TOTAL
     assert min(table.weights) >= 1
     assert table.radius == radius
-    assert table.is_unimodal
+    assert all(inner >= outer for inner, outer in pairwise(table.weights))
 
 
 def test_from_masses_floors_exactly_and_gives_the_centre_the_rest() -> None:
     assert RUGGED.weights == (2**62 - 4, 1, 2**62, 1, 2**61)
-    assert not RUGGED.is_unimodal
     third = Table.from_masses([Fraction(1, 3), Fraction(1, 3)])
     assert third.weights == (TOTAL - 2 * (TOTAL // 3), TOTAL // 3)
     assert Table.from_masses([Decimal("0.5"), Decimal("0.25")]).weights == (2**63, 2**62)
@@ -125,7 +124,6 @@ def test_every_way_of_drawing_gives_the_same_draws(count: int) -> None:
     values = np.arange(count, dtype=np.int64)
     table.add_noise_to(values, Randomness.seeded(count))
     np.testing.assert_array_equal(values - np.arange(count), draws)
-    assert table.draw_sum(count, Randomness.seeded(count)) == int(draws.sum())
 
 
 def test_noise_that_would_overflow_is_refused_and_nothing_is_changed() -> None:

@@ -6,19 +6,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from examples.demo import map_study, user_study
+from examples.demo.report import demo_report
 from tests.pages.parsed import ParsedPage
 
 from metricshuffle import Centroid, Grid, Histogram, Integers, Mean, Plan, Target, plan
 from metricshuffle.amplification.amplify import Amplification, amplify_generic
-from metricshuffle.pages import amplify, map_study, release_map, reproduction, user_study, users_compare
+from metricshuffle.pages import amplify, release_map
 from metricshuffle.pages.charts import marks
 from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.demo import demo_report
 from metricshuffle.pages.report import report
-from metricshuffle.pages.synthetic import CITY, homes, snacks, visits
 from metricshuffle.pages.words import Study
-from metricshuffle.papers.reproduction import Chart, Item, Reproduction, Row, Settings
-from metricshuffle.planning.compare.users import ComparedMethod, UserComparison
+from metricshuffle_papers.compare.users import ComparedMethod, UserComparison
+from metricshuffle_papers.pages import reproduction, users_compare
+from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
+from metricshuffle_papers.synthetic import CITY, homes, snacks, visits
 
 HOSTILE = '<b>&"x'
 PEOPLE = 40

@@ -19,7 +19,7 @@ from tests.pages.parsed import ParsedPage
 
 from metricshuffle.pages.charts import marks
 from metricshuffle.pages.charts.narrow import PHONE, SMALLEST_TEXT, narrowed
-from metricshuffle.pages.reproduction import MARKS, MEANINGS, ShownVerdict, shown
+from metricshuffle_papers.pages.reproduction import MARKS, MEANINGS, ShownVerdict, shown
 
 TEMPLATES = Path(marks.__file__).parents[1] / "templates"
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")

@@ -11,14 +11,15 @@ from tests.pages.parsed import ParsedPage
 from tests.wire.kinds import planned, values_of
 
 import metricshuffle as ms
+import metricshuffle_papers as papers
 from metricshuffle.amplification.amplify import amplify_metric
 from metricshuffle.pages.charts.chart import Chart
 from metricshuffle.planning.advice import worth_showing
-from metricshuffle.planning.compare.linear import LinearMethod
-from metricshuffle.planning.compare.users import ComparedMethod
 from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.shown import Plotted, Shown
+from metricshuffle_papers.compare.linear import LinearMethod
+from metricshuffle_papers.compare.users import ComparedMethod
 
 pytestmark = pytest.mark.thorough
 
@@ -44,15 +45,15 @@ def amplification(users: int = 1000) -> ms.Amplification:
 
 
 def comparison(kind: type[Any]) -> Any:
-    strength = {"standard_error": 0.1, "strength": 2.0} if kind is ms.UserComparison else {"strength": 2.0}
-    method: type[Any] = ComparedMethod if kind is ms.UserComparison else LinearMethod
+    strength = {"standard_error": 0.1, "strength": 2.0} if kind is papers.UserComparison else {"strength": 2.0}
+    method: type[Any] = ComparedMethod if kind is papers.UserComparison else LinearMethod
     methods = tuple(
         method(name=f"{hides} {HOSTILE}", model=model, hides=hides, error=1.0, **strength)
         for model in ("central", "local")
         for hides in ("user", "earth mover")
     )
     fields = {"users": 300, "epsilon": 1.0, "rate": 0.5, "delta": 1e-9, "diameter": 4.0, "methods": methods}
-    more = {"items": 10, "runs": 12} if kind is ms.UserComparison else {"constant": 1.0, "width": 4.0}
+    more = {"items": 10, "runs": 12} if kind is papers.UserComparison else {"constant": 1.0, "width": 4.0}
     return kind(**fields, **more)
 
 
@@ -101,8 +102,8 @@ OTHERS: dict[str, Callable[[], Shown]] = {
     "groups": lambda: ms.amplify(ms.Groups([(ms.GenericLDP(1.0), 50), (ms.GenericLDP(0.5), 50)])),
     "simulation": lambda: ms.simulate(planned("unary sum"), 20),
     "audit": lambda: ms.audit(planned("unary sum"), batches=40),
-    "users": lambda: comparison(ms.UserComparison),
-    "linear": lambda: comparison(ms.LinearComparison),
+    "users": lambda: comparison(papers.UserComparison),
+    "linear": lambda: comparison(papers.LinearComparison),
 }
 
 
@@ -144,7 +145,7 @@ def test_labels_and_units_are_escaped() -> None:
     label, unit = HOSTILE, HOSTILE
     labels = ms.plan(ms.Histogram(ms.Categories([label, "b"])), ms.Target(1, 0, 1), users=20, trusted="nobody")
     numbers = ms.plan(ms.Sum(ms.Integers(0, 3, unit)), ms.Target(1, 0, 1), users=20, trusted="nobody")
-    for thing in (labels, labels.run([label] * 20), numbers, numbers.run([1] * 20), comparison(ms.UserComparison)):
+    for thing in (labels, labels.run([label] * 20), numbers, numbers.run([1] * 20), comparison(papers.UserComparison)):
         page = card(thing)
         assert HOSTILE in page.text
         assert HOSTILE not in page.html
@@ -249,6 +250,6 @@ def test_what_is_plotted_is_shown_and_says_so() -> None:
     for kind in (ms.Plan, ms.Release, ms.PrivacyProfile, ms.LowerProfile, ms.Amplification, ms.GroupsAmplification):
         assert issubclass(kind, Plotted)
         assert (kind.plot.__doc__ or "").strip()
-    for other in (ms.Task, ms.Guarantee, ms.Candidate, ms.Simulation, ms.Audit, ms.LinearComparison, ms.UserComparison):
+    for other in (ms.Task, ms.Guarantee, ms.Candidate, ms.Simulation, ms.Audit, papers.LinearComparison, papers.UserComparison):
         assert issubclass(other, Shown)
         assert not hasattr(other, "plot")

@@ -12,12 +12,15 @@ from tests.pages.conftest import HOSTILE
 from tests.pages.parsed import ParsedPage
 
 import metricshuffle
+import metricshuffle_papers
 from metricshuffle.pages.charts import marks
 
-SOURCE = Path(metricshuffle.__file__).parent
-TEMPLATES = SOURCE / "pages" / "templates"
+ROOT = Path(__file__).parents[2]
+SOURCES = (ROOT / "src", ROOT / "packages", ROOT / "examples")
+TEMPLATES = Path(metricshuffle.__file__).parent / "pages" / "templates"
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-SCRIPTS = {"demo": "copy.js", "report": "copy.js", "reproduction": "filter.js"}
+FILTER = Path(metricshuffle_papers.__file__).parent / "pages" / "templates" / "filter.js"
+SCRIPTS = {"demo": TEMPLATES / "copy.js", "report": TEMPLATES / "copy.js", "reproduction": FILTER}
 
 
 def test_tags_nest(page: ParsedPage) -> None:
@@ -65,7 +68,7 @@ def test_the_style_is_inlined(page: ParsedPage) -> None:
 
 def test_a_page_has_the_scripts_it_needs_and_no_other(pages: dict[str, ParsedPage]) -> None:
     for name, page in pages.items():
-        written = (TEMPLATES / SCRIPTS[name]).read_text(encoding="utf-8") if name in SCRIPTS else ""
+        written = SCRIPTS[name].read_text(encoding="utf-8") if name in SCRIPTS else ""
         assert "".join(page.texts.get("script", [])).strip() == written.strip()
         assert ("script" in page.tags) == ("script-src" in page.html) == (name in SCRIPTS)
 
@@ -109,19 +112,23 @@ def test_numbers_that_are_missing_leave_empty_cells(pages: dict[str, ParsedPage]
 
 def test_markup_stands_in_templates_only() -> None:
     tag = re.compile(r"<(div|table|section|html|p|h[1-6]|span|td|tr|details|figure)[ >]")
-    for path in SOURCE.rglob("*.py"):
+    for path in (path for source in SOURCES for path in source.rglob("*.py") if "tests" not in path.parts):
         assert not tag.search(path.read_text(encoding="utf-8")), path
         assert "Markup" not in path.read_text(encoding="utf-8"), path
+
+
+def every_template() -> list[Path]:
+    return [path for source in SOURCES for path in source.rglob("*.jinja")]
 
 
 def test_only_a_drawing_is_passed_through() -> None:
     passed = [
         line.strip()
-        for path in TEMPLATES.rglob("*.jinja")
+        for path in every_template()
         for line in path.read_text(encoding="utf-8").splitlines()
         if "| safe" in line or "|safe" in line
     ]
     # The live page puts fragments together that were rendered before, each by a template of its own, and a QR code that segno draws.
     names = [re.search(r"(\S+) \| safe", line)[1] for line in passed]  # type: ignore[index]
     assert sorted(set(names)) == ["answer", "collections", "inner", "it.marks", "more", "qr"]
-    assert not any("autoescape" in path.read_text(encoding="utf-8") for path in TEMPLATES.rglob("*.jinja"))
+    assert not any("autoescape" in path.read_text(encoding="utf-8") for path in every_template())

@@ -10,7 +10,7 @@ from jinja2 import UndefinedError
 from metricshuffle.errors import MissingExtra
 from metricshuffle.pages.charts.marks import svg
 from metricshuffle.pages.elements import Table
-from metricshuffle.pages.rendering import rendered, require_report_extra
+from metricshuffle.pages.rendering import rendered, rendered_from, require_report_extra
 
 SPEC = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
 
@@ -30,7 +30,7 @@ def test_without_the_extra_a_sentence(monkeypatch: pytest.MonkeyPatch, package: 
 
 
 def test_a_chapter_without_anything_to_draw() -> None:
-    assert "No shuffled protocol with geometric noise" in rendered("report/distance.html.jinja", chapter=None)
+    assert "No shuffled protocol with geometric noise" in rendered_from("examples.demo", "report/distance.html.jinja", chapter=None)
 
 
 def test_a_table_has_a_class_for_every_row() -> None:

@@ -132,3 +132,10 @@ def test_a_forged_sentence_is_refused_whatever_digest_it_has() -> None:
     for digest in (document["digest"], again):
         with pytest.raises(PlanError, match="digest does not match its content"):
             ms.Task.from_json(json.dumps(document | {"digest": digest}))
+
+
+@pytest.mark.parametrize("kind", ["", "histogram-", "user-", "real-mean-"])
+def test_plans_of_version_1_must_be_made_again(kind: str) -> None:
+    """Their files say so, and nothing else is tried."""
+    with pytest.raises(PlanError, match=f"'metricshuffle-{kind}plan/1'.*plan again"):
+        ms.Plan.from_json(json.dumps({"format": f"metricshuffle-{kind}plan/1", "candidates": []}))

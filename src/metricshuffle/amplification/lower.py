@@ -255,16 +255,3 @@ def merged_pair(log_ratio: float, beta: float, log_q0: float, log_q1: float) -> 
     s, rest = max(0.0, 1.0 - high - low), max(0.0, 1.0 - r0 - r1)
     atoms = [(r0, high, low, beta), (r1, low, high, -beta), (rest, s, s, 0.0)]
     return BlanketLaw(*(np.array(column) for column in zip(*(atom for atom in atoms if max(atom) > TINY), strict=True)))
-
-
-@theorem("metricshuffle", "variation-ratio Theorem 5.1, a lower bound for one mechanism")
-def merged_reports(first: ArrayLike, second: ArrayLike, others: ArrayLike) -> BlanketLaw:
-    """Theorem 5.1: reports merged by whether K_a > K_b, K_a < K_b or neither, every other user holding one value.
-
-    Statement: merging is post-processing, so the divergence of the three merged reports is a lower bound for that data set.
-    Conditions: all are laws of one report. Three atoms whatever the number of reports: for channels with very many.
-    """
-    a, b, c = (np.asarray(row, dtype=np.float64) for row in (first, second, others))
-    sets = [a > b, a < b, a == b]
-    atoms = [tuple(math.fsum(row[chosen]) for row in (c, a, b)) for chosen in sets]
-    return BlanketLaw(*(np.array(column) for column in zip(*(atom for atom in atoms if max(atom) > 0.0), strict=True)))

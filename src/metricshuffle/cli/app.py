@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -19,19 +19,19 @@ from metricshuffle.cli.budget import budget
 from metricshuffle.cli.collect import collect
 from metricshuffle.cli.collection import collection
 from metricshuffle.cli.command import with_common_options
+from metricshuffle.cli.demo import demo
 from metricshuffle.cli.doctor import doctor
 from metricshuffle.cli.estimate import estimate
 from metricshuffle.cli.explain import explain
 from metricshuffle.cli.join_page import join_page
 from metricshuffle.cli.map import map_release
-from metricshuffle.cli.options import Json
 from metricshuffle.cli.plan import plan
+from metricshuffle.cli.plugins import COMMANDS, add_installed_commands
 from metricshuffle.cli.profile import profile
 from metricshuffle.cli.randomize import randomize
 from metricshuffle.cli.report import report
-from metricshuffle.cli.reproduce import reproduce
 from metricshuffle.cli.run import run
-from metricshuffle.cli.screen import complaint, console, plain_text
+from metricshuffle.cli.screen import complaint, plain_text
 from metricshuffle.cli.serve import serve
 from metricshuffle.cli.shuffle import shuffle
 from metricshuffle.cli.simulate import simulate
@@ -40,7 +40,7 @@ from metricshuffle.cli.submit import submit
 from metricshuffle.cli.users import users
 from metricshuffle.cli.verify import verify
 from metricshuffle.cli.web import web
-from metricshuffle.errors import InputError, MetricShuffleError
+from metricshuffle.errors import MetricShuffleError
 from metricshuffle.files import completed
 
 WRONG_INPUT, BUG, INTERRUPTED = 2, 1, 130
@@ -144,33 +144,6 @@ def metricshuffle(
         print(context.get_help())
 
 
-def demo(
-    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Where report.html goes; made if missing.")] = Path(
-        "demo-output"
-    ),
-    live: Annotated[
-        bool, typer.Option("--live", help="Add a round through a shuffler that really runs, and is killed in the middle.")
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="With --live: leave a collection open, with a page to join it, until Ctrl-C.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Plan four collections on built-in data, play all roles, and write report.html (offline)."""
-    import json
-
-    from metricshuffle.cli.demo import demo as play
-    from metricshuffle.cli.live import kept_open
-
-    if keep and not live:
-        raise InputError("--keep belongs to --live: it leaves a live collection open.")
-    page = play(output, live=live, console=console(stderr=as_json))
-    if as_json:
-        print(json.dumps({"report": str(page)}), flush=True)
-    if keep:
-        kept_open(console(stderr=as_json))
-
-
 for name, command in (
     ("plan", plan),
     ("explain", explain),
@@ -188,7 +161,6 @@ for name, command in (
     ("amplify", amplify),
     ("solve", solve),
     ("demo", demo),
-    ("reproduce", reproduce),
     ("doctor", doctor),
     ("serve", serve),
     ("web", web),
@@ -200,6 +172,7 @@ for name, command in (
 app.add_typer(users, name="users")
 app.add_typer(collection, name="collection")
 app.add_typer(analyst, name="analyst")
+add_installed_commands(app, entry_points(group=COMMANDS))
 for group in (app, *(registered.typer_instance for registered in app.registered_groups)):
     for registered in group.registered_commands if group is not None else ():
         assert registered.callback is not None  # noqa: S101 - it was given above

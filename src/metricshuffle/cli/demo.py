@@ -1,193 +1,39 @@
-"""The demo: plan four collections, play all roles, print what came out, and write report.html."""
+"""`metricshuffle demo`: a collection planned, played and told on built-in data."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from metricshuffle.cli.options import Json
 
-from metricshuffle.cli.extras import require_extras
-from metricshuffle.cli.live import live_round
-from metricshuffle.cli.screen import console as made_console
-from metricshuffle.cli.screen import working
-from metricshuffle.errors import MetricShuffleError
-from metricshuffle.numerics.rounding import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from metricshuffle.pages.map_study import MapStudy
-    from metricshuffle.pages.user_study import UserStudy
-    from metricshuffle.pages.words import Study
-    from metricshuffle.planning import Plan
-    from metricshuffle.planning.setting import EncodingChoice
-    from metricshuffle.privacy.target import Target
-    from metricshuffle.queries import Query
-    from metricshuffle.wire.release import Release
-
-REPORT = "report.html"
-PEOPLE, RESIDENTS = 500, 2000
-HONEST = 0.9
+PEOPLE, HONEST = 500, 0.9
+EPSILON, DELTA, DISTANCE = 1.0, 1e-6, 20
+LARGER = "In the repository, `make demo` plays four collections and a live round through a shuffler, and writes a report."
 
 
-def demo(
-    output: Path,
-    *,
-    people: int = PEOPLE,
-    residents: int = RESIDENTS,
-    encoding: EncodingChoice = "auto",
-    live: bool = False,
-    console: Console | None = None,
-) -> Path:
-    """Run all collections with real noise and write `output`/report.html; returns its path.
+def demo(as_json: Json = False) -> None:
+    """Plan a mean of built-in numbers, play all roles with real noise, and print the answer."""
+    import numpy as np
 
-    Needs the extras `report` and `transport`, and `service` for a `live` round through a shuffler that is a process of its own.
-    """
-    require_extras("report", "transport", *(["service"] if live else []))
-    from metricshuffle.files import made_folder, write_text
-    from metricshuffle.pages.demo import demo_report
-
-    screen = made_console() if console is None else console
-    made_folder(output)
-    numbers = snack_study(people, encoding, screen)
-    city, cells = city_study(residents, encoding, screen)
-    places = map_study(residents, screen)
-    visits = visits_study(residents, screen)
-    played = live_round(screen) if live else None
-    with working("Drawing the report"):
-        page = demo_report(numbers, city, cells, places, visits, played)
-    write_text(output / REPORT, page)
-    screen.print(
-        f"\n[bold]Report:[/bold] {output / REPORT} ({len(page) // 1024} KB, opens in any browser, needs no network)",
-        soft_wrap=True,
-        highlight=False,
-    )
-    return output / REPORT
-
-
-def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Study:
-    """The mean of a number."""
-    from metricshuffle.pages.synthetic import SNACKS, snacks
-    from metricshuffle.pages.words import Study
+    from metricshuffle.cli.screen import note, say, screen, working
+    from metricshuffle.numerics.rounding import plain
+    from metricshuffle.planning import plan
     from metricshuffle.privacy.target import Target
     from metricshuffle.queries import Mean
+    from metricshuffle.spaces import Integers
 
-    values = snacks(people)
-    made = _planned("snacks", Mean(domain=SNACKS), Target(epsilon=1.0, delta=1e-6, distance=20), people, encoding)
-    study = Study("Snacks", "the energy of the snacks they ate yesterday", made, _released(made, values), float(values.mean()))
-    _print(study, console)
-    return study
-
-
-def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tuple[Study, Any]:
-    """The centroid of homes on a grid, and the cells they are in."""
-    from metricshuffle.pages.synthetic import CITY, homes
-    from metricshuffle.pages.words import Study
-    from metricshuffle.privacy.target import Target
-    from metricshuffle.queries import Centroid
-
-    cells = CITY.cells(homes(residents))
-    made = _planned("the city", Centroid(domain=CITY), Target(epsilon=1.0, delta=1e-6, distance=500), residents, encoding)
-    east, north = (float(part) for part in CITY.centres(cells).mean(axis=0))
-    study = Study("A city", "the grid cell they live in", made, _released(made, cells), (east, north))
-    _print(study, console)
-    return study, cells
-
-
-def map_study(residents: int, console: Console) -> MapStudy:
-    """How many of them live in each part of the city, two ways."""
-    from metricshuffle.pages import map_study as maps
-    from metricshuffle.pages.synthetic import homes
-
-    with working("Planning and drawing the map"):
-        study = maps.map_study(homes(residents), HONEST)
-    target, unit, release = study.vectors.plan.target, study.grid.unit, study.vectors.release
-    console.print(
-        f"\n[bold]The city as a map[/bold]: the same {study.users:,} people in {study.grid}.\n"
-        f"Target: epsilon {plain(target.epsilon)} in proportion to the distance up to {plain(target.distance)} {unit}, "
-        f"delta {plain(target.delta)}.\n",
-        highlight=False,
+    snacks = (np.arange(PEOPLE) ** 2 * 37) % 401  # kilocalories of invented people: the same on every machine
+    domain, target = Integers(0, 1000, "kcal"), Target(epsilon=EPSILON, delta=DELTA, distance=DISTANCE)
+    with working("Planning"):
+        made = plan(Mean(domain=domain), target, PEOPLE, HONEST)
+    release = made.estimate(made.shuffle(made.randomize(snacks)), raw_values_seen=True)
+    if as_json:
+        print(release.to_json())
+        return
+    say(
+        screen(),
+        f"{PEOPLE:,} invented people are asked for the energy of their snacks, in {domain}.",
+        f"Target: {target}, by {made.choice.protocol}; its expected error is {plain(made.choice.expected_error)} kcal.",
+        "",
+        f"The true mean is {plain(float(snacks.mean()))} kcal. Released:",
+        str(release),
     )
-    for released in study.releases:
-        off, moved = f"{study.share_error(released):.2g} %", f"{plain(round(study.distance(released)))} {unit}"
-        name = released.plan.choice.protocol
-        console.print(f"  {name:26} a share is off by [bold]{off}[/bold], earth mover's distance [bold]{moved}[/bold]", highlight=False)
-    console.print(f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}", highlight=False)
-    console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)
-    return study
-
-
-def visits_study(residents: int, console: Console) -> UserStudy:
-    """How people who hold a month of visits each spread over the city."""
-    from metricshuffle.pages.synthetic import visits
-    from metricshuffle.pages.user_study import study_of
-
-    with working("Planning and comparing a month of visits"):
-        study = study_of(visits(residents))
-    target = study.local.plan.target
-    console.print(
-        f"\n[bold]A month of visits[/bold]: {study.users:,} people hold {study.visits:,} visits ({study.grid}).\n"
-        f"Target: epsilon {plain(target.epsilon)} if the whole month of one person moves by {plain(target.distance)} "
-        f"{study.unit} (earth mover's distance), less for less.\n",
-        highlight=False,
-    )
-    for released in study.releases:
-        error = plain(round(study.error(released), 1))
-        console.print(f"  {released.title:21} [bold]{error} {study.unit}[/bold] of earth mover's distance from the truth", highlight=False)
-    console.print(f"\n[green]Whoever colludes:[/green] {study.local.release.guarantee}", highlight=False)
-    console.print(f"[yellow]What that is not:[/yellow] {study.local.full_replacement}", highlight=False)
-    return study
-
-
-def _planned(name: str, query: Query, target: Target, users: int, encoding: EncodingChoice) -> Plan:
-    from metricshuffle.planning import plan
-
-    with working(f"Planning {name}") as tell:
-        return plan(query, target, users, HONEST, encoding=encoding, progress=lambda step: tell(f"calibrating {step}"))
-
-
-def _released(plan: Plan, values: Any) -> Release:
-    """The three roles, one after the other, with the operating system's randomness."""
-    reports = plan.randomize(values)
-    shuffled = plan.shuffle(reports)
-    return plan.estimate(shuffled, raw_values_seen=True)
-
-
-def _print(study: Study, console: Console) -> None:
-    from metricshuffle.cli.table import candidates_table
-    from metricshuffle.pages.facts import plan_facts, release_facts
-
-    plan, release = plan_facts(study.plan), release_facts(study.release)
-    console.print(f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.domain}).", highlight=False)
-    console.print(f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
-    console.print()
-    console.print(candidates_table(study.plan))
-    console.print()
-    baseline = " (In brackets: sees the raw values; for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
-    console.print(f"{plan.why_chosen}{baseline}\n", highlight=False)
-    for name, words in (
-        ("truth", f"{release.written(study.truth)}{plan.spaced_unit}"),
-        ("estimate", f"{release.value_text}{plan.spaced_unit}"),
-        ("interval", f"{release.interval_text}{plan.spaced_unit} (95 %)"),
-    ):
-        console.print(f"  {name:9} [bold]{words}[/bold]", highlight=False)
-    console.print(f"\n[green]If the {release.trusted} is honest:[/green] {release.guarantee}", highlight=False)
-    console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m metricshuffle.cli.demo --output DIR`."""
-    parser = argparse.ArgumentParser(prog="python -m metricshuffle.cli.demo", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for report.html (default: demo-output)")
-    chosen = parser.parse_args(arguments)
-    try:
-        demo(chosen.output)
-    except MetricShuffleError as wrong:
-        print(wrong, file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    note(LARGER)

@@ -35,9 +35,9 @@ class Part:
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "report": (
         ("jinja2", "vl-convert-python"),
-        "pages and pictures: report, map, demo, reproduce all, amplify --plot, users compare --plot",
+        "pages and pictures: report, map, amplify --plot; of metricshuffle-papers: reproduce all, users compare --plot",
     ),
-    "geo": (("pyproj",), "places in degrees: plan --box, users compare with latitude and longitude"),
+    "geo": (("pyproj",), "places in degrees: plan --box; of metricshuffle-papers: users compare with latitude and longitude"),
     "tables": (("pyarrow",), "Parquet files as input"),
     "transport": (("POT",), "the earth mover's distance on any metric (Python)"),
     "compose": (("dp-accounting",), "to_pld(): composition with other mechanisms by dp-accounting (Python)"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from metricshuffle.cli.users_calibrate import calibrate
-from metricshuffle.cli.users_compare import compare
 
 ABOUT = """People who hold many items each, private under the earth mover's distance.
 
@@ -21,5 +20,4 @@ def _help(context: typer.Context) -> None:
         print(context.get_help())
 
 
-for name, command in (("calibrate", calibrate), ("compare", compare)):
-    users.command(name)(command)
+users.command("calibrate")(calibrate)

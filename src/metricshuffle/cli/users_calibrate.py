@@ -103,7 +103,7 @@ def _calibrated(
 
 def _published(model: str, users: int, items: int, rate: float, delta: float, diameter: float) -> float | None:
     """The published theorem is stated for diameter 1, and needs a delta."""
-    from metricshuffle.papers.earth_mover.privacy_bounds import published_item_rate
+    from metricshuffle.accounting.items.published_rate import published_item_rate
 
     if delta == 0.0:
         return None

@@ -44,17 +44,6 @@ def add(words, thresholds, guide, first, radius, out):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def total(words, thresholds, guide, first, radius):  # type: ignore[no-untyped-def]
-    result = np.int64(0)
-    for word in words:
-        value = guide[word >> SHIFT]
-        if value == AMBIGUOUS:
-            value = counted(word, first[word >> SHIFT], thresholds) - radius
-        result += value
-    return result
-
-
-@njit(cache=True, nogil=True)
 def draw_constant_time(words, thresholds, radius, out):  # type: ignore[no-untyped-def]
     """Compare with every threshold, whatever the word: no branch and no address depends on the draw."""
     for index in range(words.size):

@@ -83,10 +83,6 @@ class SymmetricLaw:
             return self.outside
         return min(1.0, 2.0 * float(self.tail[max(radius, -1) + 1]) * math.exp(self.log_error[-1] + 1e-15) + self.outside)
 
-    def mean_absolute(self) -> float:
-        """E|Z| (of the tabulated part; what is outside has mass `outside`)."""
-        return 2.0 * float(np.sum(self.tail[1:]))
-
     def variance(self) -> float:
         """Var Z (of the tabulated part)."""
         m = np.arange(len(self.mass), dtype=np.float64)

@@ -135,33 +135,12 @@ def sample_discrete_laplace(rate: Fraction, count: int, randomness: Randomness) 
     return _filled(lambda words, out, state: kernels.fill_discrete_laplace(words, above, under, out, state), size, randomness)
 
 
-@theorem("metricshuffle", "exact negative binomial as a sum of jumps")
-def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
-    """Draws of NB(r, p): P(A = k) = C(r+k-1, k) (1-p)^r p^k, with r = shape and p = exp(-rate).
-
-    Statement: for r < 1, A is the sum of M jumps, M Poisson of mean r L with L = -ln(1-p), each jump K with P(K = k) = p^k/(k L):
-    the generating functions agree, ((1-p)/(1-pz))^r = exp(r L (g(z) - 1)) with g(z) = -ln(1-pz)/L. In a row of draws the runs of
-    zeros are geometric, and only the draws between them are made; jumps.py has the laws of the parts and why each is exact.
-    For r >= 1, floor(r) independent geometrics are added to NB(r - floor(r), p): generating functions multiply.
-    Conditions: as sample_geometric; shape in (0, 2^20], its denominator up to 2^62. Numerics: integers only: random words are
-    compared with digits of real numbers, and if those known so far (128 bits) do not decide, more are computed. int64
-    could overflow only in an event of probability below e^(-2^20).
-    Reference: Quenouille 1949 for the law; proved above and in jumps.py.
-    """
-    exact, exact_rate, size = _checked_shape(shape), _checked_rate(rate), checked_count(count)
-    whole, rest = divmod(exact, 1)
-    total = _row_sums(sample_geometric, exact_rate, int(whole), size, randomness).reshape(size, 1)
-    if rest:
-        _add_jumps(total, np.zeros(1, dtype=np.int64), rest, exact_rate, 1, randomness)
-    return total[:, 0]
-
-
 @theorem("Goryczka17", "Polya shares of discrete Laplace noise")
 def sample_polya(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
     """Draws of A - B with A, B independent NB(shape, exp(-rate)); shape 1 is discrete Laplace, shape 1/n one of n shares of it.
 
     Statement: floor(shape) discrete Laplace draws plus the difference of two NB(shape - floor(shape)) draws; shapes add.
-    Conditions, numerics: as sample_negative_binomial. Reference: Goryczka and Xiong 2017; the sampler is proved above.
+    Conditions, numerics: as `_add_jumps`. Reference: Goryczka and Xiong 2017; the sampler is proved there.
     """
     return sample_polya_rows(shape, [rate], count, randomness)[:, 0]
 
@@ -199,6 +178,7 @@ def _columns_of_each(rates: list[Fraction]) -> dict[Fraction, list[int]]:
     return equal
 
 
+@theorem("metricshuffle", "exact negative binomial as a sum of jumps")
 def _add_jumps(
     out: Integers64,
     columns: Integers64,
@@ -209,7 +189,17 @@ def _add_jumps(
     *,
     buffer_words: int | None = None,
 ) -> None:
-    """Add NB(shape, exp(-rate)) to every entry of some columns, shape < 1; with two sides subtract another draw."""
+    """Add NB(shape, exp(-rate)) to every entry of some columns, shape < 1; with two sides subtract another draw.
+
+    Statement: NB(r, p) has P(A = k) = C(r+k-1, k) (1-p)^r p^k, with r = shape and p = exp(-rate).
+    For r < 1, A is the sum of M jumps, M Poisson of mean r L with L = -ln(1-p), each jump K with P(K = k) = p^k/(k L):
+    the generating functions agree, ((1-p)/(1-pz))^r = exp(r L (g(z) - 1)) with g(z) = -ln(1-pz)/L. In a row of draws the runs of
+    zeros are geometric, and only the draws between them are made; jumps.py has the laws of the parts and why each is exact.
+    Conditions: as sample_geometric; shape in (0, 1), its denominator up to 2^62. Numerics: integers only: random words are
+    compared with digits of real numbers, and if those known so far (128 bits) do not decide, more are computed. int64
+    could overflow only in an event of probability below e^(-2^20).
+    Reference: Quenouille 1949 for the law; proved above and in jumps.py.
+    """
     from metricshuffle.noise import _sampling_kernels as kernels
 
     (above, under), end, digits = _fraction_words(rate), sides * out.shape[0] * columns.size, FEWEST_DIGITS

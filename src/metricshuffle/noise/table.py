@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -113,11 +113,6 @@ class Table:
         return 2 * sum(z * z * weight for z, weight in enumerate(self.weights)) / TOTAL
 
     @cached_property
-    def is_unimodal(self) -> bool:
-        """Whether the weights never grow away from 0 (then delta is monotone in the distance)."""
-        return all(inner >= outer for inner, outer in pairwise(self.weights))
-
-    @cached_property
     def _thresholds(self) -> Words:
         """The 2c partial sums below 2^64, from -c upwards."""
         ordered = (*self.weights[:0:-1], *self.weights[:-1]) if self.radius else ()
@@ -164,12 +159,6 @@ class Table:
             raise InputError(f"values within {self.radius} of the ends of int64 would overflow when noise is added; use smaller ones.")
         for words, part in _chunks(values.size, randomness):
             kernels.add(words, *self._look_up, values[part])
-
-    def draw_sum(self, count: int, randomness: Randomness) -> int:
-        """The sum of `count` draws, which are never stored."""
-        from metricshuffle.noise import _table_kernels as kernels
-
-        return sum(int(kernels.total(words, *self._look_up)) for words, _ in _chunks(checked_count(count), randomness))
 
     def to_dict(self) -> dict[str, list[str]]:
         """JSON-ready: decimal strings, because JSON numbers lose digits beyond 2^53."""

@@ -26,8 +26,6 @@ from metricshuffle.pages.rendering import EXTRA, rendered
 from metricshuffle.planning import Candidate, Plan
 from metricshuffle.planning.advice import worth_showing
 from metricshuffle.planning.audits.audit import Audit
-from metricshuffle.planning.compare.linear import LinearComparison
-from metricshuffle.planning.compare.users import UserComparison
 from metricshuffle.planning.explain import alone_in_vain, expected_text, heading, name_of, not_offered, target_text, warnings, why_chosen
 from metricshuffle.planning.simulate import Simulation
 from metricshuffle.privacy.guarantee import Guarantee
@@ -375,19 +373,4 @@ def _(thing: Audit) -> Summary:
         ],
         sentences=evidence,
         promises=[Promise("", verdict, broken=thing.refuted)],
-    )
-
-
-@summary.register(LinearComparison)
-@summary.register(UserComparison)
-def _(thing: LinearComparison | UserComparison) -> Summary:
-    return Summary(
-        title=f"What {thing.users:,} users' items cost: hiding moves beside hiding users",
-        caption=f"epsilon {promised(thing.epsilon)}, {plain(thing.rate)} epsilon per unit of distance, delta {promised_delta(thing.delta)}",
-        table=Table(
-            ("model", "method", "hides", "error"),
-            [(method.model, method.name, method.hides, plain(method.error)) for method in thing.methods],
-            numeric=(3,),
-        ),
-        sentences=thing.sentences(),
     )

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 EXTRA = "report"
+PAGES = "metricshuffle.pages"
 _root = ""
 
 
 def rendered(template: str, **context: object) -> str:
     """The text of a template in templates/."""
+    return rendered_from(PAGES, template, **context)
+
+
+def rendered_from(package: str, template: str, /, **context: object) -> str:
+    """The text of a template in templates/ of another package; what it includes and extends may be here."""
     require("jinja2", EXTRA)
-    return _environment().get_template(template).render(context)
+    return _environment(package).get_template(template).render(context)
 
 
 def root() -> str:
@@ -50,11 +56,11 @@ def can_draw() -> bool:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader("metricshuffle.pages"), FunctionLoader(_built)]),
+        loader=ChoiceLoader([*(PackageLoader(name) for name in dict.fromkeys((package, PAGES))), FunctionLoader(_built)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -72,7 +78,7 @@ def _built(name: str) -> str | None:
     folder, _, file = name.partition("/")
     if folder != "static" or "/" in file:
         return None
-    text = (files("metricshuffle.pages") / "static" / file).read_text(encoding="utf-8")
+    text = (files(PAGES) / "static" / file).read_text(encoding="utf-8")
     return None if "endraw" in text else f"{{% raw %}}{text}{{% endraw %}}"
 
 

@@ -113,11 +113,6 @@ class ReportLaws:
         return np.asarray(np.minimum(ended - values * reports, reports - 1))
 
 
-def randomized_counts(rows: tuple[Floats, ...], held: Integers64, generator: np.random.Generator) -> Floats:
-    """How often each report occurs if so many people hold each value; see `ReportLaws`."""
-    return ReportLaws.of(rows).counts(held, generator)
-
-
 def _nearly_normal(law: Floats, held: Integers64, generator: np.random.Generator) -> Floats:
     """The same with normal numbers of the same means and covariances, those of a multinomial law: many times faster for large tables."""
     noise = generator.standard_normal(law.shape)

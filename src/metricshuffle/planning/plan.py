@@ -15,7 +15,6 @@ from metricshuffle.files import read_text, write_text
 from metricshuffle.numerics.rounding import promised
 from metricshuffle.planning.budget import EVERYBODY, Budget, checked_people
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed, in_known_order
-from metricshuffle.planning.first_version import first_version
 from metricshuffle.planning.offers import NotMade, made
 from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, checked_setting
 from metricshuffle.planning.simulate import other_errors
@@ -240,11 +239,9 @@ class Plan(Plotted, Stored):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Undo `to_json`; a damaged or edited text is refused in words. Version 1 of sums is read too."""
+        """Undo `to_json`; a damaged or edited text is refused in words."""
         data = parsed(text, cls.stored_as)
         named = data.get("format") if isinstance(data, dict) else None
-        if named == "metricshuffle-plan/1":
-            return cls(**first_version(data))
         if named != PLAN_FORMAT:
             old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
             hint = "; it was made by an earlier version, so plan again" if old else ""

@@ -15,7 +15,6 @@ from tests.oracles.shuffled_brute_force import multiset_weights, shuffled_delta
 from metricshuffle.accounting.beyond_blanket import bound
 from metricshuffle.accounting.beyond_blanket.bound import Visits, delta_on, delta_upper, good_line, keeps
 from metricshuffle.accounting.beyond_blanket.crowd import FEW_TYPES, SCREENS, Crowd, in_twos, symmetries
-from metricshuffle.accounting.beyond_blanket.item_moves import move_delta
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.blanket.law import BlanketLaw
@@ -119,7 +118,9 @@ def test_quick_looks_say_no_less() -> None:
 def best_lines(rows: Floats, shuffled: int, slopes: list[float]) -> list[tuple[float, float]]:
     """Lines (intercept, slope) for one kind of move, the smaller of both bounds (`items.moves.BlanketLines`, its clock 1 a move)."""
     law, whole = BlanketLaw.from_rows(rows, 0, 1), OthersLaws.from_rows(rows, 0, 1)
-    return [(min(blanket.delta_bracket(law, shuffled, math.log1p(k)).upper, move_delta(whole, shuffled, math.log1p(k))), k) for k in slopes]
+    return [
+        (min(blanket.delta_bracket(law, shuffled, math.log1p(k)).upper, delta_upper(whole, shuffled, math.log1p(k))), k) for k in slopes
+    ]
 
 
 def test_items_of_a_user_move_one_after_the_other() -> None:
@@ -133,7 +134,7 @@ def test_items_of_a_user_move_one_after_the_other() -> None:
             continue
         rows, others = np.array(weights) / 9.0, [weights[source.randint(0, 1)] for _ in range(source.randint(1, 5))]
         shuffled, growth = len(others) + 2, 1 + Fraction(source.randint(0, 10), 20)
-        bound_here = move_delta(OthersLaws.from_rows(rows, 0, 1), shuffled, math.log(growth))
+        bound_here = delta_upper(OthersLaws.from_rows(rows, 0, 1), shuffled, math.log(growth))
         for own in weights:  # where her other item is while this one moves
             for a, b in (weights, weights[::-1]):
                 assert shuffled_delta(a, b, [own, *others], growth) <= bound_here * (1.0 + 1e-12)
@@ -163,7 +164,7 @@ def test_the_flow_takes_the_new_lines() -> None:
     rows, slopes = response(2, 1.5), [0.0, *np.geomspace(1e-2, 0.5, 120).tolist()]
     law, whole = BlanketLaw.from_rows(rows, 0, 1), OthersLaws.from_rows(rows, 0, 1)
     old = [(blanket.delta_bracket(law, 4000, math.log1p(k)).upper, k) for k in slopes]
-    new = [(min(cut, move_delta(whole, 4000, math.log1p(k))), k) for cut, k in old]
+    new = [(min(cut, delta_upper(whole, 4000, math.log1p(k))), k) for cut, k in old]
     end = (0.0, math.expm1(1.5))  # one report alone
     before, now = (LineFlow.of(*zip(*lines, end, strict=True)) for lines in (old, new))
     assert now.delta(2.0, 0.2175).delta <= 1e-6 < now.delta(2.0, 0.2155).delta  # (few lines: a little more than 0.2164)

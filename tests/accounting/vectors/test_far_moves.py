@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import noisy_vectors as oracle
+from tests.oracles.far_moves import far_delta, far_epsilon
 
 from metricshuffle.accounting.composition.responses import ComposedResponses
 from metricshuffle.accounting.sums.additive import AdditiveNoise
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
 from metricshuffle.accounting.vectors import far_moves
 from metricshuffle.accounting.vectors.changes import Changes
-from metricshuffle.accounting.vectors.far_moves import FarMoves, far_delta, far_epsilon
+from metricshuffle.accounting.vectors.far_moves import FarMoves
 from metricshuffle.accounting.vectors.ideal import ideal_loss
 from metricshuffle.accounting.vectors.mixing import mixing_term
 from metricshuffle.errors import InputError

@@ -9,9 +9,9 @@ from itertools import combinations, combinations_with_replacement, permutations,
 import numpy as np
 import pytest
 from tests.oracles import noisy_vectors as oracle
+from tests.oracles.far_moves import far_delta
 
 from metricshuffle.accounting.vectors.changes import Changes
-from metricshuffle.accounting.vectors.far_moves import far_delta
 from metricshuffle.accounting.vectors.floor import floor_loss
 from metricshuffle.accounting.vectors.ideal import ideal_loss
 from metricshuffle.errors import InputError

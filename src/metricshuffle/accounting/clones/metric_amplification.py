@@ -1,4 +1,4 @@
-"""The published closed forms for shuffled metric privacy, each with its conditions, and the best of all bounds.
+"""The published closed forms for shuffled metric privacy, each with its conditions.
 
 They come from a paper on metric differential privacy in the shuffle model of which only the supplement was at hand: Theorem 1
 (Equation 1), Corollary 1 (Equation 2) and Corollary 2 (Equation 3). The exact form of Theorem 1 is inferred from its proof;
@@ -11,25 +11,17 @@ hold and `log_ratio` = log R; L = log(4/delta).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from metricshuffle.accounting.clones.bound import ClonePair, checked_users, epsilon_upper
+from metricshuffle.accounting.clones.bound import checked_users
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.search import last_whole
-from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import checked_delta, checked_epsilon
 
 ROUNDING = 1e-13
 LOG_TWO = math.log(2.0)
-
-
-def log_ratio_of(to_a: Floats, to_b: Floats) -> float:
-    """log R(a, b) from the local epsilons D(a, c) and D(b, c) of every value c, rounded up."""
-    return float(np.max(np.logaddexp(to_a, to_b))) * (1.0 + ROUNDING)
 
 
 def _checked(local: float, log_ratio: float, users: int, delta: float) -> float:
@@ -129,41 +121,3 @@ def exact_tail(local: float, log_ratio: float, users: int, delta: float) -> floa
     """
     log_4_delta = _checked(local, log_ratio, users, delta)
     return _hidden_among(quantile_clones(log_ratio, users, delta), local, log_4_delta, "Theorem 1 with the exact tail")
-
-
-@dataclass(frozen=True)
-class BestBound:
-    """The smallest of several upper bounds, which one it is, the others, and why some do not apply."""
-
-    epsilon: float
-    bound: str
-    others: dict[str, float] = field(default_factory=dict)
-    not_applicable: dict[str, str] = field(default_factory=dict)
-
-
-def best_of(pair: ClonePair, users: int, delta: float, log_ratio: float | None = None, diameter: float | None = None) -> BestBound:
-    """Every bound on a pair's amplified epsilon; without `log_ratio` the sharper R = max(q0, q1) (p+1)/p <= R(a, b) is used.
-
-    `diameter`, the largest local epsilon of the domain, adds Corollary 1. "local" wins if shuffling buys nothing.
-    """
-    reach = max(pair.log_q0, pair.log_q1)
-    ratio = (reach + math.log1p(math.exp(-pair.log_p))) * (1.0 + ROUNDING) if log_ratio is None else log_ratio
-    local = pair.log_p
-    candidates: dict[str, Callable[[], float]] = {
-        "local": lambda: local,
-        "clones": lambda: epsilon_upper(pair, users, delta),
-        "exact tail": lambda: exact_tail(local, ratio, users, delta),
-        "Theorem 1": lambda: theorem_1(local, ratio, users, delta),
-        "Corollary 2": lambda: corollary_2(local, ratio, users, delta),
-    }
-    if diameter is not None:
-        candidates["Corollary 1"] = lambda: corollary_1(local, diameter, users, delta)
-    found: dict[str, float] = {}
-    failed: dict[str, str] = {}
-    for name, bound in candidates.items():
-        try:
-            found[name] = bound()
-        except ConditionError as missing:
-            failed[name] = str(missing)
-    winner = min(found, key=found.__getitem__)  # the first of equals: "local" before a bound that is no better
-    return BestBound(found[winner], winner, {name: value for name, value in found.items() if name != winner}, failed)

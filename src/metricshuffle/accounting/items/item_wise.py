@@ -1,7 +1,7 @@
 """Every item of every user through an item randomizer, all reports shuffled: privacy of a user under the earth mover's distance.
 
 One user's items move by an earth mover's distance w: with as many items before and after, they can be matched so that the moves
-have mean length w. `item_moves.py` bounds one move, `flow.py` adds them up; here this becomes a profile and a calibration.
+have mean length w. `moves.py` bounds one move, `flow.py` adds them up; here this becomes a profile and a calibration.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ItemWiseProfile(PrivacyProfile):
         the delta of a pair whose log likelihood ratio is at most item_rate * items * distance.
         A single item needs no flow: one move is the pair of clones of its distance, or the blankets of the pairs up to it.
         Conditions: as many items before and after; item reports independent; the others' items hold anything.
-        Numerics: lines are added where the flow passes; see LineFlow.delta. Reference: flow.py, item_moves.py.
+        Numerics: lines are added where the flow passes; see LineFlow.delta. Reference: flow.py, moves.py.
         """
         return self._delta(epsilon, distance)
 

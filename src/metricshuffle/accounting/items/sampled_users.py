@@ -17,11 +17,10 @@ import numpy as np
 from metricshuffle.accounting.clones.bound import ClonePair
 from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.items.item_wise import ItemWiseProfile
-from metricshuffle.accounting.items.user_level import DiscreteUserPrivacy
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.rounding import ROUNDOFF, lowered, raised
-from metricshuffle.numerics.search import farthest_certified, last_certified
+from metricshuffle.numerics.search import last_certified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
@@ -90,18 +89,6 @@ def sampled_radius(samples: int, mean: float, delta: float) -> tuple[float, floa
     if r >= 1.0 or not chernoff_tail(s, r, 1.0) <= allowed:
         return 1.0, 0.0
     return last_certified(lambda q: chernoff_tail(s, r, q) <= allowed, r, 1.0), allowed
-
-
-def sampled_discrete(
-    *, rate: float, delta: float, samples: int, radius: float, missed: float, diameter: float = 1.0
-) -> DiscreteUserPrivacy:  # fmt: skip
-    """Bound (a): what a (rate, delta) mechanism on s items becomes for users of any size up to `radius` apart."""
-    scaled = raised(checked_distance(radius) / _checked_diameter(diameter), 2)
-    reach, lost = sampled_radius(samples, scaled, missed)
-    total = raised(checked_delta(delta) + lost, 2)
-    if not total < 1.0:
-        raise NotCertified(f"delta {delta!r} and the {missed!r} missed by sampling add up to 1 or more: the bound is vacuous.")
-    return DiscreteUserPrivacy(PureProfile(rate).pure(_of_diameter(reach, diameter)), total, radius, bound="sampled, KL radius")
 
 
 def _stirling_rest(n: Floats) -> tuple[Floats, Floats]:
@@ -295,17 +282,3 @@ class SampledProfile(PrivacyProfile):
             middle = 0.5 * (low + high)
             pending += [(low, middle), (middle, high)]
         return True
-
-
-def sampled_rate(epsilon: float, delta: float, *, samples: int, radius: float, diameter: float = 1.0) -> float:
-    """Largest certified rate of a pure mechanism on the samples, such that users up to `radius` apart are (epsilon, delta)-hidden."""
-    if not (checked_epsilon(epsilon) > 0.0 and epsilon < math.inf) or checked_distance(radius) == 0.0:
-        raise InputError(f"epsilon and radius must be finite and > 0, got {epsilon!r} and {radius!r}.")
-    checked_delta(delta), _checked_diameter(diameter)
-
-    def certified(rate: float) -> bool:
-        return SampledProfile(PureProfile(rate), samples, diameter).covers_at(epsilon, delta, radius)
-
-    passing = lowered(epsilon / diameter, 8)  # a full replacement of the sample costs no more
-    doublings = math.floor(math.log2(1e6 * samples))  # beyond, the rate does not matter: hardly any sample differs
-    return last_certified(certified, *farthest_certified(certified, passing, passing * 2.0**doublings, step=1.0), relative=1e-12)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 from metricshuffle.citations import theorem
 from metricshuffle.declared import shown
-from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.rounding import ROUNDOFF, plain, promised, promised_delta, raised
-from metricshuffle.privacy.guarantee import Guarantee, Items, Trust
+from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_distance, checked_epsilon
 
 LARGEST_EXPONENT = 700.0
@@ -165,41 +165,6 @@ class DiscreteUserPrivacy(PrivacyProfile):
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """A uniform promise says nothing more about shorter moves: a linear one is kept only where epsilon 0 is."""
         return self.covers_at(epsilon if shape == "flat" else 0.0, delta, distance)
-
-
-def _stepwise(profile: object) -> PrivacyProfile | None:
-    """The profile, or one that it is made of, that knows distances of whole steps only."""
-    if isinstance(profile, tuple):
-        return next((found for part in profile if (found := _stepwise(part)) is not None), None)
-    if not isinstance(profile, PrivacyProfile):
-        return None
-    if type(profile).covers is PrivacyProfile.covers:
-        return profile
-    return _stepwise(tuple(getattr(profile, field.name) for field in fields(profile))) if is_dataclass(profile) else None
-
-
-def user_guarantee(
-    profile: PrivacyProfile, *, rate: float, delta: float, distance: float, items: Items, trust: Trust, unit: str = ""
-) -> Guarantee:
-    """(rate * w, delta) for one user's items moving by w of earth mover's distance, for every w up to `distance`.
-
-    Bounded or unbounded is told by `items`, local or central by `trust`. Refused unless the profile certifies it at every w.
-    """
-    if not isinstance(profile, PrivacyProfile):
-        raise NotCertified(f"a guarantee needs a PrivacyProfile (an upper bound), got {type(profile).__name__}.")
-    stepwise = _stepwise(profile)
-    if stepwise is not None:
-        raise NotCertified(f"{type(stepwise).__name__} is certified at whole steps only, but users may be any distance apart.")
-    epsilon = _positive("rate", rate) * _positive("distance", distance)
-    if not profile.covers(epsilon, delta, distance, "linear"):
-        raise NotCertified(
-            f"rate {rate!r} with delta {delta!r} could not be certified at every distance up to {distance!r} (bound: {profile.bound}); "
-            "ask for a larger rate or delta, or add more noise."
-        )
-    return Guarantee(
-        epsilon=epsilon, delta=delta, distance=distance, unit=unit, shape="linear", protects="one user's items",
-        trust=trust, bound=profile.bound, items=items,
-    )  # fmt: skip
 
 
 @theorem("metricshuffle", "cost of a full replacement")

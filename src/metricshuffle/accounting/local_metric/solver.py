@@ -151,11 +151,6 @@ class LocalMetric:
         return float(np.max(self.amplified - self.target.totals))
 
     @property
-    def closed_max_excess(self) -> float:
-        """The same for the closed metric: well below 0 if the algorithm's bound was loose."""
-        return float(np.max(self.accounted - self.target.totals))
-
-    @property
     def per_unit(self) -> float:
         """The closed local epsilon at one unit of distance. If no pair is exactly one unit apart: at the next smaller distance
         (or at one step, if that is longer), divided by it."""

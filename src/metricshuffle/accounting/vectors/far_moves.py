@@ -35,41 +35,15 @@ class _Losses(Protocol):
     def delta(self, epsilon: float) -> float: ...
 
 
-@theorem("metricshuffle", "Noisy vectors, one person's far move: the exact divergence")
-def far_delta(changes: Changes, epsilon: float) -> float:
-    """Hockey-stick divergence at e^epsilon of the noisy sums before and after ONE person's move, rounded up.
-
-    Statement: with total noise of shape 1 the sums are independent discrete Laplace variables Z_e of rate a_e, shifted by d_e where the
-    move changes them. The loss of coordinate e is a_e (d_e - 2 min(max(Z_e, 0), d_e)), and
-        delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+],
-    the same in both directions. It does not fall if a size, a rate or a count grows: moves that change no coordinate by more are hidden
-    at least as well.
-    Conditions: those of `ideal_loss`; ONE person moves, everybody else stays. It does not hold for people together: sixty-three
-    people who each cross the same threshold change one sum by 63, which at rate 10/63 needs epsilon 9.9999982 at delta = 1e-6, where one
-    person who crosses 63 thresholds needs 6.1280 (both 10 at delta = 0). For people together use `ideal_loss`.
-    Proof: docs/proofs/noisy-vectors.md, (b).
-    Numerics: if all rates are equal the losses lie on a lattice; masses are convolved as sums of positive terms, so their relative
-    errors are known and added. Otherwise the law of each coordinate is replaced by one on a grid that dominates it (`dominating`),
-    rates that are nearly equal raised to the largest of them. 0 from `ideal_loss` on.
-    """
-    epsilon = checked_epsilon(epsilon)
-    return 0.0 if epsilon >= ideal_loss(changes) else _losses(changes).delta(epsilon)
-
-
-def far_epsilon(changes: Changes, delta: float) -> float:
-    """Smallest certified epsilon with `far_delta` <= delta."""
-    return FarMoves(lambda _: (changes,)).epsilon(delta, 1.0)
-
-
 @dataclass(frozen=True)
 class FarMoves(PrivacyProfile):
     """What noisy sums keep of ONE person who moves within a distance, everybody else staying where they are.
 
-    Statement: delta(epsilon, d) is the largest `far_delta` of the moves that `moves(d)` names, each repeated in every round.
+    Statement: delta(epsilon, d) is the largest divergence (see `delta`) of the moves that `moves(d)` names, each repeated in every round.
     Conditions: every move within d changes no coordinate by more than one of `moves(d)` does, up to the order of coordinates of equal
     rates; none named means that there is no move. A move is one of everything she holds, all her items together. Rounds have fresh
     noise: they are further coordinates, so counts times rounds is exact.
-    Not for people together (see `far_delta`).
+    Not for people together (see `delta`).
     """
 
     moves: Callable[[float], Iterable[Changes]]
@@ -84,7 +58,23 @@ class FarMoves(PrivacyProfile):
     def pure(self, distance: float) -> float:
         return self._known(distance)[0] if checked_distance(distance) else 0.0
 
+    @theorem("metricshuffle", "Noisy vectors, one person's far move: the exact divergence")
     def delta(self, epsilon: float, distance: float) -> float:
+        """The largest hockey-stick divergence at e^epsilon of the noisy sums before and after ONE person's move, rounded up.
+
+        Statement: with total noise of shape 1 the sums are independent discrete Laplace variables Z_e of rate a_e, shifted by d_e where
+        the move changes them. The loss of coordinate e is a_e (d_e - 2 min(max(Z_e, 0), d_e)), and
+            delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+],
+        the same in both directions. It does not fall if a size, a rate or a count grows: moves that change no coordinate by more are hidden
+        at least as well.
+        Conditions: those of `ideal_loss`; ONE person moves, everybody else stays. It does not hold for people together: sixty-three
+        people who each cross the same threshold change one sum by 63, which at rate 10/63 needs epsilon 9.9999982 at delta = 1e-6, where
+        one person who crosses 63 thresholds needs 6.1280 (both 10 at delta = 0). For people together use `ideal_loss`.
+        Proof: docs/proofs/noisy-vectors.md, (b).
+        Numerics: if all rates are equal the losses lie on a lattice; masses are convolved as sums of positive terms, so their relative
+        errors are known and added. Otherwise the law of each coordinate is replaced by one on a grid that dominates it (`dominating`),
+        rates that are nearly equal raised to the largest of them. 0 from `ideal_loss` on.
+        """
         epsilon = checked_epsilon(epsilon)
         if epsilon >= self.pure(distance):
             return 0.0
@@ -211,7 +201,7 @@ def _on_a_grid(parts: dict[tuple[float, int], int]) -> TotalLoss:
 
 
 def _shift_curve(rate: float, size: int, epsilons: Floats) -> Floats:
-    """`far_delta` of one coordinate at many epsilons: every mass and every loss rounded up, 0 from rate * size on."""
+    """The divergence of one coordinate at many epsilons: every mass and every loss rounded up, 0 from rate * size on."""
     law = _shift_law(rate, size) * (1.0 + (rate * size + 16.0) * ROUNDOFF)
     found = np.zeros(len(epsilons))
     for j in range((size + 1) // 2):

@@ -15,7 +15,7 @@ def floor_loss(rate: float, steps: float) -> float:
 
     Statement: every axis of a point of a line or a grid gets two-sided geometric noise of `rate` a step and is clamped to its range, and
     what is sent depends on the result alone. Then whoever sees all of it loses at most rate * |x - y|_1; and `ideal_loss`, its slope,
-    `far_delta` and the mixing term stay true of the values before they were randomized.
+    `FarMoves.delta` and the mixing term stay true of the values before they were randomized.
     Conditions: a line, or a grid axis by axis, and features whose losses are bounded by a function that does not fall in the steps of
     either axis: thresholds, ramps, cells, shifted boxes, or any set by its slope. ONE public number of items for everybody; every item has
     noise of its own, and `steps` adds up over matched items. Neither for people with different numbers of items (`rounding_factor`)

@@ -1,0 +1,67 @@
+"""A live round: separate posts to a shuffler that was killed in the middle, and the release that came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from examples.demo.live_round import LiveRound
+
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.pages.elements import Card, Promise, Table
+from metricshuffle.pages.facts import release_facts
+
+STATES = {
+    "open": "reports are opened, checked, stored and acknowledged",
+    "sealed": "nothing is accepted any more",
+    "shuffled": "the messages of everybody, sorted by their bytes; the reports are deleted",
+    "erased": "the keys are destroyed",
+    "released": "the analyst may fetch the messages",
+    "purged": "the analyst has them; a digest and a number stay",
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    people: int
+    acknowledged: int
+    kept: int
+    seconds: str
+    digest: str
+    posts: Table
+    states: Table
+    card: Card
+
+
+def live(played: LiveRound) -> Live:
+    release, facts = played.release, release_facts(played.release)
+    unit = f" {release.query.unit}" if release.query.unit else ""
+    return Live(
+        people=played.people,
+        acknowledged=played.acknowledged,
+        kept=played.kept,
+        seconds=f"{played.seconds:.0f}",
+        digest=played.digest,
+        posts=Table(
+            ("reports", "sent", "answered"), [(posts.kind, f"{posts.sent:,}", posts.answer) for posts in played.posts], numeric=(1,)
+        ),
+        states=Table(
+            ("state", "after (s)", "what it means"),
+            [(state, f"{seconds:.1f}", STATES.get(state, "")) for state, seconds in played.states],
+            numeric=(1,),
+        ),
+        card=Card(
+            title="What the analyst got",
+            answer=facts.value_text,
+            unit=unit,
+            caption=f"private {release.query.kind} of {release.reports:,} reports",
+            facts=(
+                ("truth", f"{facts.written(played.truth)}{unit}"),
+                ("95 % interval", f"{facts.interval_text}{unit}"),
+                ("error", f"{plain(float(f'{abs(release.value - played.truth):.3g}'))}{unit}"),
+            ),
+            promises=(
+                Promise(f"If the {facts.trusted} is honest", facts.guarantee),
+                Promise("If it is not", facts.if_shuffler_colludes, broken=True),
+            ),
+        ),
+    )

@@ -1,0 +1,20 @@
+"""Published formulas as published, wrong ones included; none of them can become a guarantee.
+
+A folder a paper: its formulas, the numbers it prints (values.json), and what `metricshuffle reproduce` compares (items).
+"""
+
+from typing import Any
+
+from metricshuffle.exported import exported, homes
+
+_HOMES = homes(__file__)
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    globals()[name] = exported(__name__, name, _HOMES)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,154 @@
+"""When is it worth it for the mean of a function: noise for the moves of items beside noise for whole users, in both models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from metricshuffle.accounting.items.gaussian import gaussian_sigma
+from metricshuffle.accounting.items.lipschitz import lipschitz_constant
+from metricshuffle.citations import theorem
+from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.planning.offers.noisy_answers import NAMES, NORMS
+from metricshuffle.planning.plan import plan
+from metricshuffle.privacy.target import Target, checked_users
+from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
+from metricshuffle.protocols.answers import NoisyAnswers
+from metricshuffle.queries.user_items import UserLinearQuery
+from metricshuffle.randomizers.vectors import Duchi
+from metricshuffle.shown import Brief
+from metricshuffle_papers.compare.methods import Hides, Model
+from metricshuffle_papers.compare.shown import ShownComparison
+
+MOST_DUCHI_COLUMNS = 16
+
+
+@dataclass(frozen=True)
+class LinearMethod:
+    """One way with the mean absolute error of a coordinate."""
+
+    name: str
+    model: Model
+    hides: Hides
+    error: float
+    strength: float
+    """The scale of the noise on one answer."""
+
+
+@dataclass(frozen=True)
+class LinearComparison(ShownComparison, Brief):
+    """`constant` is what the function moves by per unit of distance, `width` by how much at most (both in the sum norm)."""
+
+    users: int
+    epsilon: float
+    rate: float
+    delta: float
+    diameter: float
+    constant: float
+    width: float
+    methods: tuple[LinearMethod, ...]
+
+    def best(self, model: Model, hides: Hides) -> LinearMethod:
+        """The least error among those that hide so."""
+        return min((one for one in self.methods if (one.model, one.hides) == (model, hides)), key=lambda one: one.error)
+
+    def gain(self, model: Model) -> float:
+        """How many times smaller the error under the earth mover's distance is; < 1 is a loss."""
+        return self.best(model, "user").error / self.best(model, "earth mover").error
+
+    @property
+    def wins(self) -> bool:
+        """Whether Laplace noise for moves is less than Laplace noise for whole users: rate/constant > epsilon/width."""
+        return self.rate / self.constant > self.epsilon / self.width * (1.0 + 1e-9)
+
+    def sentences(self) -> list[str]:
+        """The rule, who wins in each model, and what was relaxed to win."""
+        models: tuple[Model, ...] = ("central", "local")
+        found = [
+            f"The rule: hiding moves takes less Laplace noise than hiding users iff rate/constant ({plain(self.rate / self.constant)}) is "
+            f"above epsilon/range ({plain(self.epsilon / self.width)}); here it {'is' if self.wins else 'is not'}."
+        ]
+        for model in models:
+            ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
+            verdict = f"{plain(round(gain, 2))} times less than" if gain >= 1.0 else f"{plain(round(1.0 / gain, 2))} times as much as"
+            found.append(
+                f"{model}: {ours.name} is off by {plain(ours.error)} on average, {verdict} the best user-level method "
+                f"({theirs.name}, {plain(theirs.error)})."
+            )
+        whole = self.rate * self.diameter
+        if whole <= self.epsilon * (1.0 + 1e-9):
+            return [*found, "Nothing was relaxed: replacing all of a user's items costs no more than under user-level privacy."]
+        return [
+            *found,
+            f"What was relaxed: replacing all of a user's items costs epsilon {plain(whole)} instead of {plain(self.epsilon)}.",
+        ]
+
+
+def compare_linear(query: UserLinearQuery, users: int, *, epsilon: float, rate: float, delta: float = 0.0) -> LinearComparison:
+    """Expected errors, by formula: `epsilon` hides a whole user, `rate` (per unit) her moves; the Gaussian ways need a delta above 0."""
+    if not isinstance(query, UserLinearQuery):
+        raise InputError(f"compare_linear needs a UserLinearQuery, got {type(query).__name__}.")
+    users = checked_users(users)
+    diameter = query.diameter
+    Target(epsilon, delta, diameter)  # refuses what makes no sense
+    made = plan(query, Target(rate * diameter, delta, diameter), users, trusted="curator")
+    ours = [
+        LinearMethod(offer.protocol, "central" if offer.trusted == "curator" else "local", "earth mover", offer.expected_error, noise.scale)
+        for offer in made.candidates
+        if isinstance(offer.mechanism, NoisyAnswers)
+        for noise in (offer.mechanism.noise,)
+    ]
+    widths = _widths(query)
+    theirs = _noise_for_users(query, users, epsilon, delta, widths)
+    theirs += [duchi_mean(query, users, epsilon)] if query.table.shape[1] <= MOST_DUCHI_COLUMNS else []
+    return LinearComparison(users, epsilon, rate, delta, diameter, query.constant_in("l1"), widths["l1"], tuple(ours + theirs))
+
+
+def _widths(query: UserLinearQuery) -> dict[Noise, float]:
+    """How far two answers can be apart in each norm: the Lipschitz constant if all points are at distance 1."""
+    apart = 1.0 - np.eye(query.people.size)
+    table = query.coordinates.table
+    return {norm: lipschitz_constant(table, apart, norm).constant for norm in NORMS}
+
+
+@theorem("Imola24", "Lemma 6.3")
+def _noise_for_users(
+    query: UserLinearQuery, users: int, epsilon: float, delta: float, widths: dict[Noise, float]
+) -> list[LinearMethod]:  # fmt: skip
+    """K-norm noise for whole users, on the mean (central) or on every answer (local).
+
+    Statement: replacing a user moves the sum of all answers by at most the width of the answers in the norm, so noise with density
+    e^(-norm epsilon/width) hides her at epsilon. Conditions: none. Numerics: an error, not a bound. Reference: as Lemma 6.3.
+    """
+    columns = query.table.shape[1]
+    scales: dict[Noise, float] = {norm: widths[norm] / epsilon for norm in NORMS[: 1 if columns == 1 else 3]}
+    if delta > 0.0:
+        scales["gaussian"] = widths["l2"] * gaussian_sigma(epsilon, delta)
+    models: tuple[Model, ...] = ("central", "local")
+    found = []
+    for kind, scale in scales.items():
+        noise = AnswerNoise(kind, scale, columns)
+        found += [
+            LinearMethod(f"{NAMES[kind]} on the range", model, "user", noise.mean_size(1 if model == "central" else users) / users, scale)
+            for model in models
+        ]
+    return found
+
+
+@theorem("Imola24", "Lemma 6.1")
+def duchi_mean(query: UserLinearQuery, users: int, epsilon: float) -> LinearMethod:
+    """Duchi's local mean: every coordinate of a user's answer scaled to [-1, 1], rounded to a corner at random, and reported.
+
+    Statement: a report is unbiased and each of its coordinates +-scale in units of half its range, so an answer in the middle has
+    variance scale^2, others less; the mean of n is off by sqrt(2/(pi n)) scale half a range on average.
+    Conditions: normal approximation (many users). Numerics: an error, not a bound. Reference: Duchi, Jordan, Wainwright 2018.
+    """
+    table = query.coordinates.table
+    halves = 0.5 * (table.max(axis=0) - table.min(axis=0))
+    if table.shape[1] > MOST_DUCHI_COLUMNS:
+        raise NotCertified(f"Duchi's mean is computed for up to {MOST_DUCHI_COLUMNS} coordinates, got {table.shape[1]}.")
+    scale = Duchi(table.shape[1], epsilon).scale
+    return LinearMethod("Duchi's mean", "local", "user", math.sqrt(2.0 / (math.pi * users)) * scale * float(halves.mean()), scale)

@@ -1,0 +1,14 @@
+"""Comparisons show themselves as cards in notebooks, like every result."""
+
+from __future__ import annotations
+
+from metricshuffle.shown import Shown
+
+
+class ShownComparison(Shown):
+    """A comparison that notebooks show as a card. It has no fields."""
+
+    def _repr_html_(self) -> str:
+        from metricshuffle_papers.pages import cards  # noqa: F401 - it registers the cards
+
+        return super()._repr_html_()

@@ -1,0 +1,209 @@
+"""When is it worth it: privacy under the earth mover's distance beside ordinary user-level privacy, on the same simulated users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.errors import ConditionError, InputError, NotCertified
+from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.planning.crowd import Crowd, zipf_shares
+from metricshuffle.planning.drawing import distance_of
+from metricshuffle.planning.offers.item_wise import ItemRandomizers, item_calibration, item_randomizers
+from metricshuffle.privacy.target import Target, checked_users
+from metricshuffle.protocols.item_accounts import rate_of
+from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.shown import Brief
+from metricshuffle.spaces import Clustered, NestedSquares, Users
+from metricshuffle_papers.compare.methods import (
+    Hides,
+    Method,
+    Model,
+    gaussian_histogram,
+    item_wise,
+    laplace_histogram,
+    laplace_reports,
+    level_laplace,
+    one_item,
+    tree_laplace,
+    two_level_laplace,
+)  # fmt: skip
+from metricshuffle_papers.compare.shown import ShownComparison
+
+RUNS = 40
+Floats = NDArray[np.float64]
+PublishedRates = Callable[[Model], dict[str, float | None]]
+"""Item rates as printed, by the name of the formula; they are simulated beside ours, and promise nothing."""
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """One way with its simulated error, in earth mover's distance."""
+
+    name: str
+    model: Model
+    hides: Hides
+    error: float
+    standard_error: float
+    strength: float
+
+
+@dataclass(frozen=True)
+class UserComparison(ShownComparison, Brief):
+    """The same users and the same budgets, in both models."""
+
+    users: int
+    items: int
+    epsilon: float
+    rate: float
+    delta: float
+    diameter: float
+    runs: int
+    methods: tuple[ComparedMethod, ...]
+    unit: str = ""
+    draws: bool = False
+    """Whether real users hold other numbers of items than `items`, so that they draw them for the item-wise ways."""
+    not_offered: tuple[tuple[str, str], ...] = ()
+    """Ways that could not be calibrated here, and why."""
+
+    def best(self, model: Model, hides: Hides) -> ComparedMethod:
+        """The least error among those that hide so."""
+        return min((one for one in self.methods if (one.model, one.hides) == (model, hides)), key=lambda one: one.error)
+
+    def gain(self, model: Model) -> float:
+        """How many times smaller the error under the earth mover's distance is than that of the best user-level method; < 1 is a loss."""
+        return self.best(model, "user").error / self.best(model, "earth mover").error
+
+    def sentences(self) -> list[str]:
+        """Who wins, and what was relaxed to win."""
+        found, unit = [f"{name} is not offered: {why}" for name, why in self.not_offered], f" {self.unit}" if self.unit else ""
+        for model in ("central", "local"):
+            if not any(one.model == model for one in self.methods):
+                continue
+            ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
+            verdict = f"{plain(round(gain, 2))} times smaller" if gain >= 1.0 else f"{plain(round(1.0 / gain, 2))} times larger"
+            found.append(
+                f"{model}: {ours.name} is off by {plain(ours.error)}{unit} in earth mover's distance, {verdict} than the best user-level "
+                f"method ({theirs.name}, {plain(theirs.error)}{unit})."
+            )
+        if self.draws and any(one.name == "item-wise" for one in self.methods):
+            found.append(
+                f"Users hold different numbers of items: item-wise, each draws {self.items:,} of hers with replacement, and what is hidden "
+                "at this rate are moves of what she drew; plan with samples=... for a promise about what she holds."
+            )
+        whole = self.rate * self.diameter
+        if whole <= self.epsilon * (1.0 + 1e-9):
+            return [
+                *found,
+                "Nothing was relaxed: replacing all of a user's items costs no more than under user-level privacy, small moves less.",
+            ]
+        return [
+            *found,
+            f"What was relaxed: replacing all of a user's items costs epsilon {plain(whole)} instead of {plain(self.epsilon)}; "
+            f"only moves of up to {plain(self.epsilon / self.rate)}{unit} of earth mover's distance are hidden at {plain(self.epsilon)}.",
+        ]
+
+
+def compare_users(
+    people: Users, users: int, *, epsilon: float, rate: float, delta: float, runs: int = RUNS, seed: int = 0, shares: Any = None,
+    held: Any = None, models: Sequence[Model] = ("central", "local"), published: PublishedRates | None = None,
+    with_items: bool = True, progress: Callable[[str], None] | None = None,
+) -> UserComparison:  # fmt: skip
+    """Simulate every way in these `models`. Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
+
+    `epsilon` is that of ordinary user-level privacy (any replacement), `rate` that of the earth mover's distance, per unit.
+    `held` needs a space of bounded users, `items` of which each of them draws for the item-wise ways, whose promise is then about the
+    items drawn. Not `with_items`: without the item-wise ways, which take longest to calibrate (where there is a tree).
+    """
+    users, tell = checked_users(users if held is None else len(held)), progress or (lambda _: None)
+    if people.items is None:
+        raise InputError("a comparison needs a number of items, the same for everybody: users_of(space, items=...).")
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 2:
+        raise InputError(f"runs must be a whole number >= 2 (a standard error needs two), got {runs!r}.")
+    UserHistogram(people)  # refuses too many points
+    target = Target(epsilon=rate * people.diameter, delta=delta, distance=people.diameter)
+    base = Target(epsilon=epsilon, delta=delta, distance=people.diameter)
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need one, got {delta!r}.")
+    ways: list[Method] = []
+    missing: list[tuple[str, str]] = []
+    make = item_randomizers(people)
+    for model in models:
+        tell(f"calibrating ({model})")
+        ways += _user_level(people, model, users, base.epsilon, delta)
+        ways += _earth_mover(target, users, people, model, make, with_items, missing)
+        ways += [
+            item_wise(f"item-wise, {name}", people, model, "published", make(strength), strength)
+            for name, strength in (published(model) if published else {}).items()
+            if strength is not None and strength > 0.0
+        ]
+    generator = np.random.default_rng(seed)
+    errors: list[list[float]] = [[] for _ in ways]
+    open_users = Users(people.items_in, None)
+    draws = held is not None and bool((open_users.sizes(held) != people.items).any())
+    for run in range(runs):
+        tell(f"run {run + 1} of {runs}")
+        if held is None:
+            spread = zipf_shares(people.size, generator) if shares is None else shares
+            crowd = Crowd.drawn(spread, users, people.items, generator)
+        else:
+            crowd = Crowd.of(open_users, held, people.items, generator, draws=draws)
+        for way, found in zip(ways, errors, strict=True):
+            found.append(distance_of(people, way.estimate(crowd, generator), crowd.truth))
+    rows = tuple(
+        ComparedMethod(
+            way.name, way.model, way.hides, float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(runs)), way.strength
+        )
+        for way, found in zip(ways, errors, strict=True)
+    )  # fmt: skip
+    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws, tuple(missing))
+
+
+def _user_level(people: Users, model: Model, users: int, epsilon: float, delta: float) -> list[Method]:
+    """Ordinary privacy of a whole user, each with its correct constant."""
+    levels = [level_laplace(people, model, users, epsilon)] if isinstance(people.items_in.metric, NestedSquares) else []
+    if model == "central":
+        found = [*levels, laplace_histogram(users, epsilon), gaussian_histogram(users, epsilon, delta)]
+        metric = people.items_in.metric
+        return [*found, two_level_laplace(metric, users, epsilon)] if isinstance(metric, Clustered) and metric.inner < 1.0 else found
+    found = [
+        *levels,
+        one_item("Hadamard response", HadamardResponse(people.size, epsilon), epsilon),
+        one_item("randomized response", KaryRandomizedResponse(people.size, epsilon), epsilon),
+        laplace_reports(epsilon),
+    ]
+    each = composed_epsilon(int(people.items or 1), epsilon, delta)
+    return [*found, item_wise("randomized response, every item", people, "local", "user", KaryRandomizedResponse(people.size, each), each)]
+
+
+def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
+    """The largest epsilon of each of `items` reports that together keep (epsilon, delta), certified (exact composition)."""
+    simple = epsilon / items
+    return last_certified(
+        lambda one: ComposedResponses(one, items).covers_at(epsilon, delta, 1.0), epsilon, simple * (1.0 - 1e-12), relative=1e-6
+    )
+
+
+def _earth_mover(
+    target: Target, users: int, people: Users, model: Model, make: ItemRandomizers, with_items: bool, missing: list[tuple[str, str]]
+) -> list[Method]:
+    found = [tree_laplace(people, model, users, rate_of(target))] if people.tree is not None else []
+    if found and not with_items:
+        return found
+    try:
+        strength, _, randomizer = item_calibration(people, target, users, int(people.items or 1), make, together=model == "central")
+    except (NotCertified, ConditionError) as wrong:
+        if not found:
+            raise
+        missing.append((f"item-wise ({model})", str(wrong)))
+        return found
+    return [*found, item_wise("item-wise", people, model, "earth mover", randomizer, strength)]

@@ -1,0 +1,164 @@
+"""The four mechanisms of Athanasiou25, with the noise its theorems ask for and with the noise that is needed.
+
+epsilon is per unit of distance here, as in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.errors import ConditionError
+from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.sampling import rational_rate
+from metricshuffle.numerics.search import last_certified
+from metricshuffle.planning.drawing import total_errors
+from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
+from metricshuffle.planning.setting import Setting
+from metricshuffle.privacy.calibration import largest_rate
+from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries import Mean
+from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
+from metricshuffle.randomness import Randomness
+from metricshuffle.spaces import Integers
+from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
+
+Randomizer = AdditiveRandomizer | CountResponse
+Floats = NDArray[np.float64]
+
+PROTOCOLS: dict[str, Literal["geometric-local", "randomized-response-shuffle", "geometric-shuffle", "polya-shuffle"]] = {
+    "Geo-Local": "geometric-local", "RR-Shuffle": "randomized-response-shuffle", "Geo-Shuffle": "geometric-shuffle",
+    "SGDL-Shuffle": "polya-shuffle",
+}  # fmt: skip
+"""The paper's names and ours."""
+SPAN = 1000
+"""Values of the paper's people lie in 0..1000."""
+LARGEST_RATE = 20.0
+CALIBRATION = 1e-6
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One report's randomizer on each of one or two axes."""
+
+    name: str
+    axes: tuple[Randomizer, ...]
+
+    def mean_error(self, users: int) -> float:
+        """Expected error of the total, Euclidean on two axes."""
+        return Sums(name=PROTOCOLS[self.name], trusted="shuffler", randomizers=self.axes).mean_error(users)
+
+    def root_mean_square(self, users: int) -> float:
+        return math.sqrt(sum(one.total_variance(users) for one in self.axes))
+
+    def errors(self, users: int, runs: int, randomness: Randomness) -> Floats:
+        """Simulated errors of the total, one row a run and one column an axis."""
+        return np.stack([total_errors(one, users, users, runs, randomness) for one in self.axes], axis=1)
+
+    def errors_on(self, cells: NDArray[np.int64], runs: int, randomness: Randomness) -> Floats:
+        """The same from reports that are made for these values, one column an axis, again for every run."""
+        columns = []
+        for one, values in zip(self.axes, cells.T, strict=True):
+            if isinstance(one, CountResponse):
+                # The count depends on the data through its total only, and its spread not even on that.
+                columns.append(total_errors(one, len(cells), len(cells), runs, randomness))
+            else:
+                column = np.ascontiguousarray(values)
+                columns.append(np.array([float((one.reports(column, randomness) - column).sum()) for _ in range(runs)]))
+        return np.stack(columns, axis=1)
+
+    def twice(self) -> Mechanism:
+        """The same on both axes of a plane."""
+        return Mechanism(self.name, (self.axes[0], self.axes[0]))
+
+
+def geometric(name: str, shape: Fraction, rate: float, span: int = SPAN) -> Mechanism:
+    """Noise of that shape in each report, at the nearest rate that can be sampled exactly (more noise, never less)."""
+    return Mechanism(name, (AdditiveRandomizer(span=span, shape=shape, rate=float(rational_rate(rate))),))
+
+
+@lru_cache(maxsize=256)
+def published_rate(epsilon: float, users: int, delta: float) -> float:
+    """The noise rate for which Theorem 4.1 claims `epsilon`; its floors make the claim jump, and one of several rates is returned."""
+    return last_certified(
+        lambda rate: paper.geo_shuffle_epsilon(rate, users, delta).claim <= epsilon, LARGEST_RATE, epsilon, relative=CALIBRATION
+    )
+
+
+@lru_cache(maxsize=256)
+def needed_rate(epsilon: float, users: int, delta: float, distance: int) -> float:
+    """The largest rate whose summed noise certainly keeps epsilon * d with delta for every move d up to `distance`."""
+    promise = Target(epsilon * distance, delta, distance)
+    return largest_rate(lambda rate: AdditiveNoise(Polya(Fraction(users), rate)), promise, relative=CALIBRATION)
+
+
+@lru_cache(maxsize=256)
+def needed_planar_rate(epsilon: float, users: int, delta: float, radius: float) -> float:
+    """The same for moves up to `radius` cells in a plane: `epsilon` in total at that radius, both axes accounted together."""
+    pure = epsilon / radius / math.sqrt(2.0)
+    promise = Target(epsilon, delta, radius)
+    return largest_rate(lambda rate: PlanarNoise(AdditiveNoise(Polya(Fraction(users), rate))), promise, start=pure, relative=CALIBRATION)
+
+
+def published_response(epsilon: float, users: int, delta: float, span: int = SPAN) -> Mechanism | None:
+    """RR-Shuffle with the random bits that Theorem 3.1 asks for, or None if that is more than all bits."""
+    random_bit = paper.rr_lambda(epsilon, delta).claim / (users * span)
+    flip = round(0.5 * random_bit * FLIP_DENOMINATOR) / FLIP_DENOMINATOR
+    return Mechanism("RR-Shuffle", (CountResponse(span=span, flip=flip),)) if flip < 0.5 else None
+
+
+@lru_cache(maxsize=64)
+def needed_response(epsilon: float, users: int, delta: float, distance: int, span: int = SPAN) -> Mechanism | None:
+    """RR-Shuffle with the flips that are needed for moves up to `distance`, or None if no flip is enough."""
+    query = Mean(domain=Integers(0, span))
+    setting = Setting(query, Target(epsilon * distance, delta, float(distance)), users, users)
+    try:
+        found = randomized_response(SumSetting(setting, query)).mechanism
+    except ConditionError:
+        return None
+    return Mechanism("RR-Shuffle", found.randomizers) if isinstance(found, Sums) else None
+
+
+def fewest_users(epsilon: float, delta: float, span: int = SPAN) -> int:
+    """How many people Theorem 3.1 needs: lambda random bits among users * span bits."""
+    return math.ceil(paper.rr_lambda(epsilon, delta).claim / span)
+
+
+def as_published(epsilon: float, users: int, delta: float, span: int = SPAN) -> dict[str, Mechanism | None]:
+    """The mechanisms with the noise of the paper's theorems (None where a theorem does not apply)."""
+    return {
+        "Geo-Local": geometric("Geo-Local", Fraction(1), epsilon, span),
+        "RR-Shuffle": published_response(epsilon, users, delta, span),
+        "Geo-Shuffle": geometric("Geo-Shuffle", Fraction(1), published_rate(epsilon, users, delta), span) if users > 4 else None,
+        "SGDL-Shuffle": geometric("SGDL-Shuffle", Fraction(1, users), epsilon, span),
+    }
+
+
+def as_needed(epsilon: float, users: int, delta: float, distance: int, span: int = SPAN) -> dict[str, Mechanism | None]:
+    """The mechanisms with the least noise that certainly keeps the promise for moves up to `distance`.
+
+    Geo-Local and SGDL-Shuffle (its noise unbounded, as in a modular sum) keep it at every distance with delta = 0.
+    """
+    return {
+        "Geo-Local": geometric("Geo-Local", Fraction(1), epsilon, span),
+        "RR-Shuffle": needed_response(epsilon, users, delta, distance, span),
+        "Geo-Shuffle": geometric("Geo-Shuffle", Fraction(1), needed_rate(epsilon, users, delta, distance), span),
+        "SGDL-Shuffle": geometric("SGDL-Shuffle", Fraction(1, users), epsilon, span),
+    }
+
+
+def each(mechanisms: dict[str, Mechanism | None], value: Callable[[Mechanism], float]) -> dict[str, float | None]:
+    """A number of every mechanism that exists."""
+    return {name: None if one is None else value(one) for name, one in mechanisms.items()}

@@ -1,0 +1,1 @@
+"""Pages of the papers' commands, and the cards of comparisons."""

@@ -1,0 +1,5 @@
+"""What the tests of commands share with those of metricshuffle."""
+
+from tests.cli.conftest import terminal as terminal
+from tests.cli.conftest import values as values
+from tests.cli.conftest import visits as visits

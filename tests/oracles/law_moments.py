@@ -1,0 +1,12 @@
+"""Moments of a tabulated law."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metricshuffle.noise.law import SymmetricLaw
+
+
+def mean_absolute(law: SymmetricLaw) -> float:
+    """E|Z| (of the tabulated part; what is outside has mass `outside`)."""
+    return 2.0 * float(np.sum(law.tail[1:]))
