@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -96,6 +97,8 @@ def test_a_port_that_is_taken(terminal: Any) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         told = terminal.refused("serve", "--store", "sqlite:///x.db", "--keys", "keys", "--listen", address)
     assert f"cannot listen on {address}: Address already in use" in told
+    if sys.platform == "linux":  # (what the shuffler would have locked is not locked any more)
+        assert re.search(r"^VmLck:\s+0 kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
 
 
 # Opening: what cannot be is refused before anybody is asked

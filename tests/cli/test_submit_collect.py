@@ -106,7 +106,10 @@ def test_named_people_who_have_reported(terminal: Terminal, shuffler: StandIn, c
 
 def test_declined(terminal: Terminal, shuffler: StandIn, collection: Collection) -> None:
     """What was not sent is not sent; what may have been is not claimed not to be."""
-    assert "no report was made for this user" in not_stored(terminal, "submit", "collection.json", "--decline")
+    first = terminal("submit", "collection.json", "--decline", "--user", "zoe")  # (before anything was made)
+    assert (first.exit_code, "nothing will be, for the user 'zoe'" in " ".join(first.stdout.split())) == (0, True), first.output
+    assert "declined" in not_stored(terminal, "submit", "collection.json", "--value", "7", "--user", "zoe")
+    assert shuffler.received == []
     shuffler.script = [404]
     not_stored(terminal, "submit", "collection.json", "--value", "7")
     assert "may have been sent" in not_stored(terminal, "submit", "collection.json", "--decline")

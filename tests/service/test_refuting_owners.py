@@ -113,8 +113,12 @@ def test_a_collection_without_an_owner_belongs_to_whoever_has_its_keys(store: St
 
 
 BEFORE_OWNERS = {
-    "sqlite": "DROP TRIGGER owner_stays; ALTER TABLE collection DROP COLUMN owner; PRAGMA user_version = 2;",
-    "postgresql": "DROP TRIGGER owner_stays ON metricshuffle.collection; DROP FUNCTION metricshuffle.check_owner;"
+    "sqlite": "DROP TRIGGER countersigned_once; ALTER TABLE collection DROP COLUMN countersignature; DROP TABLE witnessed;"
+    "DROP TRIGGER owner_stays; ALTER TABLE collection DROP COLUMN owner; PRAGMA user_version = 2;",
+    "postgresql": "DROP TRIGGER countersigned_once ON metricshuffle.collection; DROP FUNCTION metricshuffle.check_countersignature;"
+    "ALTER TABLE metricshuffle.collection DROP COLUMN countersignature; DROP TABLE metricshuffle.witnessed;"
+    "DROP FUNCTION metricshuffle.check_witnessed;"
+    "DROP TRIGGER owner_stays ON metricshuffle.collection; DROP FUNCTION metricshuffle.check_owner;"
     "ALTER TABLE metricshuffle.collection DROP COLUMN owner; UPDATE metricshuffle.format SET version = 2",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 PR_SET_DUMPABLE = 4
@@ -28,15 +29,23 @@ def forbid_memory_dumps() -> None:
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def lock_memory() -> str:
-    """Keep all memory of this process out of swap from now on, where that may be done without a limit; a sentence that says which it is.
+@contextlib.contextmanager
+def locked_memory() -> Iterator[str]:
+    """Keep all memory of this process out of swap meanwhile, where that may be done without a limit; a sentence that says which it is.
 
-    Nothing is locked under a limit: what is needed later would be refused then, and the process would fail.
+    Nothing is locked under a limit: what is needed later would be refused then, and the process would fail. It is unlocked afterwards,
+    because a process that goes on may need libraries that reserve more memory than there is.
     """
     why = _why_not_locked()
-    if not why:
-        return "Memory is locked: keys are never written to swap."
-    return f"Memory is not locked ({why}): keys of open collections may be written to swap; turn it off, or encrypt it."
+    if why:
+        yield f"Memory is not locked ({why}): keys of open collections may be written to swap; turn it off, or encrypt it."
+        return
+    try:
+        yield "Memory is locked: keys are never written to swap."
+    finally:
+        import ctypes
+
+        ctypes.CDLL(None).munlockall()
 
 
 def _why_not_locked() -> str:

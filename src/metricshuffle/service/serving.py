@@ -26,7 +26,7 @@ from metricshuffle.errors import InputError, MetricShuffleError, require
 from metricshuffle.files import check_private
 from metricshuffle.service.clock import JUMP
 from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.memory import forbid_memory_dumps, lock_memory
+from metricshuffle.service.memory import forbid_memory_dumps, locked_memory
 from metricshuffle.service.states import Shuffler
 from metricshuffle.service.stores import file_of, store_of
 from metricshuffle.service.tls import FILES_EACH, TlsFront, server_context
@@ -147,8 +147,7 @@ class Serving:
 
         tell = _unfailing(tell)
         forbid_memory_dumps()
-        locked = lock_memory()
-        with self.listener.bound() as listening:
+        with locked_memory() as locked, self.listener.bound() as listening:
             keys = KeyFolder.at(self.keys)
             store = store_of(self.store, jump=self.clock_jump)
             try:

@@ -6,7 +6,8 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +19,7 @@ MASKS = (
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|seconds?|minutes?)\b(?= (?:of|on|ago)\b)"), "<seconds>"),
 )
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?:(?<![\w-])-)?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 HEXADECIMAL = re.compile(r"\b[0-9a-f]{16,}\b")
 
 
@@ -45,16 +46,20 @@ def without_numbers(text: str) -> str:
 def seeded_system(seed: str) -> Iterator[None]:
     """The operating system's random bytes follow from `seed`, for this process and everything that Python itself draws.
 
-    (Keys that OpenSSL makes are not reached by this; no item that is recorded under it has one.)
+    Each place that draws, and each size, has a stream of its own: a compiler that names files of its cache (`uuid4` takes 16 bytes from
+    `os.urandom`) does so on the first run only, and must not move what the program draws (32 bytes, or through `secrets`).
+    (Keys that OpenSSL makes are not reached by this; what holds one is masked.)
     """
-    count = 0
+    counts: Counter[tuple[str, int]] = Counter()
 
-    def drawn(size: int) -> bytes:
-        nonlocal count
-        count += 1
-        return hashlib.shake_256(f"{seed} {count}".encode()).digest(size)
+    def source(place: str) -> Callable[[int], bytes]:
+        def drawn(size: int) -> bytes:
+            counts[place, size] += 1
+            return hashlib.shake_256(f"{seed} {place} {size} {counts[place, size]}".encode()).digest(size)
 
-    with patch.object(os, "urandom", drawn), patch.object(random, "_urandom", drawn):
+        return drawn
+
+    with patch.object(os, "urandom", source("os")), patch.object(random, "_urandom", source("random")):
         yield
 
 
