@@ -181,14 +181,20 @@ def strings_that_follow(tree: ast.AST) -> set[int]:
     return {id(inner) for node in found if node is not None for inner in ast.walk(node)}
 
 
-def classes_below(library: Library, bases: set[str]) -> set[str]:
-    """The names of classes that inherit, also through others, from one of these."""
+@lru_cache(maxsize=1)
+def class_parents(library: Library) -> Mapping[str, set[str]]:
+    """The names of the classes that each class names as its bases."""
     parents: dict[str, set[str]] = defaultdict(set)
     for file in library.files.values():
         for node in ast.walk(file.tree):
             if isinstance(node, ast.ClassDef):
                 parents[node.name] |= {ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases}
-    found = set(bases)
+    return parents
+
+
+def classes_below(library: Library, bases: set[str]) -> set[str]:
+    """The names of classes that inherit, also through others, from one of these."""
+    found, parents = set(bases), class_parents(library)
     while more := {name for name, above in parents.items() if above & found} - found:
         found |= more
     return found
