@@ -21,6 +21,7 @@ from metricshuffle.accounting.beyond_blanket.crowd import Crowd, symmetries
 from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
 from metricshuffle.accounting.blanket import bound as blanket
 from metricshuffle.accounting.clones import bound as clones
+from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
 from metricshuffle.accounting.two_reports import bound as two_reports
 from metricshuffle.amplification import shuffled
 from metricshuffle.amplification.amplify import Amplification, amplify
@@ -137,7 +138,7 @@ def test_what_cannot_win_is_looked_at_once(users: int, monkeypatch: pytest.Monke
         return called
 
     monkeypatch.setattr(beyond_bound._Evaluation, "delta", counted("beyond", beyond_bound._Evaluation.delta))
-    monkeypatch.setattr(shuffled, "clones_delta", counted("clones", shuffled.clones_delta))
+    monkeypatch.setattr(shuffled, "clones_delta", counted("clones", clones_delta))
     monkeypatch.setattr(blanket.BlanketLaw, "__post_init__", counted("laws", blanket.BlanketLaw.__post_init__))
     source, delta = KaryRandomizedResponse(10, 1.0), 0.01 / users
     band = amplify(source, users).epsilon(delta)
