@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.measuring import measurement, seconds
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
 from metricshuffle.noise import polya
-from metricshuffle.noise.bounded import truncated
+from metricshuffle.noise.bounded_sum import truncated_sum
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.privacy.calibration import largest_rate
 from metricshuffle.privacy.target import Target
@@ -24,7 +24,7 @@ def _cold(job: Any) -> Any:
     def run() -> object:
         polya._narrow.cache_clear()
         polya._wide.cache_clear()
-        truncated.cache_clear()
+        truncated_sum.cache_clear()
         return job()
 
     return run
@@ -36,7 +36,7 @@ def measurements() -> list[dict[str, Any]]:
         time = seconds(_cold(lambda users=users: AdditiveNoise(Polya(Fraction(users), 1.0)).epsilon(1e-6, 10)))
         rows.append(measurement(f"epsilon(10; 1e-6), rate 1, {users:.0e} users", time, "s", target, at_most=True))
     for users in (10**3, 10**6, 10**9):
-        time = seconds(_cold(lambda users=users: AdditiveNoise(truncated(Geometric(1.0), 60, users)).epsilon(1e-6, 10)), repeats=2)
+        time = seconds(_cold(lambda users=users: AdditiveNoise(truncated_sum(Geometric(1.0), 60, users)).epsilon(1e-6, 10)), repeats=2)
         rows.append(measurement(f"the same for clamped noise (FFT), {users:.0e} users", time, "s", None))
     for users, target in ((10**4, 0.1), (10**6, 1.0)):
 

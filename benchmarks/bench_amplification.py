@@ -8,14 +8,14 @@ from typing import Any
 
 from benchmarks.bench_peers import stronger_clones
 from benchmarks.measuring import measurement, middle_seconds, seconds
-from benchmarks.tightness import WIDEST, gaps, grid_of, line_of
-from metricshuffle.accounting.blanket.bound import epsilon_upper as blanket_epsilon
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_lower, epsilon_upper
-from metricshuffle.accounting.clones.metric_amplification import exact_tail
-from metricshuffle.accounting.two_reports.bound import TwoReports, epsilon_bracket
+from benchmarks.tightness import WIDEST, gaps, line_of, plan_grid
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, epsilon_bracket
+from metricshuffle.accounting.shuffling.blanket_bound import epsilon_upper as blanket_epsilon
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.shuffling.closed_form_bounds import exact_tail
 from metricshuffle.amplification.amplify import AmplifiedBand, amplify
-from metricshuffle.amplification.inverse import fewest_users
-from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.amplification.best_bound import BestBoundProfile
+from metricshuffle.amplification.inverse_search import fewest_users
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
     BoundedGeometric,
@@ -71,7 +71,7 @@ def _randomizers() -> Iterator[dict[str, Any]]:
 def _two_reports() -> Iterator[dict[str, Any]]:
     """Binary randomized response, epsilon of every data set: the time for many people over that for ten thousand."""
     for local, delta in ((1.0, 1e-6), (0.1, 1e-6), (4.0, 1e-9)):
-        law = TwoReports.from_rows(BinaryRandomizedResponse(local).rows(), 0, 1)
+        law = BinaryReports.from_rows(BinaryRandomizedResponse(local).rows(), 0, 1)
         few = seconds(partial(epsilon_bracket, law, 10**4, delta), 10)
         for users in (10**6, 10**9, 10**12):
             ratio = seconds(partial(epsilon_bracket, law, users, delta), 10) / few
@@ -111,7 +111,7 @@ def _sized(inputs: int) -> dict[str, Randomizer]:
         "geometric, line": BoundedGeometric(inputs - 1, 2.0 / (inputs - 1)),
         "Laplace on an interval": LaplaceOnInterval(0.0, 1.0, 2.0, inputs - 1),
         "exponential, line": ExponentialMechanism(line_of(inputs), 2.0),
-        "exponential, cells": ExponentialMechanism(grid_of(side), 2.0),
+        "exponential, cells": ExponentialMechanism(plan_grid(side), 2.0),
         "geometric, cells": PlanarGeometric(side, side, 2.0 / (side - 1)),
         "RAPPOR": Rappor(inputs, 2.0),
         "subset": SubsetSelection(inputs, 2.0),
@@ -128,7 +128,7 @@ def _best_against_blanket() -> Iterator[dict[str, Any]]:
             for users, delta in ((10**4, 1e-6), (10**6, 1e-10)):
 
                 def answered(bound: str, source: Randomizer = randomizer, many: int = users, rare: float = delta) -> float:
-                    return ShuffledProfile(source, many, source.diameter, bound).epsilon(rare, source.diameter)
+                    return BestBoundProfile(source, many, source.diameter, bound).epsilon(rare, source.diameter)
 
                 many_inputs = inputs > 64  # seconds each, and everything is compiled by then
                 repeats, warm = (1, False) if many_inputs else (3, True)

@@ -19,12 +19,12 @@ from tests.service.javascript import BROWSERS, browser, built_client, run
 
 import metricshuffle as ms
 from benchmarks.measuring import measurement
-from metricshuffle.service.boxes import Sealing
-from metricshuffle.service.collection import Collection, Hop, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
-from metricshuffle.service.opening import AT_ONCE, opened_boxes
-from metricshuffle.service.recipes import recipe_of
-from metricshuffle.wire.task import Task
+from metricshuffle.collection.analyst.decryption_pool import BOXES_PER_PART, open_boxes
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.recipes import recipe_of
+from metricshuffle.collection.sealed_boxes import BoxFormat
+from metricshuffle.collection.terms import Collection, Hop, instant
+from metricshuffle.tasks.task import Task
 
 PEOPLE = 200
 BOXES = 200_000
@@ -90,15 +90,15 @@ def in_javascript(collection: Collection, folder: Path) -> dict[str, float]:
     return told
 
 
-def opened_a_second(sealing: Sealing, analyst: AnalystKey, processes: int) -> float:
+def opened_a_second(sealing: BoxFormat, analyst: AnalystKey, processes: int) -> float:
     """Boxes that the analyst opens in a second; the same few thousand again and again, which takes as long as others."""
     info, public = sealing.info(0), analyst.private.public
-    part = b"".join(public.sealed(os.urandom(sealing.payload), info) for _ in range(AT_ONCE))
-    parts = BOXES // AT_ONCE
+    part = b"".join(public.sealed(os.urandom(sealing.payload), info) for _ in range(BOXES_PER_PART))
+    parts = BOXES // BOXES_PER_PART
     start = time.perf_counter()
-    for _, flags in opened_boxes(sealing, analyst.private, (part for _ in range(parts)), parts * AT_ONCE, processes):
+    for _, flags in open_boxes(sealing, analyst.private, (part for _ in range(parts)), parts * BOXES_PER_PART, processes):
         assert all(flags)
-    return parts * AT_ONCE / (time.perf_counter() - start)
+    return parts * BOXES_PER_PART / (time.perf_counter() - start)
 
 
 def measurements() -> list[dict[str, Any]]:

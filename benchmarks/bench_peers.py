@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.bench_sampling import opendp_discrete_laplace
 from benchmarks.measuring import draws_per_second, measurement
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace
+from metricshuffle.noise.samplers import rational_rate, sample_discrete_laplace
 from metricshuffle.randomizers import BinaryRandomizedResponse
 from metricshuffle.randomness import Randomness
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import draws_per_second, measurement, seconds
-from metricshuffle.encodings.packed import Packed
-from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya, sample_polya_rows
-from metricshuffle.noise.table import Table
+from metricshuffle.encodings.packed_vectors import Packed
+from metricshuffle.noise.dyadic_table import DyadicTable
+from metricshuffle.noise.samplers import rational_rate, sample_discrete_laplace, sample_polya, sample_polya_rows
 from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
 
@@ -38,7 +38,7 @@ def measurements() -> list[dict[str, Any]]:
     out, small = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int32)
     rows.append(measurement("random words", draws_per_second(lambda: stream.fill(out.view(np.uint64)), count), "words/s", None))
     for rate, radius in ((1.0, 40), (0.1, 160)):
-        table = Table.bounded_geometric(rate, radius)
+        table = DyadicTable.bounded_geometric(rate, radius)
         name = f"table, geometric rate {rate}"
         bulk = draws_per_second(lambda table=table: table.draw_into(out, stream), count)  # type: ignore[misc]
         rows.append(measurement(f"{name}, int64", bulk, "draws/s", 1e8))

@@ -27,8 +27,8 @@ QUESTIONS = {"mean": ["kcal"], "map of 1,024 cells": ["x", "y"]}
 LIMITS = {"mean": 60.0, "map of 1,024 cells": 120.0}
 SPARK = """
 import json, resource, sys, time
-from metricshuffle.executors import spark as roles
-from metricshuffle.executors.sessions import session
+from metricshuffle.spark import spark as roles
+from metricshuffle.spark.session import session
 from metricshuffle.planning import Plan
 plans, parquet, tenth = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 told = {}

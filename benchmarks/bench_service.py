@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.service.running import Posted, Running, new_tickets, posted_async, report_of, running, task_of
+from tests.service.running import Posted, Running, load_task, new_tickets, posted_async, report_of, running
 
 from benchmarks.measuring import measurement
 
@@ -53,18 +53,18 @@ def sent(url: str, reports: list[bytes], connections: int) -> tuple[float, Poste
 
     async def timed() -> tuple[float, Posted]:
         begun = time.perf_counter()
-        posted = await posted_async(url, reports, connections)
-        return time.perf_counter() - begun, posted
+        post_report = await posted_async(url, reports, connections)
+        return time.perf_counter() - begun, post_report
 
-    seconds, posted = run(timed())
-    assert set(posted.statuses) == {204}, set(posted.statuses)
-    return seconds, posted
+    seconds, post_report = run(timed())
+    assert set(post_report.statuses) == {204}, set(post_report.statuses)
+    return seconds, post_report
 
 
 def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
     rows = []
     with running(folder, address) as shuffler:
-        collection = shuffler.opened(task_of(MESSAGES))
+        collection = shuffler.opened(load_task(MESSAGES))
         shuffler.end()
         begun = time.perf_counter()
         shuffler.start()
@@ -73,13 +73,13 @@ def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
         grown = 0.0
         for round, connections in enumerate((64, 256), 2):
             tickets = new_tickets(REPORTS + WARMING)
-            collection = shuffler.opened(task_of(MESSAGES), tickets=tickets, round=round)
+            collection = shuffler.opened(load_task(MESSAGES), tickets=tickets, round=round)
             reports = [report_of(collection, ticket) for ticket in tickets]
             sent(collection.url, reports[:WARMING], connections)
             before = memory(shuffler)
-            seconds, posted = sent(collection.url, reports[WARMING:], connections)
+            seconds, post_report = sent(collection.url, reports[WARMING:], connections)
             grown += memory(shuffler) - before
-            p99 = sorted(posted.seconds)[int(0.99 * REPORTS)]
+            p99 = sorted(post_report.seconds)[int(0.99 * REPORTS)]
             rows.append(measurement(f"{kind}: reports a second, {connections} connections", REPORTS / seconds, "/s", 1500.0))
             rows.append(measurement(f"{kind}:   99 % answered within", 1000 * p99, "ms", 300.0, at_most=True))
         rows.append(measurement(f"{kind}: memory growth over {2 * REPORTS:,} reports", grown, "MB", 100.0, at_most=True))
@@ -98,16 +98,16 @@ def many(kind: str, count: int, connections: int) -> None:
         address = addresses[{"sqlite": "SQLite", "postgresql": "PostgreSQL"}[kind]]
         with running(Path(folder) / "shuffler", address) as shuffler:
             tickets = new_tickets(count)
-            collection = shuffler.opened(task_of(MESSAGES, users=max(count, 1_000)), tickets=tickets, lasts=10 * 86400)
+            collection = shuffler.opened(load_task(MESSAGES, users=max(count, 1_000)), tickets=tickets, lasts=10 * 86400)
             first, seconds, waited = memory(shuffler), 0.0, []
             print(f"{'reports':>10} {'MB':>8} {'/s':>8} {'p99 ms':>8}")
             for start in range(0, count, max(1, count // 10)):
                 rate, step = 0.0, count // 10
                 for part in range(start, min(start + step, count), REPORTS):
                     reports = [report_of(collection, ticket) for ticket in tickets[part : min(part + REPORTS, start + step, count)]]
-                    took, posted = sent(collection.url, reports, connections)
+                    took, post_report = sent(collection.url, reports, connections)
                     seconds, rate = seconds + took, len(reports) / took
-                    waited += posted.seconds
+                    waited += post_report.seconds
                 p99 = 1000 * sorted(waited)[int(0.99 * len(waited))]
                 print(f"{min(start + step, count):>10,} {memory(shuffler):>8.1f} {rate:>8.0f} {p99:>8.0f}", flush=True)
             told = shuffler.operator.status(collection.digest)

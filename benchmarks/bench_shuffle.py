@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.service.running import task_of
+from tests.service.running import load_task
 
 from benchmarks.measuring import measurement
-from metricshuffle.service.collection import Collection, Hop, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, KeyFolder, analyst_of
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Entry
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, KeyFolder, analyst_of
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Entry
+from metricshuffle.collection.terms import Collection, Hop, instant
 
 MESSAGES = 10
 REPORTS = 1_000_000
@@ -33,12 +33,12 @@ AT_ONCE = 5_000
 
 def filled(folder: Path, reports: int) -> str:
     """A collection with so many stored reports; their boxes are random bytes, which no shuffler can tell from boxes."""
-    store = store_of(f"sqlite:///{folder}/shuffler.db", lambda: START)
+    store = connect_store(f"sqlite:///{folder}/shuffler.db", lambda: START)
     shuffler = Shuffler(store, KeyFolder.at(folder / "keys"))
     other, now = CollectionKeys(secrets.token_bytes(64)).party, START
     hops = [Hop(**party.model_dump() | {"url": f"http://127.0.0.1:{port}"}) for port, party in ((1, shuffler.new_party()), (2, other))]
     collection = Collection.new(
-        task_of(MESSAGES), round=1, hops=hops, analyst=analyst_of(AnalystKey.new().public), colluders=0, opens=instant(now - 1),
+        load_task(MESSAGES), round=1, hops=hops, analyst=analyst_of(AnalystKey.new().public), colluders=0, opens=instant(now - 1),
         closes=instant(now + 60), extends=instant(now + 60), retention=86400,
     )  # fmt: skip
     shuffler.open(collection.served)
@@ -55,7 +55,7 @@ def filled(folder: Path, reports: int) -> str:
 
 def driven(folder: Path) -> dict[str, float]:
     """In a process of its own: seconds at which each point was passed, and gigabytes at most."""
-    store, passed, begun = store_of(f"sqlite:///{folder}/shuffler.db", lambda: START + 60), dict[str, float](), time.perf_counter()
+    store, passed, begun = connect_store(f"sqlite:///{folder}/shuffler.db", lambda: START + 60), dict[str, float](), time.perf_counter()
     shuffler = Shuffler(store, KeyFolder.at(folder / "keys"), at=lambda point: passed.update({point: time.perf_counter() - begun}))
     [row] = store.rows()
     assert shuffler.advance(row.digest) == "released"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import measurement, processor_seconds, seconds
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, calibrate_family, calibrate_item_rate
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
-from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.queries.user_queries import UserHistogram
 from metricshuffle.randomizers import ClusteredResponse
 from metricshuffle.spaces import Clustered, nested_squares, users_of
 
@@ -33,10 +33,10 @@ def _any_randomizer() -> list[dict[str, Any]]:
     cases = (("local", 1, 1000, 25.0, 1e-12), ("central", 10**5, 1000, 25.0, 1e-12), ("central", 10**4, 100, 5.0, 1e-6))
     for model, users, items, rate, delta in cases:
         shuffle = ItemShuffle.of("local" if model == "local" else "central", users, items)
-        time = seconds(partial(calibrated, shuffle, rate, delta), 3)
+        time = seconds(partial(calibrate_item_rate, shuffle, rate, delta), 3)
         name = f"item rate, {model}, {users:.0e} users of {items:,} items, delta {delta:g}"
         rows.append(measurement(name, time, "s", 5.0, at_most=True))
-        item_rate = calibrated(shuffle, rate, delta).item_rate
+        item_rate = calibrate_item_rate(shuffle, rate, delta).item_rate
         rows.append(measurement("  its item rate over that of composition", item_rate * items / rate, "", 1.0))
         time = seconds(partial(_certificate, shuffle, item_rate, rate, delta))
         rows.append(measurement("  one certificate", time, "s", None))
@@ -47,9 +47,9 @@ def _one_randomizer() -> list[dict[str, Any]]:
     rows = []
     for model, users, shape, rate in (("local", 1, (8, 8, 0.05), 20.0), ("central", 10**4, (4, 4, 0.02), 10.0)):
         shuffle = ItemShuffle.of("local" if model == "local" else "central", users, 100)
-        job = partial(calibrated_family, partial(ClusteredResponse, *shape), shuffle, rate, 1e-9)
+        job = partial(calibrate_family, partial(ClusteredResponse, *shape), shuffle, rate, 1e-9)
         rows.append(measurement(f"item rate of a clustered response, {model}, {users:.0e} users", seconds(job, 1), "s", None))
-        gain = job().item_rate / calibrated(shuffle, rate, 1e-9).item_rate
+        gain = job().item_rate / calibrate_item_rate(shuffle, rate, 1e-9).item_rate
         rows.append(measurement("  its item rate over that of any randomizer", gain, "", 1.0))
     return rows
 

@@ -15,7 +15,7 @@ import numpy as np
 import metricshuffle as ms
 from benchmarks.measuring import measurement, seconds
 from metricshuffle.protocols.features import Features, ShiftedBoxes
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 
 PEOPLE = 100_000
 MAP = ms.Histogram(ms.Grid(32, 32, 100.0, "m"))
@@ -29,7 +29,7 @@ def planned(people: int = PEOPLE) -> ms.Plan:
     return ms.plan(MAP, TARGET, users=people, floor=False, protocols=("noisy-vectors",))
 
 
-def task_of(features: Features) -> ms.Task:
+def load_task(features: Features) -> ms.Task:
     """That plan's task with so many coordinates, and as many shares as the planned one."""
     task = planned().task
     protocol = task.protocol
@@ -40,7 +40,7 @@ def task_of(features: Features) -> ms.Task:
 
 def release() -> dict[str, float]:
     """Seconds of each role for everybody, all of them warm, and the peak memory of this process in GiB."""
-    task, values = task_of(BOXES), np.random.default_rng(0).integers(0, 32, (PEOPLE, 2))
+    task, values = load_task(BOXES), np.random.default_rng(0).integers(0, 32, (PEOPLE, 2))
     task.counted([values[:100]])  # compiles
     start = time.perf_counter()
     tally = task.counted([values])

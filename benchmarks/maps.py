@@ -1,6 +1,7 @@
 """How far private maps and histograms are off, and what a person sends for them: `python -m benchmarks.maps` (some minutes).
 
-People are those of `planning.crowd.clustered_shares`, drawn by `numpy.random.default_rng(SEED)`: five clusters on a tenth of people who
+People are those of `simulation.population.clustered_shares`, drawn by `numpy.random.default_rng(SEED)`: five clusters on a tenth of
+people who
 are spread evenly. Each number is the mean over `runs` simulated releases about the same people: sums with the noise of everybody's shares,
 and the estimator of a release (isotonic regression on lines, least squares on grids, both with shares >= 0 of sum 1; the likeliest shares
 for single reports). Earth mover's distances are exact. The target is epsilon 1 for a tenth of the range and less for less, delta 1e-6.
@@ -15,22 +16,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.encodings.packed import SEALED_BITS
+from metricshuffle.encodings.packed_vectors import SEALED_BITS
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.estimation.inversion import Inversion
-from metricshuffle.estimation.likelihood import likeliest
+from metricshuffle.estimation.likelihood import fit_likelihood
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning import Plan, plan
-from metricshuffle.planning.crowd import CLUSTER_SIZES, Crowd, clustered_shares
-from metricshuffle.planning.drawing import ReportLaws
-from metricshuffle.planning.vector_runs import crowd_of, released_shares
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.features import Cells, ShiftedBoxes
 from metricshuffle.protocols.frequencies import Frequencies
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Query
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.queries.histogram import Histogram
-from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.queries.query import Query
+from metricshuffle.queries.user_queries import UserHistogram
+from metricshuffle.simulation.fast_draws import ReportLaws
+from metricshuffle.simulation.population import CLUSTER_SIZES, Population, clustered_shares
+from metricshuffle.simulation.vector_runs import crowd_of, released_shares
 from metricshuffle.spaces import Grid, Integers, Space, earth_mover, users_of
 
 SEED = 7
@@ -67,7 +68,7 @@ class Case:
             part = max(part, self.domain.cell / self.range)
         return Target(epsilon=part / NEAR, delta=DELTA, distance=part * self.range)
 
-    def held(self, query: Query, people: int) -> Crowd:
+    def held(self, query: Query, people: int) -> Population:
         generator = np.random.default_rng(SEED)
         return crowd_of(query, clustered_shares(Space.of(self.domain), generator), people, generator)
 
@@ -150,7 +151,7 @@ def single(case: Case, people: int, name: str) -> Accuracy | None:
     released, laws = [], ReportLaws.of(inversion.rows)
     for _ in range(FEW_RUNS if len(held.sampled) > 100 else case.runs):
         counts = np.maximum(np.rint(laws.counts(held.sampled, generator)), 0.0).astype(np.int64)
-        released.append(likeliest(inversion.rows, counts).frequencies)
+        released.append(fit_likelihood(inversion.rows, counts).frequencies)
     return _measured(case, people, "one report each", name, np.stack(released), held.truth, planned.choice.local_epsilon)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
@@ -51,7 +51,7 @@ def line_of(points: int) -> Floats:
     return np.abs(places[:, None] - places)
 
 
-def grid_of(side: int) -> Floats:
+def plan_grid(side: int) -> Floats:
     """Distances of the cells of a square, opposite corners 1 apart."""
     cells = np.array([(i, j) for i in range(side) for j in range(side)], dtype=np.float64) / ((side - 1) * 2.0**0.5)
     return np.asarray(np.hypot(*(cells[:, None] - cells).transpose(2, 0, 1)))
@@ -68,7 +68,7 @@ def built_in(epsilon: float) -> dict[str, Randomizer]:
         "WitchHat, 33 inputs": WitchHat(1.0, epsilon, 4.0, 16),
         "geometric, 8 x 8 cells": PlanarGeometric(8, 8, epsilon / (7.0 * 2.0**0.5)),
         "exponential, line of 16": ExponentialMechanism(line_of(16), epsilon),
-        "exponential, 6 x 6 cells": ExponentialMechanism(grid_of(6), epsilon),
+        "exponential, 6 x 6 cells": ExponentialMechanism(plan_grid(6), epsilon),
         "padded exponential, line of 8": PaddedExponential(line_of(8), epsilon),
         "clustered response, 3 x 4": ClusteredResponse(3, 4, 0.25, epsilon),
         **{f"RAPPOR, {k} bits": Rappor(k, epsilon) for k in (8, 64)},
@@ -124,7 +124,7 @@ def gaps(
                 band = amplify(randomizer, users).epsilon(delta)
                 took = time.process_time() - start
                 widest = randomizer.diameter
-                blanket = ShuffledProfile(randomizer, users, widest, "blanket").epsilon(delta, widest)
+                blanket = BestBoundProfile(randomizer, users, widest, "blanket").epsilon(delta, widest)
                 ratio, alone = (value / band.lower if band.lower > 0.0 else math.inf for value in (band.upper, blanket))
                 yield Gap(name, epsilon, users, delta, ratio, band.bound, alone, took)
 

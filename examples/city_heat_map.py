@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metricshuffle as ms
-from metricshuffle.pages.charts.marks import BLUE, GRID, svg
+from metricshuffle.report.charts.vega import BLUE, GRID, svg
 from metricshuffle_papers.synthetic import CITY, homes
 
 TITLE = "A city under noise"

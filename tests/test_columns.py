@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.columns import ARGUMENTS, OPTIONS, CsvFormat, Table, open_columns, wanted
-from metricshuffle.columns.cells import complaint, is_missing, numbers
+from metricshuffle.data import ARGUMENTS, OPTIONS, CsvFormat, Table, column_requests, open_columns
+from metricshuffle.data.cell_parsing import cell_problem, is_missing, parse_numbers
 from metricshuffle.errors import InputError
 
 
 def opened(path: Path, content: bytes | str, *names: str, **form: Any) -> Table:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return open_columns(path, wanted(names), CsvFormat(**form))
+    return open_columns(path, column_requests(names), CsvFormat(**form))
 
 
 def read(path: Path, content: bytes | str, *names: str, **form: Any) -> list[Any]:
@@ -87,9 +87,9 @@ def test_decimals(file: Path, content: str, form: dict[str, str]) -> None:
 
 def test_a_point_among_decimal_commas_is_no_number() -> None:
     """1.234 may be a thousand or a little more than one: nobody guesses."""
-    assert numbers(["1.234", "2,5"], ",").tolist() == ["1.234", 2.5]
-    assert numbers(["1.234", "2,5"], ".").tolist() == [1.234, "2,5"]
-    assert numbers(["1_0", "2", ""]).tolist() == ["1_0", 2.0, None]
+    assert parse_numbers(["1.234", "2,5"], ",").tolist() == ["1.234", 2.5]
+    assert parse_numbers(["1.234", "2,5"], ".").tolist() == [1.234, "2,5"]
+    assert parse_numbers(["1_0", "2", ""]).tolist() == ["1_0", 2.0, None]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_point_among_decimal_commas_is_no_number() -> None:
     ],
 )
 def test_why_a_cell_is_no_number(cell: str, reason: str) -> None:
-    told = complaint(cell, OPTIONS)
+    told = cell_problem(cell, OPTIONS)
     assert told is not None
     assert told.reason == reason
     assert (told.remedy == "") == (reason == "is text and not a number")
@@ -135,9 +135,9 @@ def test_why_a_cell_is_no_number(cell: str, reason: str) -> None:
 
 def test_numbers_are_not_complained_about() -> None:
     """In a file; in a frame a text is no number, whatever it says."""
-    assert all(complaint(cell, OPTIONS) is None for cell in ("3", " -4.5e2 ", 3, 2.5, np.int64(3), "inf"))
-    assert complaint("3", ARGUMENTS) is not None
-    assert complaint("3.5", OPTIONS, ",") is not None
+    assert all(cell_problem(cell, OPTIONS) is None for cell in ("3", " -4.5e2 ", 3, 2.5, np.int64(3), "inf"))
+    assert cell_problem("3", ARGUMENTS) is not None
+    assert cell_problem("3.5", OPTIONS, ",") is not None
     assert not any(map(is_missing, ["0", 0, 0.0, False, "-", "nano"]))
     assert all(map(is_missing, ["", "NaN", "null", "#N/A", "<NA>", None, float("nan"), np.float64("nan")]))
 
@@ -150,8 +150,8 @@ def test_a_blank_line_is_a_missing_value_where_there_is_one_column(file: Path) -
 
 def test_rows_know_their_lines(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also behind blank lines, quoted line ends and other chunks."""
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 3)
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 2)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 3)
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 2)
     text = 'n,name\r\n1,"a\r\nb"\r\n\r\n4,"c"\r\n5,"d\n\ne"\r\n8,f\r\n9,g\r\n'
     places = [(int(value), int(place)) for chunk in opened(file, text, "n").chunks()
               for value, place in zip(chunk.columns[0], chunk.places - 1, strict=True)]  # fmt: skip
@@ -159,7 +159,7 @@ def test_rows_know_their_lines(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_lines_with_other_numbers_of_fields_are_counted_to_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 20)
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 20)
     lines = "".join("1\n" if row % 10 == 3 else "1,2,3\n" if row == 5 else "1,2\n" for row in range(80))
     with pytest.raises(InputError) as told:
         read(file, f"a,b\n{lines}", "a")

@@ -14,7 +14,7 @@ import pytest
 import metricshuffle
 import metricshuffle_papers
 from metricshuffle import randomizers
-from metricshuffle.exported import MOVED
+from metricshuffle._lazy import MOVED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 DOCUMENTED = re.findall(r"^- `(\w+)", TEXT, flags=re.MULTILINE)
@@ -69,7 +69,7 @@ def test_importing_the_package_imports_none_of_it() -> None:
     """Modules come when a name is first asked for, so that a command line answers at once."""
     code = "import sys, metricshuffle; print(sorted(name for name in sys.modules if name.startswith('metricshuffle') or name == 'numpy'))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert ast.literal_eval(told) == ["metricshuffle", "metricshuffle.exported"]
+    assert ast.literal_eval(told) == ["metricshuffle", "metricshuffle._lazy"]
 
 
 @pytest.mark.parametrize("name", sorted(MOVED))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.files import locked, made_folder, read_bytes, read_text, whole_file, write_text, written_in_place
+from metricshuffle.files import atomic_file, locked, make_folder, read_bytes, read_text, write_text, written_in_place
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_text_and_bytes_come_back(tmp_path: Path) -> None:
     """What is written is read, line ends and letters as they are."""
     write_text(tmp_path / "text", "Zürich\r\n\n")
     assert (tmp_path / "text").read_bytes() == "Zürich\r\n\n".encode()
-    with whole_file(tmp_path / "bytes", "wb") as stream:
+    with atomic_file(tmp_path / "bytes", "wb") as stream:
         stream.write(b"\0\xff\n")
     assert read_bytes(tmp_path / "bytes") == b"\0\xff\n"
 
@@ -41,7 +41,7 @@ def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
     """While a file is written what was there before is there, beside one with another name that begins with a dot."""
     path = tmp_path / "file"
     path.write_text("old")
-    with whole_file(path) as stream:
+    with atomic_file(path) as stream:
         stream.write("new")
         stream.flush()
         assert path.read_text() == "old"
@@ -60,7 +60,7 @@ def test_an_exception_leaves_what_was_there(wrong: type[BaseException], existed:
         path.write_text("old")
 
     def interrupted() -> None:
-        with whole_file(path) as stream:
+        with atomic_file(path) as stream:
             stream.write("half")
             raise wrong
 
@@ -96,7 +96,7 @@ def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
         heard: list[bytes] = []
         reader = threading.Thread(target=lambda heard=heard: heard.append(pipe.read_bytes()))
         reader.start()
-        with whole_file(path, "wb") as stream:
+        with atomic_file(path, "wb") as stream:
             stream.write(b"through the pipe")
         reader.join(timeout=10)
         assert heard == [b"through the pipe"]
@@ -114,7 +114,10 @@ def test_devices_are_written_in_place() -> None:
 @pytest.mark.parametrize("mode", ["w", "wb"])
 def test_standard_output(name: str, mode: str, tmp_path: Path) -> None:
     """The content and nothing else stands on standard output, in a pipe and in a file it is redirected to; no file is made."""
-    code = f"from metricshuffle.files import whole_file\nwith whole_file({name!r}, {mode!r}) as s: s.write({'b' * (mode == 'wb')}'content')"
+    code = (
+        f"from metricshuffle.files import atomic_file as whole_file\nwith whole_file({name!r}, {mode!r}) as s: "
+        f"s.write({'b' * (mode == 'wb')}'content')"
+    )
     words = [sys.executable, "-c", code]
     assert subprocess.run(words, cwd=tmp_path, capture_output=True, check=True).stdout == b"content"
     with open(tmp_path / "redirected", "wb") as stream:
@@ -127,7 +130,7 @@ def test_standard_output(name: str, mode: str, tmp_path: Path) -> None:
 def test_new_files_have_what_the_umask_allows(mask: int, expected: int, tmp_path: Path, open_umask: None) -> None:
     """A umask of 077 makes files that nobody else can read; the temporary file is no wider meanwhile."""
     os.umask(mask)
-    with whole_file(tmp_path / "file") as stream:
+    with atomic_file(tmp_path / "file") as stream:
         stream.write("new")
         (beside,) = tmp_path.iterdir()
         assert permissions(beside) == expected
@@ -172,13 +175,13 @@ def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 
 def test_folders_are_made_or_told(tmp_path: Path) -> None:
     """A folder with its parents, one that is there, and a file in its place."""
-    assert made_folder(tmp_path / "a" / "b").is_dir()
-    assert made_folder(tmp_path / "a").is_dir()
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+    assert make_folder(tmp_path / "a").is_dir()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="a file has that name"):
-        made_folder(tmp_path / "file")
+        make_folder(tmp_path / "file")
     with pytest.raises(InputError, match="cannot make the folder"):
-        made_folder(tmp_path / "file" / "deeper")
+        make_folder(tmp_path / "file" / "deeper")
 
 
 def test_a_lock_waits_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import metricshuffle
 import metricshuffle_papers
-from metricshuffle.exported import homes
+from metricshuffle._lazy import export_locations
 
 SOURCE = Path(metricshuffle.__file__).parent
 LAYERS = {
@@ -97,7 +97,7 @@ def without_type_checking(tree: ast.Module) -> ast.Module:
 def import_graph() -> dict[str, set[str]]:
     """Which modules each module imports, anywhere in its file; a name of a lazy package counts as an import of the module it lives in."""
     modules = {module_of(path): path for path in FILES}
-    lazy = {module: homes(str(path)) for module, path in modules.items() if path.with_suffix(".pyi").exists()}
+    lazy = {module: export_locations(str(path)) for module, path in modules.items() if path.with_suffix(".pyi").exists()}
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         edges: set[str] = set()
@@ -126,9 +126,9 @@ def test_the_graph_sees_late_imports_and_not_those_of_type_checkers() -> None:
     """A circle of two is found, wherever its imports stand; the graph of the package has edges from everywhere."""
     with pytest.raises(graphlib.CycleError):
         graphlib.TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import metricshuffle.cli\nelse:\n    import metricshuffle.wire\n"
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import metricshuffle.cli\nelse:\n    import metricshuffle.tasks\n"
     left = [alias.name for node in ast.walk(without_type_checking(ast.parse(text))) if isinstance(node, ast.Import) for alias in node.names]
-    assert left == ["metricshuffle.wire"]
+    assert left == ["metricshuffle.tasks"]
     graph = import_graph()
     assert "metricshuffle.planning.plan" in graph["metricshuffle.planning"]
     assert sum(map(len, graph.values())) > 500

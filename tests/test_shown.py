@@ -11,8 +11,8 @@ import pytest
 from tests.wire.kinds import planned, reports_of
 
 import metricshuffle as ms
+from metricshuffle.display import MAX_LINE_LENGTH, one_line_repr, short_text
 from metricshuffle.randomizers import Channel, KaryRandomizedResponse
-from metricshuffle.shown import LONGEST_LINE, in_a_line, in_brief
 
 MANY = ms.Categories([f"label {index}" for index in range(500)])
 EVEN = Channel(np.full((40, 40), 1 / 40))
@@ -33,7 +33,7 @@ def test_plans_and_what_comes_of_them_are_one_short_line(kind: str) -> None:
         told += [reports, shuffled, release, release.value, release.answer, release.estimate]
     for thing in told:
         line = repr(thing)
-        assert len(line) <= LONGEST_LINE, f"{type(thing).__name__}: {line}"
+        assert len(line) <= MAX_LINE_LENGTH, f"{type(thing).__name__}: {line}"
         assert "\n" not in line
 
 
@@ -58,18 +58,18 @@ OTHERS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_everything_public_is_one_short_line(name: str) -> None:
     line = repr(OTHERS[name]())
-    assert len(line) <= LONGEST_LINE, line
+    assert len(line) <= MAX_LINE_LENGTH, line
     assert "\n" not in line
     assert " at 0x" not in line
 
 
 def test_long_values_are_cut_and_numbers_are_not() -> None:
-    assert in_brief("x" * 100) == f"{'x' * 30!r}..."
-    assert in_brief(list(range(1000))) == "(0, 1, 2, ... 1,000 in all)"
-    assert in_brief({"a": 1}) == "{'a': 1}"
-    assert in_brief(np.zeros((3, 4))) == "ndarray of 3 x 4"
-    line = in_a_line("Many", ((f"part{index}", 1234.5678 + index) for index in range(40)))
-    assert len(line) <= LONGEST_LINE
+    assert short_text("x" * 100) == f"{'x' * 30!r}..."
+    assert short_text(list(range(1000))) == "(0, 1, 2, ... 1,000 in all)"
+    assert short_text({"a": 1}) == "{'a': 1}"
+    assert short_text(np.zeros((3, 4))) == "ndarray of 3 x 4"
+    line = one_line_repr("Many", ((f"part{index}", 1234.5678 + index) for index in range(40)))
+    assert len(line) <= MAX_LINE_LENGTH
     assert line.endswith(" ...)")
     for told in line.removeprefix("Many(").removesuffix(" ...)").rstrip(",").split(", "):
         name, number = told.split("=")

@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks.tightness import gaps, table
 
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.amplification.shuffled import ShuffledProfile
-from metricshuffle.pages.charts.marks import BLUE, MUTED, VERMILLION, Spec, dots, line, log_scale, note, panel, powers, svg, x, y
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.randomizers import BoundedGeometric
+from metricshuffle.report.charts.vega import BLUE, MUTED, VERMILLION, Spec, dots, line, log_scale, note, panel, powers, svg, x, y
 
 TITLE = "How far an epsilon is above the truth at most: the blanket, and whole laws"
 SPAN, EPSILON, DELTA = 15, 4.0, 1e-6
@@ -24,7 +24,7 @@ def curves() -> tuple[list[tuple[float, float]], list[tuple[float, float]], list
     blanket, best = [], []
     for users in USERS:
         band = amplify(source, users).epsilon(DELTA)
-        alone = ShuffledProfile(source, users, source.diameter, "blanket").epsilon(DELTA, source.diameter)
+        alone = BestBoundProfile(source, users, source.diameter, "blanket").epsilon(DELTA, source.diameter)
         # (rounded, so that the last digits of one machine are not in the picture)
         blanket.append((float(users), round(alone / band.lower, 4)))
         best.append((float(users), round(band.upper / band.lower, 4)))

@@ -71,17 +71,17 @@ def gallery(folder: Path) -> dict[Path, str]:
 
 def what_if() -> str:
     """The README's table: its own plan, with the assumptions failing one by one."""
-    from metricshuffle.numerics.rounding import promised
-    from metricshuffle.pages.what_if import Recomputed, consequences
+    from metricshuffle.numerics.rounding import format_epsilon
+    from metricshuffle.report.failure_scenarios import ProtocolReview, consequences
 
     query = metricshuffle.Mean(metricshuffle.Integers(0, 1000, unit="kcal"))
     target = metricshuffle.Target(epsilon=1.0, delta=1e-6, distance=100)
     plan = metricshuffle.plan(query, target, users=1000, honest=0.9, encoding="modular", protocols=("polya-shuffle", "geometric-shuffle"))
     shown = tuple(candidate for candidate in plan.candidates if candidate.protocol == "geometric-shuffle" or candidate.shape == 1)
     lines = [f"| | situation | {' | '.join(candidate.protocol for candidate in shown)} |", f"|---|---|{'---|' * len(shown)}"]
-    for row in consequences(*(Recomputed.of(plan, candidate) for candidate in shown)):
+    for row in consequences(*(ProtocolReview.of(plan, candidate) for candidate in shown)):
         cells = [
-            f"epsilon {promised(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {promised(noise)})"
+            f"epsilon {format_epsilon(epsilon)}" if math.isfinite(epsilon) else f"no promise (noise alone: {format_epsilon(noise)})"
             for epsilon, noise in zip(row.epsilons, row.noise_alone, strict=True)
         ]
         lines.append(f"| {row.group} | {row.situation} | {' | '.join(cells)} |")

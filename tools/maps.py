@@ -9,9 +9,9 @@ from benchmarks.maps import accuracy, accuracy_table, cost_table, costs, floor_t
 from examples.demo.chapters.city_map import errors, three_maps
 from examples.demo.map_study import MapStudy, map_study
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.marks import MUTED, svg
+from metricshuffle.numerics.rounding import format_number
 from metricshuffle.randomness import Randomness
+from metricshuffle.report.charts.vega import MUTED, svg
 from metricshuffle_papers.synthetic import homes
 
 TITLE = "Where 2,000 people live, without anybody telling"
@@ -29,8 +29,10 @@ def picture(shown: MapStudy) -> str:
     """The truth, noisy vectors through a shuffler, and one report each as an SVG file."""
     target, grid = shown.vectors.plan.target, shown.grid
     setting = (
-        f"Epsilon {plain(target.epsilon)} for a move of {plain(target.distance)} {grid.unit}, delta {plain(target.delta)}; "
-        f"{grid.width} x {grid.height} cells of {plain(grid.cell)} {grid.unit}; {plain(100.0 * HONEST)} % of the people are honest."
+        f"Epsilon {format_number(target.epsilon)} for a move of {format_number(target.distance)} {grid.unit}, delta "
+        f"{format_number(target.delta)}; "
+        f"{grid.width} x {grid.height} cells of {format_number(grid.cell)} {grid.unit}; {format_number(100.0 * HONEST)} % of the "
+        "people are honest."
     )
     spec = {
         **three_maps(shown), "background": "#ffffff", "padding": 22,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from examples.demo.chapters.distance import claim_chart
 
-from metricshuffle.pages.charts.marks import MUTED, svg
+from metricshuffle.report.charts.vega import MUTED, svg
 from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import PUBLISHED_SETTING, epsilon_curves
 
 TITLE = "Shuffling hides small moves, and not large ones, whatever was claimed"

@@ -10,9 +10,9 @@ import numpy as np
 
 from metricshuffle import randomizers
 from metricshuffle.citations import PAPERS, STATEMENTS
-from metricshuffle.numerics.rounding import promised
+from metricshuffle.numerics.rounding import format_epsilon
 from metricshuffle.randomizers import Channel, Randomizer
-from metricshuffle.randomizers.tabulated import Tabulated
+from metricshuffle.randomizers.table_randomizer import TableRandomizer
 
 _LINE = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
 _CHANNEL = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
@@ -67,7 +67,7 @@ def randomizers_page() -> str:
             f"{randomizer.inputs:,}",
             f"{randomizer.outputs:,}",
             str((randomizer.outputs - 1).bit_length()),
-            promised(randomizer.local_epsilon()),
+            format_epsilon(randomizer.local_epsilon()),
         )
         cells = (f"[{name}](#{name.lower()})", *numbers, _estimates(randomizer), _accounted(randomizer))
         lines.append("| " + " | ".join(cells) + " |")
@@ -110,4 +110,4 @@ def _estimates(randomizer: Randomizer) -> str:
 
 
 def _accounted(randomizer: Randomizer) -> str:
-    return "table" if isinstance(randomizer, Channel | Tabulated) else "closed form"
+    return "table" if isinstance(randomizer, Channel | TableRandomizer) else "closed form"

@@ -23,7 +23,7 @@ def reference() -> str:
     """Every command with its arguments and options, as Markdown."""
     import typer
 
-    from metricshuffle.cli.app import app
+    from metricshuffle.cli.command_group import app
 
     group: Any = typer.main.get_command(app)
     commands = dict(every_command(group))

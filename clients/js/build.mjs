@@ -29,4 +29,4 @@ export const options = {
   logLevel: 'warning',
 };
 
-await build({ ...options, outfile: process.argv[2] ?? `${folder}../../src/metricshuffle/pages/static/client.js` });
+await build({ ...options, outfile: process.argv[2] ?? `${folder}../../src/metricshuffle/report/static/client.js` });

@@ -10,7 +10,7 @@ from pathlib import Path
 from examples.demo.demo import demo
 from examples.demo.live import kept_open
 
-from metricshuffle.cli.screen import console
+from metricshuffle.cli.console import console
 from metricshuffle.errors import InputError, MetricShuffleError
 
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from examples.demo.live import live_round
 
+from metricshuffle.cli.console import console as made_console
+from metricshuffle.cli.console import show_progress
 from metricshuffle.cli.extras import require_extras
-from metricshuffle.cli.screen import console as made_console
-from metricshuffle.cli.screen import working
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import format_number
 
 if TYPE_CHECKING:
     from examples.demo.map_study import MapStudy
     from examples.demo.user_study import UserStudy
     from rich.console import Console
 
-    from metricshuffle.pages.words import Study
     from metricshuffle.planning import Plan
     from metricshuffle.planning.setting import EncodingChoice
     from metricshuffle.privacy.target import Target
     from metricshuffle.queries import Query
-    from metricshuffle.wire.release import Release
+    from metricshuffle.report.assessment_text import Study
+    from metricshuffle.tasks.release import Release
 
 REPORT = "report.html"
 PEOPLE, RESIDENTS = 500, 2000
@@ -45,16 +45,16 @@ def demo(
     require_extras("report", "transport", *(["service"] if live else []))
     from examples.demo.report import demo_report
 
-    from metricshuffle.files import made_folder, write_text
+    from metricshuffle.files import make_folder, write_text
 
     screen = made_console() if console is None else console
-    made_folder(output)
+    make_folder(output)
     numbers = snack_study(people, encoding, screen)
     city, cells = city_study(residents, encoding, screen)
     places = map_study(residents, screen)
     visits = visits_study(residents, screen)
     played = live_round(screen) if live else None
-    with working("Drawing the report"):
+    with show_progress("Drawing the report"):
         page = demo_report(numbers, city, cells, places, visits, played)
     write_text(output / REPORT, page)
     screen.print(
@@ -67,9 +67,9 @@ def demo(
 
 def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Study:
     """The mean of a number."""
-    from metricshuffle.pages.words import Study
     from metricshuffle.privacy.target import Target
     from metricshuffle.queries import Mean
+    from metricshuffle.report.assessment_text import Study
     from metricshuffle_papers.synthetic import SNACKS, snacks
 
     values = snacks(people)
@@ -81,9 +81,9 @@ def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Stud
 
 def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tuple[Study, Any]:
     """The centroid of homes on a grid, and the cells they are in."""
-    from metricshuffle.pages.words import Study
     from metricshuffle.privacy.target import Target
     from metricshuffle.queries import Centroid
+    from metricshuffle.report.assessment_text import Study
     from metricshuffle_papers.synthetic import CITY, homes
 
     cells = CITY.cells(homes(residents))
@@ -100,17 +100,17 @@ def map_study(residents: int, console: Console) -> MapStudy:
 
     from metricshuffle_papers.synthetic import homes
 
-    with working("Planning and drawing the map"):
+    with show_progress("Planning and drawing the map"):
         study = maps.map_study(homes(residents), HONEST)
     target, unit, release = study.vectors.plan.target, study.grid.unit, study.vectors.release
     console.print(
         f"\n[bold]The city as a map[/bold]: the same {study.users:,} people in {study.grid}.\n"
-        f"Target: epsilon {plain(target.epsilon)} in proportion to the distance up to {plain(target.distance)} {unit}, "
-        f"delta {plain(target.delta)}.\n",
+        f"Target: epsilon {format_number(target.epsilon)} in proportion to the distance up to {format_number(target.distance)} {unit}, "
+        f"delta {format_number(target.delta)}.\n",
         highlight=False,
     )
     for released in study.releases:
-        off, moved = f"{study.share_error(released):.2g} %", f"{plain(round(study.distance(released)))} {unit}"
+        off, moved = f"{study.share_error(released):.2g} %", f"{format_number(round(study.distance(released)))} {unit}"
         name = released.plan.choice.protocol
         console.print(f"  {name:26} a share is off by [bold]{off}[/bold], earth mover's distance [bold]{moved}[/bold]", highlight=False)
     console.print(f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}", highlight=False)
@@ -124,17 +124,17 @@ def visits_study(residents: int, console: Console) -> UserStudy:
 
     from metricshuffle_papers.synthetic import visits
 
-    with working("Planning and comparing a month of visits"):
+    with show_progress("Planning and comparing a month of visits"):
         study = study_of(visits(residents))
     target = study.local.plan.target
     console.print(
         f"\n[bold]A month of visits[/bold]: {study.users:,} people hold {study.visits:,} visits ({study.grid}).\n"
-        f"Target: epsilon {plain(target.epsilon)} if the whole month of one person moves by {plain(target.distance)} "
+        f"Target: epsilon {format_number(target.epsilon)} if the whole month of one person moves by {format_number(target.distance)} "
         f"{study.unit} (earth mover's distance), less for less.\n",
         highlight=False,
     )
     for released in study.releases:
-        error = plain(round(study.error(released), 1))
+        error = format_number(round(study.error(released), 1))
         console.print(f"  {released.title:21} [bold]{error} {study.unit}[/bold] of earth mover's distance from the truth", highlight=False)
     console.print(f"\n[green]Whoever colludes:[/green] {study.local.release.guarantee}", highlight=False)
     console.print(f"[yellow]What that is not:[/yellow] {study.local.full_replacement}", highlight=False)
@@ -144,7 +144,7 @@ def visits_study(residents: int, console: Console) -> UserStudy:
 def _planned(name: str, query: Query, target: Target, users: int, encoding: EncodingChoice) -> Plan:
     from metricshuffle.planning import plan
 
-    with working(f"Planning {name}") as tell:
+    with show_progress(f"Planning {name}") as tell:
         return plan(query, target, users, HONEST, encoding=encoding, progress=lambda step: tell(f"calibrating {step}"))
 
 
@@ -156,14 +156,14 @@ def _released(plan: Plan, values: Any) -> Release:
 
 
 def _print(study: Study, console: Console) -> None:
-    from metricshuffle.cli.table import candidates_table
-    from metricshuffle.pages.facts import plan_facts, release_facts
+    from metricshuffle.cli.candidate_table import candidate_table
+    from metricshuffle.report.plan_view import plan_facts, release_facts
 
     plan, release = plan_facts(study.plan), release_facts(study.release)
     console.print(f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.domain}).", highlight=False)
     console.print(f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
     console.print()
-    console.print(candidates_table(study.plan))
+    console.print(candidate_table(study.plan))
     console.print()
     baseline = " (In brackets: sees the raw values; for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
     console.print(f"{plan.why_chosen}{baseline}\n", highlight=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from metricshuffle.noise.polya import Polya
-from metricshuffle.pages.numbers import expected_error, noise_rate, setting_of
 from metricshuffle.planning import Plan
+from metricshuffle.report.curve_data import expected_error, noise_rate, sum_setting_of
 
 USERS = (10, 32, 100, 316, 1_000, 10_000, 100_000)
 """Sizes of the crowd for which the errors of all protocols are worked out."""
@@ -31,7 +31,7 @@ def error_curves(plan: Plan, users: Sequence[int] = USERS) -> list[ErrorCurve]:
     errors: dict[str, list[float]] = {"geometric-local": [], "geometric-shuffle": [], "polya-shuffle": [], "geometric-central": []}
     for count in users:
         honest = max(1, count * plan.honest // plan.users)
-        setting = setting_of(plan, count, honest)
+        setting = sum_setting_of(plan, count, honest)
         pure = setting.accounts.pure_rate()
         errors["geometric-local"].append(expected_error(setting, Polya(Fraction(1), pure)))
         errors["geometric-shuffle"].append(expected_error(setting, Polya(Fraction(1), noise_rate(setting, honest))))

@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.cli.screen import console as made_console
-from metricshuffle.cli.screen import working
+from metricshuffle.cli.console import console as made_console
+from metricshuffle.cli.console import show_progress
 from metricshuffle.errors import InputError, require
 
 if TYPE_CHECKING:
     from examples.demo.live_round import LiveRound, Posts
     from rich.console import Console
 
-    from metricshuffle.service.collection import Collection
-    from metricshuffle.service.control import Operator
-    from metricshuffle.wire.task import Task
+    from metricshuffle.collection.operator.control_api import Operator
+    from metricshuffle.collection.terms import Collection
+    from metricshuffle.tasks.task import Task
 
 PEOPLE, HONEST = 300, 270
 TWICE, GARBAGE, LATE = 20, 15, 5
@@ -94,14 +94,14 @@ def live_round(console: Console | None = None, *, open_seconds: int = OPEN_SECON
         require(module, "service")
     from examples.demo.live_round import LiveRound
 
-    from metricshuffle.service.analyst import Analyst
-    from metricshuffle.service.control import Operator
-    from metricshuffle.service.keys import AnalystKey, KeyFolder
+    from metricshuffle.collection.analyst.analyst import Analyst
+    from metricshuffle.collection.keys import AnalystKey, KeyFolder
+    from metricshuffle.collection.operator.control_api import Operator
     from metricshuffle_papers.synthetic import snacks
 
     screen, began = made_console() if console is None else console, time.monotonic()
     values = snacks(PEOPLE + LATE)
-    with working("Running a live round") as tell, shuffler() as server:
+    with show_progress("Running a live round") as tell, shuffler() as server:
         task, key = _task(), server.folder / "analyst.key"
         AnalystKey.new().save(key)
         operator = Operator(server.url, KeyFolder(server.keys).token)
@@ -146,18 +146,18 @@ def _task() -> Task:
 
 def _opened(task: Task, operator: Operator, analyst: str, seconds: int) -> Collection:
     """A collection that is open, of one shuffler and one analyst."""
-    from metricshuffle.service.control import Opening, open_everywhere
-    from metricshuffle.service.keys import analyst_of
+    from metricshuffle.collection.keys import analyst_of
+    from metricshuffle.collection.operator.control_api import Opening, open_at_all_hops
 
     now = int(time.time())
     opening = Opening(task, analyst_of(analyst, "the demo"), 0, now, now + 1 + seconds, now + 1 + seconds + MORE_SECONDS, 3600, apart=False)
     collection = opening.collection(1, [operator.new_hop("the demo")])
-    open_everywhere([operator], collection, ())
+    open_at_all_hops([operator], collection, ())
     return collection
 
 
 def _reports(collection: Collection, values: Any) -> list[bytes]:
-    from metricshuffle.service.client import Client
+    from metricshuffle.collection.client.client import Client
 
     client = Client(collection, believe=True)  # (it was verified when it was opened)
     return [client.report(int(value)) for value in values]
@@ -184,14 +184,14 @@ def _posted(server: ShufflerProcess, collection: Collection, reports: Sequence[b
 
 def _killed(server: ShufflerProcess, collection: Collection, answered: Sequence[int], counts: list[int]) -> None:
     """Kill the shuffler when half of the people are through, count what it had acknowledged and what it has, and start it again."""
-    from metricshuffle.service.stores import store_of
+    from metricshuffle.collection.store.factory import connect_store
 
     end = time.monotonic() + ENDING_SECONDS
     while len(answered) < PEOPLE // 2 and time.monotonic() < end:
         time.sleep(0.001)
     server.kill()
     acknowledged = answered.count(204)
-    store = store_of(server.store)
+    store = connect_store(server.store)
     row = store.row(collection.digest)
     store.close()
     counts += [acknowledged, 0 if row is None else row.reports]
@@ -265,8 +265,8 @@ def kept_open(console: Console) -> None:
     """`demo --live --keep`: a collection that stays open, with its join page, until Ctrl-C."""
     for module in ("httpx", "granian", "starlette"):
         require(module, "service")
-    from metricshuffle.service.control import Operator
-    from metricshuffle.service.keys import AnalystKey, KeyFolder
+    from metricshuffle.collection.keys import AnalystKey, KeyFolder
+    from metricshuffle.collection.operator.control_api import Operator
 
     with shuffler() as server:
         operator = Operator(server.url, KeyFolder(server.keys).token)

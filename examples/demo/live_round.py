@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 
 
 @dataclass(frozen=True)

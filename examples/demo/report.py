@@ -16,12 +16,12 @@ from examples.demo.map_study import MapStudy
 from examples.demo.user_study import UserStudy
 from numpy.typing import NDArray
 
-from metricshuffle.pages.chapters.assessment import assessment
-from metricshuffle.pages.chapters.failures import failures
-from metricshuffle.pages.chapters.frontier import frontier
-from metricshuffle.pages.facts import plan_facts
-from metricshuffle.pages.rendering import rendered_from
-from metricshuffle.pages.words import Study
+from metricshuffle.report.assessment_text import Study
+from metricshuffle.report.plan_view import plan_facts
+from metricshuffle.report.sections.assessment import assessment
+from metricshuffle.report.sections.failures import failures
+from metricshuffle.report.sections.frontier import frontier
+from metricshuffle.report.template_engine import rendered_from
 
 
 def demo_report(

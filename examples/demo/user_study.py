@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.planning.drawing import distance_of
+from metricshuffle.numerics.rounding import format_number
 from metricshuffle.planning.plan import Plan, plan
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
-from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.queries.user_queries import UserHistogram
+from metricshuffle.simulation.fast_draws import distance_of
 from metricshuffle.spaces import Grid, NestedSquares, Space, Users, users_of
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 from metricshuffle_papers.compare.users import UserComparison, compare_users
 from metricshuffle_papers.synthetic import CITY
 
@@ -108,10 +108,10 @@ def study_of(points: Sequence[Floats], epsilon: float = 1.0, runs: int = 12) -> 
 def merged(study: UserStudy) -> UserComparison:
     """Both comparisons as one: user-level privacy, and the tree release at either rate."""
     for_all, nearby = study.comparisons
-    reach = f"epsilon {plain(for_all.epsilon)} up to {plain(round(nearby.epsilon / nearby.rate))} {study.unit}"
+    reach = f"epsilon {format_number(for_all.epsilon)} up to {format_number(round(nearby.epsilon / nearby.rate))} {study.unit}"
     trees = [
         replace(method, name=f"tree Laplace, {words}")
-        for comparison, words in ((for_all, f"epsilon {plain(for_all.epsilon)} for all"), (nearby, reach))
+        for comparison, words in ((for_all, f"epsilon {format_number(for_all.epsilon)} for all"), (nearby, reach))
         for method in comparison.methods
         if method.hides == "earth mover"
     ]

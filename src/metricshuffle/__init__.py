@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from metricshuffle.exported import MOVED, exported, homes, moved
+from metricshuffle._lazy import MOVED, export_locations, exported, moved
 
 __version__ = "0.2.0.dev0"
 
-_HOMES = homes(__file__)
+_HOMES = export_locations(__file__)
 __all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 
 

@@ -1,14 +1,18 @@
 # What `import metricshuffle` offers, each name once: type checkers read it here, and __init__.py finds here where a name lives.
 from metricshuffle import randomizers as randomizers
-from metricshuffle.accounting.items.user_level import group_delta as group_delta
-from metricshuffle.accounting.items.user_level import rate_for_changes as rate_for_changes
+from metricshuffle.accounting.user_items.user_privacy import group_delta as group_delta
+from metricshuffle.accounting.user_items.user_privacy import rate_for_changes as rate_for_changes
 from metricshuffle.amplification.amplify import Amplification as Amplification
 from metricshuffle.amplification.amplify import GenericLDP as GenericLDP
 from metricshuffle.amplification.amplify import amplify as amplify
 from metricshuffle.amplification.groups import Groups as Groups
 from metricshuffle.amplification.groups import GroupsAmplification as GroupsAmplification
-from metricshuffle.amplification.inverse import fewest_users as fewest_users
-from metricshuffle.amplification.inverse import largest_local_epsilon as largest_local_epsilon
+from metricshuffle.amplification.inverse_search import fewest_users as fewest_users
+from metricshuffle.amplification.inverse_search import largest_local_epsilon as largest_local_epsilon
+from metricshuffle.auditing.audit import Audit as Audit
+from metricshuffle.auditing.audit import audit as audit
+from metricshuffle.collection.analyst.analyst import Analyst as Analyst
+from metricshuffle.collection.client.client import Client as Client
 from metricshuffle.errors import (
     BatchTooSmall as BatchTooSmall,
 )
@@ -33,43 +37,39 @@ from metricshuffle.errors import (
 from metricshuffle.errors import (
     PlanError as PlanError,
 )
-from metricshuffle.planning.audits.audit import Audit as Audit
-from metricshuffle.planning.audits.audit import audit as audit
-from metricshuffle.planning.budget import Budget as Budget
+from metricshuffle.planning.budget.release_ledger import Budget as Budget
 from metricshuffle.planning.candidate import Candidate as Candidate
-from metricshuffle.planning.inverse import plan_for_error as plan_for_error
+from metricshuffle.planning.error_simulation import Simulation as Simulation
+from metricshuffle.planning.error_simulation import simulate as simulate
 from metricshuffle.planning.plan import Plan as Plan
 from metricshuffle.planning.plan import plan as plan
-from metricshuffle.planning.saved_randomizer import load_randomizer as load_randomizer
-from metricshuffle.planning.simulate import Simulation as Simulation
-from metricshuffle.planning.simulate import simulate as simulate
-from metricshuffle.planning.solved import SolvedMetric as SolvedMetric
-from metricshuffle.planning.solved import solve as solve
+from metricshuffle.planning.plan_for_error import plan_for_error as plan_for_error
 from metricshuffle.privacy.guarantee import Guarantee as Guarantee
 from metricshuffle.privacy.guarantee import Trust as Trust
 from metricshuffle.privacy.profile import Band as Band
 from metricshuffle.privacy.profile import LowerProfile as LowerProfile
 from metricshuffle.privacy.profile import PrivacyProfile as PrivacyProfile
 from metricshuffle.privacy.target import Target as Target
-from metricshuffle.protocols.answers import NoisyAnswers as NoisyAnswers
-from metricshuffle.protocols.base import Protocol as Protocol
-from metricshuffle.protocols.base import Reports as Reports
 from metricshuffle.protocols.frequencies import Frequencies as Frequencies
+from metricshuffle.protocols.noisy_answers import NoisyAnswers as NoisyAnswers
+from metricshuffle.protocols.noisy_vectors import NoisyVectors as NoisyVectors
+from metricshuffle.protocols.protocol import Protocol as Protocol
+from metricshuffle.protocols.protocol import Reports as Reports
 from metricshuffle.protocols.sums import Sums as Sums
 from metricshuffle.protocols.tally import Shuffled as Shuffled
 from metricshuffle.protocols.tally import Tally as Tally
-from metricshuffle.protocols.vectors import NoisyVectors as NoisyVectors
-from metricshuffle.queries.base import Query as Query
+from metricshuffle.queries.centroid import Centroid as Centroid
 from metricshuffle.queries.histogram import Histogram as Histogram
-from metricshuffle.queries.numbers import Mean as Mean
-from metricshuffle.queries.numbers import Sum as Sum
-from metricshuffle.queries.places import Centroid as Centroid
-from metricshuffle.queries.table import Table as Table
-from metricshuffle.queries.user_items import UserHistogram as UserHistogram
-from metricshuffle.queries.user_items import UserLinearQuery as UserLinearQuery
+from metricshuffle.queries.mean_and_sum import Mean as Mean
+from metricshuffle.queries.mean_and_sum import Sum as Sum
+from metricshuffle.queries.query import Query as Query
+from metricshuffle.queries.result_table import Table as Table
+from metricshuffle.queries.user_queries import UserHistogram as UserHistogram
+from metricshuffle.queries.user_queries import UserLinearQuery as UserLinearQuery
 from metricshuffle.randomness import Randomness as Randomness
-from metricshuffle.service.analyst import Analyst as Analyst
-from metricshuffle.service.client import Client as Client
+from metricshuffle.solving.randomizer_files import load_randomizer as load_randomizer
+from metricshuffle.solving.solution import SolvedMetric as SolvedMetric
+from metricshuffle.solving.solution import solve as solve
 from metricshuffle.spaces import (
     Categories as Categories,
 )
@@ -118,9 +118,9 @@ from metricshuffle.spaces import (
 from metricshuffle.spaces import (
     users_of as users_of,
 )
-from metricshuffle.wire.release import Release as Release
-from metricshuffle.wire.shuffle import Ledger as Ledger
-from metricshuffle.wire.task import Task as Task
+from metricshuffle.tasks.release import Release as Release
+from metricshuffle.tasks.shuffle import Ledger as Ledger
+from metricshuffle.tasks.task import Task as Task
 
 __version__: str
 __all__: list[str]

@@ -60,7 +60,7 @@ def check_private(path: Path, what: str) -> None:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def deferred_interrupts() -> Iterator[None]:
     """Ctrl-C waits until this is over; afterwards it does what it does.
 
     What the signal calls is exchanged. To block it would not be enough: where libraries have threads of their own, one of them takes it.
@@ -79,7 +79,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write beside the file and rename at the end, so that an interruption leaves what was there before.
 
     The file keeps the permissions it had; a new one gets those that the umask allows.
@@ -94,15 +94,15 @@ def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         try:
             with open(path, mode, encoding=encoding) as stream:
                 yield stream
-        except OSError as wrong:
-            raise _cannot("write", path, wrong) from None
+        except OSError as error:
+            raise _file_error("write", path, error) from None
         return
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    except OSError as wrong:
-        raise _cannot("write", path, wrong) from None
+    except OSError as error:
+        raise _file_error("write", path, error) from None
     try:
         with os.fdopen(handle, mode, encoding=encoding) as stream:
             yield stream
@@ -115,10 +115,10 @@ def whole_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    _settle(target.parent)
+    _fsync_folder(target.parent)
 
 
-def _settle(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     """What was renamed there stays so if the power fails now; where the system can tell a folder so."""
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -132,7 +132,7 @@ def _settle(folder: Path) -> None:
         os.close(handle)
 
 
-def lock_of(path: str | Path) -> Path:
+def lock_path(path: str | Path) -> Path:
     """The file that is locked where another one is written: beside it, links followed."""
     target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.lock")
@@ -145,8 +145,8 @@ def locked(path: str | Path, seconds: float = 30.0) -> Iterator[None]:
     What is locked is a file beside it, `.NAME.lock`, because a file that is replaced as a whole takes its lock with it; it is gone
     afterwards. One that a killed process left behind does not matter where the system has `flock`. Raises OSError if it cannot be made.
     """
-    lock, deadline = lock_of(path), time.monotonic() + seconds
-    while (handle := _held(lock)) is None:
+    lock, deadline = lock_path(path), time.monotonic() + seconds
+    while (handle := _try_lock(lock)) is None:
         if time.monotonic() >= deadline:
             left = "" if _flock() is not None else f"; if there is none, delete {lock}"
             raise InputError(f"{path} is being written by another command, which takes long; try again when that has ended{left}.")
@@ -162,7 +162,7 @@ def locked(path: str | Path, seconds: float = 30.0) -> Iterator[None]:
             os.close(handle)
 
 
-def _held(lock: Path) -> int | None:
+def _try_lock(lock: Path) -> int | None:
     """The open file if it is locked now, and still the one of that name; None if somebody else has it. OSError if it cannot be made."""
     flock = _flock()
     try:
@@ -191,11 +191,11 @@ def _flock() -> Callable[[int], None] | None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    with whole_file(path) as stream:
+    with atomic_file(path) as stream:
         stream.write(text)
 
 
-class Continued(io.RawIOBase):
+class PrefixedStream(io.RawIOBase):
     """What was read of a stream already, and then the rest of it; closing it closes the stream and what lies below."""
 
     def __init__(self, head: bytes, stream: IO[bytes], *below: IO[bytes], kept_open: bool = False) -> None:
@@ -220,7 +220,7 @@ class Continued(io.RawIOBase):
         super().close()
 
 
-def named(path: str | Path) -> str:
+def display_name(path: str | Path) -> str:
     """What an input is called in a sentence."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
@@ -244,13 +244,13 @@ def is_standard_input(path: str | Path) -> bool:
 def open_bytes(path: str | Path) -> IO[bytes]:
     """A file, a pipe or standard input, to be read once; standard input stays open when this is closed."""
     if str(path) == STANDARD_INPUT:
-        return io.BufferedReader(Continued(b"", sys.stdin.buffer, kept_open=True))
+        return io.BufferedReader(PrefixedStream(b"", sys.stdin.buffer, kept_open=True))
     try:
         return open(path, "rb")
     except FileNotFoundError:
         raise InputError(f"cannot read {path}: there is no such file.") from None
-    except OSError as wrong:
-        raise _cannot("read", path, wrong) from None
+    except OSError as error:
+        raise _file_error("read", path, error) from None
 
 
 def open_measured(path: str | Path) -> IO[bytes]:
@@ -269,27 +269,27 @@ def read_text(path: str | Path) -> str:
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"cannot read {named(path)}: it is not a text file.") from None
+        raise InputError(f"cannot read {display_name(path)}: it is not a text file.") from None
 
 
 def read_bytes(path: str | Path) -> bytes:
     try:
         with open_bytes(path) as stream:
             return stream.read()
-    except OSError as wrong:
-        raise _cannot("read", path, wrong) from None
+    except OSError as error:
+        raise _file_error("read", path, error) from None
 
 
-def made_folder(path: Path) -> Path:
+def make_folder(path: Path) -> Path:
     """The folder, made if missing; a sentence if that cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise InputError(f"cannot make the folder {path}: a file has that name.") from None
-    except OSError as wrong:
-        raise InputError(f"cannot make the folder {path}: {wrong.strerror or wrong}.") from None
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path}: {error.strerror or error}.") from None
     return path
 
 
-def _cannot(do: str, path: str | Path, wrong: OSError) -> InputError:
-    return InputError(f"cannot {do} {path}: {wrong.strerror or wrong}.")
+def _file_error(do: str, path: str | Path, error: OSError) -> InputError:
+    return InputError(f"cannot {do} {path}: {error.strerror or error}.")

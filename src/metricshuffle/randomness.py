@@ -46,7 +46,7 @@ def _process() -> tuple[int, int]:
     return os.getpid(), _forks
 
 
-def checked_count(count: int) -> int:
+def validate_count(count: int) -> int:
     """count as an integer >= 0, or a sentence."""
     number = operator.index(count)
     if number < 0:
@@ -84,11 +84,11 @@ class _KeyStream:
         handler) may lose words, but no later draw gets an erased or a repeated one.
         """
         self.handed_out += buffer.size
-        first, kept = self._used, min(buffer.size, BUFFER_WORDS - self._used)
-        self._used += kept
-        buffer[:kept] = self._buffer[first : first + kept]
-        self._buffer[first : first + kept] = 0  # a word that was handed out is not kept
-        missing = buffer[kept:]
+        first, available = self._used, min(buffer.size, BUFFER_WORDS - self._used)
+        self._used += available
+        buffer[:available] = self._buffer[first : first + available]
+        self._buffer[first : first + available] = 0  # a word that was handed out is not kept
+        missing = buffer[available:]
         if missing.size >= BUFFER_WORDS:
             self._generate(missing)
         elif missing.size:
@@ -160,7 +160,7 @@ class Randomness:
 
     def words(self, count: int) -> Words:
         """The next `count` words of the stream."""
-        out = np.empty(checked_count(count), dtype=np.uint64)
+        out = np.empty(validate_count(count), dtype=np.uint64)
         self.fill(out)
         return out
 
@@ -187,7 +187,7 @@ class Randomness:
         size = operator.index(modulus)
         if not 1 <= size <= 2**63:
             raise InputError(f"modulus must be an integer in 1..2^63, got {modulus!r}.")
-        total, largest = checked_count(count), np.uint64((1 << 64) // size * size - 1)
+        total, largest = validate_count(count), np.uint64((1 << 64) // size * size - 1)
         out = self.words(total)
         bad = np.flatnonzero(out > largest)
         while bad.size:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricshuffle.declared import shown
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.models import format_value
 from metricshuffle.spaces.matrix import open_triangle
 from metricshuffle.spaces.metrics import Metric
 
@@ -52,7 +52,7 @@ def check_metric(
     def fail(axiom: str, wrong: Any) -> None:
         if np.any(wrong):
             i, j = (int(index) for index in np.argwhere(wrong)[0])
-            x, y = shown(points[i]), shown(points[j])
+            x, y = format_value(points[i]), format_value(points[j])
             back = "" if i == j else f" and d({y}, {x}) = {distances[j, i]!s}"
             raise ConditionError(METRIC, axiom, f"d({x}, {y}) = {distances[i, j]!s}{back}")
 
@@ -66,7 +66,7 @@ def check_metric(
     triple = open_triangle((distances + distances.T) / 2, tolerance)
     if triple is not None:
         i, j, k = triple
-        x, y, z = (shown(points[index]) for index in triple)
+        x, y, z = (format_value(points[index]) for index in triple)
         raise ConditionError(
             METRIC,
             "the triangle inequality, d(x, z) <= d(x, y) + d(y, z)",
@@ -82,7 +82,7 @@ def _check_call(metric: Metric, points: list[Any], distances: Any, tolerance: fl
         if not abs(called - distances[i, j]) <= tolerance * max(abs(called), abs(distances[i, j])):
             raise ConditionError(
                 METRIC, "pairwise to agree with the call on two points",
-                f"{called!r} and {distances[i, j]!s} for {shown(points[i])} and {shown(points[j])}",
+                f"{called!r} and {distances[i, j]!s} for {format_value(points[i])} and {format_value(points[j])}",
             )  # fmt: skip
 
 
@@ -118,21 +118,21 @@ def check_randomizer(
     from the operating system all the same). `randomness` is a stream to draw from instead. The returned report says what was
     looked at, how small a leak would have been seen, and what it cannot see: print it.
     """
-    from metricshuffle.randomizers._sampler_evidence import Unmarked
+    from metricshuffle.randomizers._sampler_evidence import UnmarkedRandomness
 
     if randomness is not None and seed is not None:
         raise InputError("check_randomizer takes a seed or a stream of randomness, and not both.")
     if randomness is not None:
-        return _checked(randomizer, draws, most_pairs, randomness, None)
+        return _run_checks(randomizer, draws, most_pairs, randomness, None)
     seed = secrets.randbelow(2**53) if seed is None else seed
     try:
-        return _checked(randomizer, draws, most_pairs, Unmarked.seeded(seed), seed)
-    except ConditionError as wrong:
-        wrong.add_note(f"The same is drawn again by check_randomizer(..., seed={seed!r}).")
+        return _run_checks(randomizer, draws, most_pairs, UnmarkedRandomness.seeded(seed), seed)
+    except ConditionError as error:
+        error.add_note(f"The same is drawn again by check_randomizer(..., seed={seed!r}).")
         raise
 
 
-def _checked(randomizer: Randomizer, draws: int | None, most_pairs: int, stream: Randomness, seed: int | str | None) -> RandomizerReport:
+def _run_checks(randomizer: Randomizer, draws: int | None, most_pairs: int, stream: Randomness, seed: int | str | None) -> RandomizerReport:
     from metricshuffle.amplification import _closed_form_checks as closed_forms
     from metricshuffle.randomizers import _batch_checks as batching
     from metricshuffle.randomizers import _checks as checks
@@ -141,9 +141,9 @@ def _checked(randomizer: Randomizer, draws: int | None, most_pairs: int, stream:
     from metricshuffle.randomizers import _sampler_evidence as evidence
     from metricshuffle.randomizers._check_report import RandomizerReport
 
-    rows = checks.checked_rows(randomizer)
+    rows = checks.validate_rows(randomizer)
     pairs = checks.some_pairs(randomizer, rows, most_pairs)
-    epsilons, distances = checks.true_epsilons(rows, pairs), checks.checked_distances(randomizer, rows, pairs)
+    epsilons, distances = checks.true_epsilons(rows, pairs), checks.validate_distances(randomizer, rows, pairs)
     checks.check_guarantee(randomizer, rows, pairs, epsilons)
     whole_laws = coverage.check_pairs(randomizer, rows, pairs, epsilons, distances, stream)
     checks.check_profile(randomizer, rows, pairs, epsilons, distances)
@@ -178,7 +178,7 @@ def _checked(randomizer: Randomizer, draws: int | None, most_pairs: int, stream:
         every_pair=randomizer.inputs <= checks.FEW_INPUTS,
         whole_laws=whole_laws,
         reports=sampler.reports,
-        sizes=(batching.EVERY_SIZE, len(batches.others)),
+        sizes=(batching.MAX_EACH_SIZE, len(batches.others)),
         largest_batch=len(batches.large.codes),
         leak=leak,
         leak_of_one_input=leak_of_one,

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from metricshuffle.accounting.audited.bound import MOST_TRIALS, Seen, epsilon_shown, probability_above, probability_below
+from metricshuffle.auditing.confidence_bound import (
+    MAX_TRIALS,
+    EventCount,
+    epsilon_confidence_bound,
+    probability_lower_limit,
+    probability_upper_limit,
+)
 from metricshuffle.errors import InputError
 
 GOLDEN = {
@@ -30,8 +36,8 @@ GOLDEN = {
 @pytest.mark.parametrize("seen", GOLDEN)
 def test_golden_values(seen: tuple[int, int]) -> None:
     low, high = GOLDEN[seen]
-    assert probability_above(Seen(*seen), 0.025) == pytest.approx(low, rel=4e-9)
-    assert probability_below(Seen(*seen), 0.025) == pytest.approx(high, rel=4e-9)
+    assert probability_lower_limit(EventCount(*seen), 0.025) == pytest.approx(low, rel=4e-9)
+    assert probability_upper_limit(EventCount(*seen), 0.025) == pytest.approx(high, rel=4e-9)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_golden_values(seen: tuple[int, int]) -> None:
 )
 @pytest.mark.parametrize("miss", [0.5, 0.025, 1e-3, 1e-12])
 def test_limits_lie_on_the_safe_side_of_scipys_quantiles_and_near_them(hits: int, trials: int, miss: float) -> None:
-    low, high = probability_above(Seen(hits, trials), miss), probability_below(Seen(hits, trials), miss)
+    low, high = probability_lower_limit(EventCount(hits, trials), miss), probability_upper_limit(EventCount(hits, trials), miss)
     below, above = float(beta.ppf(miss, hits, trials - hits + 1)), float(beta.isf(miss, hits + 1, trials - hits))
     assert low < below * (1.0 + 1e-14)
     assert high > above * (1.0 - 1e-14)
@@ -56,7 +62,7 @@ def test_tails_at_the_limits_in_exact_arithmetic(hits: int, trials: int) -> None
     def tail(chance: Fraction, outcomes: range) -> Fraction:
         return sum((math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in outcomes), Fraction(0))
 
-    low, high = (Fraction(limit(Seen(hits, trials), float(miss))) for limit in (probability_above, probability_below))
+    low, high = (Fraction(limit(EventCount(hits, trials), float(miss))) for limit in (probability_lower_limit, probability_upper_limit))
     for reached in (tail(low, range(hits, trials + 1)), tail(high, range(hits + 1))):
         assert miss * (1 - Fraction(1, 10**6)) < reached < miss
 
@@ -67,8 +73,8 @@ def test_the_room_for_scipys_error_is_wide() -> None:
 
     with mpmath.workdps(40):
         for hits, trials, miss in ((3, 50, 0.025), (1000, 10**5, 1e-6), (10**5 - 10, 10**5, 0.01)):
-            low = probability_above(Seen(hits, trials), miss)
-            high = probability_below(Seen(hits, trials), miss)
+            low = probability_lower_limit(EventCount(hits, trials), miss)
+            high = probability_upper_limit(EventCount(hits, trials), miss)
             lower = mpmath.betainc(hits, trials - hits + 1, 0, mpmath.mpf(low), regularized=True)
             upper = mpmath.betainc(hits + 1, trials - hits, mpmath.mpf(high), 1, regularized=True)
             assert abs(float(betainc(hits, trials - hits + 1, low) / lower) - 1.0) < 1e-11
@@ -85,8 +91,8 @@ def binomial(trials: int, chance: float, hits: int) -> float:
 def test_limits_are_wrong_no_more_often_than_they_may(chance: float) -> None:
     """Over all outcomes of 25 trials, whatever the chance of a hit."""
     trials, miss = 25, 0.05
-    above = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_above(Seen(k, trials), miss) > chance)
-    below = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_below(Seen(k, trials), miss) < chance)
+    above = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_lower_limit(EventCount(k, trials), miss) > chance)
+    below = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_upper_limit(EventCount(k, trials), miss) < chance)
     assert max(above, below) <= miss
 
 
@@ -99,48 +105,50 @@ def test_an_epsilon_is_shown_that_is_not_there_no_more_often_than_it_may(epsilon
     wrong = sum(
         binomial(trials, likelier, first) * binomial(trials, chance, second)
         for first, second in itertools.product(range(trials + 1), repeat=2)
-        if epsilon_shown(Seen(first, trials), Seen(second, trials), delta, miss) > epsilon
+        if epsilon_confidence_bound(EventCount(first, trials), EventCount(second, trials), delta, miss) > epsilon
     )
     assert wrong <= miss
 
 
 def test_epsilon_is_the_logarithm_of_the_limits() -> None:
-    first, second = Seen(70, 100), Seen(10, 100)
-    low, high = probability_above(first, 0.025), probability_below(second, 0.025)
-    assert epsilon_shown(first, second, 0.0, 0.05) == pytest.approx(math.log(low / high), rel=1e-12)
-    assert epsilon_shown(first, second, 0.1, 0.05) == pytest.approx(math.log((low - 0.1) / high), rel=1e-12)
-    assert epsilon_shown(first, second, 0.1, 0.05) < math.log((low - 0.1) / high)
+    first, second = EventCount(70, 100), EventCount(10, 100)
+    low, high = probability_lower_limit(first, 0.025), probability_upper_limit(second, 0.025)
+    assert epsilon_confidence_bound(first, second, 0.0, 0.05) == pytest.approx(math.log(low / high), rel=1e-12)
+    assert epsilon_confidence_bound(first, second, 0.1, 0.05) == pytest.approx(math.log((low - 0.1) / high), rel=1e-12)
+    assert epsilon_confidence_bound(first, second, 0.1, 0.05) < math.log((low - 0.1) / high)
 
 
 def test_what_shows_nothing() -> None:
     """No hits, all hits, the wrong way round, or a delta that covers everything: an epsilon of 0 and not less."""
     for first, second, delta in (
-        (Seen(0, 50), Seen(0, 50), 0.0),
-        (Seen(50, 50), Seen(50, 50), 0.0),
-        (Seen(1, 50), Seen(40, 50), 0.0),
-        (Seen(50, 50), Seen(0, 50), 0.95),
+        (EventCount(0, 50), EventCount(0, 50), 0.0),
+        (EventCount(50, 50), EventCount(50, 50), 0.0),
+        (EventCount(1, 50), EventCount(40, 50), 0.0),
+        (EventCount(50, 50), EventCount(0, 50), 0.95),
     ):
-        assert epsilon_shown(first, second, delta, 0.05) == 0.0
-    assert epsilon_shown(Seen(50, 50), Seen(0, 50), 0.0, 0.05) == pytest.approx(math.log(0.025**0.02 / (1.0 - 0.025**0.02)), rel=1e-8)
+        assert epsilon_confidence_bound(first, second, delta, 0.05) == 0.0
+    assert epsilon_confidence_bound(EventCount(50, 50), EventCount(0, 50), 0.0, 0.05) == pytest.approx(
+        math.log(0.025**0.02 / (1.0 - 0.025**0.02)), rel=1e-8
+    )
 
 
 @given(st.integers(1, 400), st.data())
 def test_more_hits_show_more(trials: int, data: st.DataObject) -> None:
     hits, other = data.draw(st.integers(0, trials - 1)), data.draw(st.integers(0, trials - 1))
-    shown = epsilon_shown(Seen(hits, trials), Seen(other, trials), 1e-3, 0.05)
-    assert epsilon_shown(Seen(hits + 1, trials), Seen(other, trials), 1e-3, 0.05) >= shown
-    assert epsilon_shown(Seen(hits, trials), Seen(other + 1, trials), 1e-3, 0.05) <= shown
-    assert epsilon_shown(Seen(hits, trials), Seen(other, trials), 1e-3, 0.01) <= shown
-    assert epsilon_shown(Seen(hits, trials), Seen(other, trials), 1e-2, 0.05) <= shown
+    shown = epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.05)
+    assert epsilon_confidence_bound(EventCount(hits + 1, trials), EventCount(other, trials), 1e-3, 0.05) >= shown
+    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other + 1, trials), 1e-3, 0.05) <= shown
+    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.01) <= shown
+    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-2, 0.05) <= shown
 
 
-@pytest.mark.parametrize("seen", [(-1, 3), (4, 3), (0, 0), (1.0, 3), (True, 3), (1, MOST_TRIALS + 1), (math.nan, 3)])
+@pytest.mark.parametrize("seen", [(-1, 3), (4, 3), (0, 0), (1.0, 3), (True, 3), (1, MAX_TRIALS + 1), (math.nan, 3)])
 def test_counts_that_are_none(seen: tuple[int, int]) -> None:
     with pytest.raises(InputError, match="an event happens 0 to n times"):
-        Seen(*seen)
+        EventCount(*seen)
 
 
 @pytest.mark.parametrize("miss", [0.0, 1.0, -0.1, math.nan, 1e-300, True, "0.05"])
 def test_a_chance_of_being_wrong_that_is_none(miss: float) -> None:
     with pytest.raises(InputError, match="the chance of being wrong"):
-        epsilon_shown(Seen(1, 2), Seen(1, 2), 0.0, miss)
+        epsilon_confidence_bound(EventCount(1, 2), EventCount(1, 2), 0.0, miss)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise, shift_curve, shift_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, shift_curve, shift_delta
 from metricshuffle.accounting.sums.axis_losses import AxisLosses
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise, displacements, outermost, planar_shift_delta
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
-from metricshuffle.noise.bounded import tabulated
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile
+from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise, displacements, outermost, planar_shift_delta
+from metricshuffle.noise.bounded_sum import tabulated_sum
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile
@@ -53,7 +53,7 @@ def test_exact_noise_against_the_double_sum(shape: float, rate: float, radius: i
 
 def test_bounded_noise_against_the_double_sum() -> None:
     for noise, radius, count in [(Polya(Fraction(1), 0.7), 6, 5), (Polya(Fraction(1, 3), 0.5), 9, 3), (Polya(Fraction(1), 0.3), 4, 8)]:
-        axis = AdditiveNoise(tabulated(noise, radius, count))
+        axis = AdditiveNoise(tabulated_sum(noise, radius, count))
         one = np.concatenate([axis.noise.masses[:0:-1], axis.noise.masses])  # type: ignore[attr-defined]
         law = one
         for _ in range(count - 1):
@@ -67,7 +67,11 @@ def test_bounded_noise_against_the_double_sum() -> None:
             found = AxisLosses.of(axis, 4, 1.5, 1e-4).delta(epsilon, first, second)
             assert truth <= found * (1 + 1e-12)
             assert found <= truth * 1.15 + 1e-6
-            assert truth <= plane.delta(epsilon, math.hypot(first, second) * (1 + 1e-12)) <= PerAxis(axis).delta(epsilon, 5.0) * (1 + 1e-12)
+            assert (
+                truth
+                <= plane.delta(epsilon, math.hypot(first, second) * (1 + 1e-12))
+                <= PerAxisProfile(axis).delta(epsilon, 5.0) * (1 + 1e-12)
+            )
 
 
 @pytest.mark.parametrize(("bits", "flip"), [(12, 0.3), (40, 0.15), (30, 0.45)])
@@ -89,7 +93,7 @@ def test_randomized_bits_against_every_pair_of_data_sets(bits: int, flip: float)
 
 
 def test_curves_without_log_concavity_are_sums_of_positive_parts() -> None:
-    axis = AdditiveNoise(tabulated(Polya(Fraction(1, 4), 0.4), 12, 4))
+    axis = AdditiveNoise(tabulated_sum(Polya(Fraction(1, 4), 0.4), 12, 4))
     law, epsilons = axis.law_for(1e-12, 8), np.array([0.0, 0.1, 1.0, 3.0, 20.0, 600.0, 800.0])
     for steps in (1, 3, 8):
         single = np.array([shift_delta(law, float(epsilon), steps) for epsilon in epsilons])
@@ -114,7 +118,7 @@ def test_joint_accounting_reaches_two_hundred_cells() -> None:
     """Noise that one axis at a time would refuse, by much; and every tenth displacement of a ring looked at alone."""
     axis, target = AdditiveNoise(Polya(Fraction(1000), 0.0528)), (1.0, 1e-6, 200.0)
     assert PlanarNoise(axis).covers(*target)
-    assert not PerAxis(axis).covers(*target)
+    assert not PerAxisProfile(axis).covers(*target)
     law = axis.law_for(1e-6, 200.0)
     ring = [(i, j) for i, j in displacements(200.0) if i * i + j * j > 198.5**2][::10]
     assert all(planar_shift_delta(law, math.hypot(i, j) / 200.0, i, j) <= 1e-6 for i, j in [*ring, *outermost(200.0)[::6], (1, 0), (1, 1)])

@@ -15,12 +15,12 @@ from mpmath import mpf
 from tests.oracles.binomial_blanket import two_atom_delta
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 
-from metricshuffle.accounting.blanket import _contour_kernels as contours
-from metricshuffle.accounting.blanket import _kernels as kernels
-from metricshuffle.accounting.blanket import evaluation as blanket_evaluation
-from metricshuffle.accounting.blanket.bound import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
-from metricshuffle.accounting.blanket.evaluation import count_vectors, enumerated
-from metricshuffle.accounting.blanket.law import Atoms
+from metricshuffle.accounting.shuffling import _blanket_kernels as kernels
+from metricshuffle.accounting.shuffling import _contour_kernels as contours
+from metricshuffle.accounting.shuffling import blanket_evaluation
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, DeltaBracket, delta_bracket, delta_lower, delta_upper
+from metricshuffle.accounting.shuffling.blanket_evaluation import count_vectors, enumerate_counts
+from metricshuffle.accounting.shuffling.blanket_law import Atoms
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.types import Floats
 
@@ -183,7 +183,7 @@ def test_every_evaluator_encloses_the_exact_value(
         assert Fraction(lower) + low <= truth
         assert upper == math.inf or truth <= Fraction(upper) + high
         if count_vectors(parts, users) < math.inf:
-            lower, upper = enumerated(parts, users)
+            lower, upper = enumerate_counts(parts, users)
             assert Fraction(lower) + low <= truth <= Fraction(upper) + high
             assert upper - lower <= 1e-11 * upper + 1e-12
 
@@ -201,7 +201,7 @@ def test_contour_and_enumeration_agree_on_random_laws() -> None:
         if epsilon >= law.pure or count_vectors(parts, users) > 20_000:
             continue
         compared += 1
-        low, high = enumerated(parts, users)
+        low, high = enumerate_counts(parts, users)
         lower, upper, _ = contours.contour(float(users), parts.mass, parts.value, parts.doubt, 10.0 ** generator.uniform(-2.5, 0.6), 10**6)
         assert lower <= high
         assert low <= upper
@@ -298,7 +298,7 @@ def test_what_overflows_in_an_enumeration_is_never_small() -> None:
     """G = -e/w is beyond the floats; every vector of counts became NaN, and was left out."""
     law = BlanketLaw(np.array([1.0 - 1e-13, 1e-190]), np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     assert delta_upper(law, 2, 300.0, directions="forward") >= 1.0 - 1e-12
-    assert not enumerated(law.atoms(300.0), 2)[1] < 1.0 - 1e-12
+    assert not enumerate_counts(law.atoms(300.0), 2)[1] < 1.0 - 1e-12
 
 
 @pytest.mark.parametrize("mass", [(0.9999999998990986, 3.058998303355354e-14), (1.0 - 2.0**-51, 3.058998303355354e-14 / 2**7)])
@@ -312,7 +312,7 @@ def test_a_small_rest_is_not_rounded_away(mass: tuple[float, float]) -> None:
     masses = [m0, m1, 1 - m0 - m1]
     pairs = [(w * v, x + y) for w, x in zip(masses, values, strict=True) for v, y in zip(masses, values, strict=True)]
     exact = float(sum((weight * max(Fraction(0), total) for weight, total in pairs), Fraction(0)) / 2)
-    lower, upper = enumerated(law.atoms(math.log(2.0)), 2)
+    lower, upper = enumerate_counts(law.atoms(math.log(2.0)), 2)
     assert lower <= exact <= upper
     found = delta_bracket(law, 2, math.log(2.0), directions="forward")
     assert found.lower <= exact <= found.upper
@@ -321,7 +321,7 @@ def test_a_small_rest_is_not_rounded_away(mass: tuple[float, float]) -> None:
 def test_large_values_are_not_lost_to_probabilities_that_underflow() -> None:
     """Two of three draws with probability 1e-390 and a value of 1e190 make 1e-200."""
     mass, value = np.array([1e-195, 1.0]), np.array([1e190, -1.5e190])
-    lower, upper = enumerated(Atoms(mass, value, np.abs(value), math.inf), 3)
+    lower, upper = enumerate_counts(Atoms(mass, value, np.abs(value), math.inf), 3)
     assert lower <= 0.5e-200 <= upper
     for width in (2.8, 0.05):
         lower, upper, _ = contours.contour(3.0, mass, value, np.abs(value), width, 100_000)
@@ -343,7 +343,7 @@ def test_stretches_where_the_slow_part_is_small_are_left_out() -> None:
     assert brackets[-1][1] / brackets[-1][0] - 1.0 < 1e-7
     exact = law.atoms(0.4)  # few people, all counts
     low, high, _ = contours.contour(60.0, exact.mass, exact.value, exact.doubt, 5e-4, 10**6)
-    least, most = enumerated(exact, 60)
+    least, most = enumerate_counts(exact, 60)
     assert low <= most
     assert least <= high
     assert high / low - 1.0 < 1e-4

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.blanket import _contour_kernels as contours
-from metricshuffle.accounting.blanket import _kernels as kernels
-from metricshuffle.accounting.blanket.bound import (
+from metricshuffle.accounting.shuffling import _blanket_kernels as kernels
+from metricshuffle.accounting.shuffling import _contour_kernels as contours
+from metricshuffle.accounting.shuffling.blanket_bound import (
     BlanketLaw,
     BlanketProfile,
     DeltaBracket,
@@ -24,7 +24,7 @@ from metricshuffle.accounting.blanket.bound import (
     epsilon_lower,
     epsilon_upper,
 )
-from metricshuffle.accounting.blanket.search import Bracketed
+from metricshuffle.accounting.shuffling.root_search import RootBracket
 from metricshuffle.errors import InputError
 
 
@@ -214,12 +214,12 @@ def test_the_search_needs_no_monotone_function_to_be_right(root: float) -> None:
         seen[x] = 10.0 * (root * root - x * x) / (root * root) + 1e-3 * math.sin(1e9 * x)
         return seen[x]
 
-    found = Bracketed(60.0 if root > 1.0 else 1.0).narrowed(jagged, 0.5 * root, 20.0, 1e-8)
+    found = RootBracket(60.0 if root > 1.0 else 1.0).narrowed(jagged, 0.5 * root, 20.0, 1e-8)
     assert seen[found.high] <= 0.0 < seen[found.low]
     assert found.high - found.low <= 1e-8 * found.high
     assert found.high == pytest.approx(root, rel=1e-3)
     assert len(seen) < 60
-    assert Bracketed(1.0).narrowed(lambda x: math.nan, 0.5, 20.0, 1e-8).high == 1.0
+    assert RootBracket(1.0).narrowed(lambda x: math.nan, 0.5, 20.0, 1e-8).high == 1.0
 
 
 @pytest.mark.parametrize(("users", "most"), [(10**3, 2.2), (10**4, 2.2), (10**6, 4.0)])

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket.bound import BinnedLaw, BlanketLaw, delta_bracket, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.shuffling.blanket_bound import BinnedLaw, BlanketLaw, delta_bracket, epsilon_lower, epsilon_upper
 from metricshuffle.errors import ConditionError, InputError
 
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 from tests.oracles.law_moments import mean_absolute
 
-from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.accounting.shuffling.geometric_blanket import ShuffledGeometric
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.calibration import largest_rate
@@ -85,7 +85,7 @@ def test_two_axes_are_verified_at_every_cell_within_the_radius() -> None:
     assert rate == pytest.approx(0.4026, abs=2e-4)
     assert promise.kept_by(PlanarNoise(sum_of(1000, rate)))
     assert not promise.kept_by(PlanarNoise(sum_of(1000, 1.001 * rate)))
-    alone = largest_rate(lambda rate: PerAxis(sum_of(1000, rate)), promise, relative=1e-7)
+    alone = largest_rate(lambda rate: PerAxisProfile(sum_of(1000, rate)), promise, relative=1e-7)
     assert alone < 0.75 * rate
 
 
@@ -123,7 +123,7 @@ def test_rounds_lie_between_one_round_and_the_sum_of_all() -> None:
     """Shape 40 at delta 1e-6: k rounds need more noise than one, and less than the naive split of epsilon and delta."""
     one, four = Target(1.0, 1e-6, 4), Target(0.25, 0.25e-6, 4)
     rates = [largest_rate(lambda rate: sum_of(40, rate), promise, relative=1e-6) for promise in (one, four)]
-    together = largest_rate(lambda rate: composed(sum_of(40, rate), 4), one, relative=1e-4)
+    together = largest_rate(lambda rate: compose_rounds(sum_of(40, rate), 4), one, relative=1e-4)
     assert rates[1] < together < rates[0]
 
 
@@ -155,7 +155,9 @@ def test_distances_in_steps() -> None:
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_what_is_kept_is_nearly_kept(shape: Shape, distance: float, delta: float) -> None:
     profiles: list[PrivacyProfile] = [PureProfile(0.1), PureUpTo(0.4, 5.0)]
-    profiles += [make(sum_of(30, rate)) for rate in (0.05, 0.2, 0.5) for make in (PlanarNoise, PerAxis, lambda axis: composed(axis, 2))]
+    profiles += [
+        make(sum_of(30, rate)) for rate in (0.05, 0.2, 0.5) for make in (PlanarNoise, PerAxisProfile, lambda axis: compose_rounds(axis, 2))
+    ]
     if delta:
         profiles += [ShuffledGeometric((9, 9), rate, 200) for rate in (0.05, 0.2)]
     kept = 0

@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 from tests.oracles.clone_pair_exact import contour_delta, given_clones, pair_delta
 
-from metricshuffle.accounting.clones import _counts as _clone_counts
-from metricshuffle.accounting.clones import _kernels as _clone_kernels
-from metricshuffle.accounting.clones.bound import ClonePair, crossing, delta_lower, delta_upper, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.shuffling import _clone_counts, _clone_kernels
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_lower, delta_upper, epsilon_lower, epsilon_upper, find_crossing
 
 SEED = 20
 
@@ -112,7 +111,7 @@ def test_blocks_agree_with_the_full_sum() -> None:
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf, -1e-3])
 def test_a_number_that_is_none_is_never_small(monkeypatch: pytest.MonkeyPatch, broken: float) -> None:
-    assert crossing(lambda _: broken, 1e-6, 3.0, 0.5)[1] == 3.0
+    assert find_crossing(lambda _: broken, 1e-6, 3.0, 0.5)[1] == 3.0
     monkeypatch.setattr(_clone_counts.CloneCounts, "delta", lambda *_: broken)
     assert epsilon_upper(ClonePair(1, 2, 2), 1000, 1e-6) == 1.0
     assert epsilon_upper(ClonePair(800, 900, 900), 1000, 1e-6) == 800.0
@@ -179,7 +178,7 @@ def test_the_search_needs_few_steps() -> None:
         seen.append(epsilon)
         return counts.delta(epsilon)
 
-    crossing(delta_at, 1e-6, 1.0, counts.guess(1e-6))
+    find_crossing(delta_at, 1e-6, 1.0, counts.guess(1e-6))
     assert len(seen) <= 10
 
 

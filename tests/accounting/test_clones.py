@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from tests.oracles.clone_pair_exact import pair_delta
 from tests.oracles.multiset_laws import Floats, divergence, multiset_law, private_distances, worst_data_set
 
-from metricshuffle.accounting.clones.bound import (
-    ClonePair,
-    ClonesProfile,
-    delta_lower,
-    delta_upper,
-    epsilon_lower,
-    epsilon_upper,
-)
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, ClonesProfile, delta_lower, delta_upper, epsilon_lower, epsilon_upper
 from metricshuffle.errors import InputError
 from metricshuffle.privacy.guarantee import Guarantee, Trust
 from metricshuffle.spaces import Grid, Integers, Space

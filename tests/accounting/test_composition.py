@@ -15,11 +15,18 @@ from mpmath import mp, mpf
 
 from metricshuffle import errors
 from metricshuffle.accounting.composition import loss_distribution
-from metricshuffle.accounting.composition.loss_distribution import DROPPED, TotalLoss, _farthest_sum, _repeated, dominating, grid_step
-from metricshuffle.accounting.composition.rounds import ComposedProfile, composed, composed_of
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.padded import RarelyClamped
-from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.accounting.composition.composed_profile import ComposedProfile, compose_profiles, compose_rounds
+from metricshuffle.accounting.composition.loss_distribution import (
+    DROPPED_MASS,
+    TotalLoss,
+    _convolve_rounds,
+    _farthest_sum,
+    dominating_losses,
+    grid_step,
+)
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
+from metricshuffle.accounting.sums.rare_clamping import RarelyClampedProfile
 from metricshuffle.errors import InputError, MissingExtra, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.types import Floats
@@ -77,13 +84,13 @@ def test_randomized_response_is_met_from_above(rate: float, rounds: int, fractio
     profile = PureProfile(rate)
     epsilon = fraction * rounds * rate
     exact = randomized_response(profile.pure(1.0), rounds, epsilon)
-    assert exact <= composed(profile, rounds).delta(epsilon, 1.0) <= exact * (1 + 1e-7)
+    assert exact <= compose_rounds(profile, rounds).delta(epsilon, 1.0) <= exact * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-12, 1e-30])
 def test_small_deltas_are_still_upper_bounds(delta: float) -> None:
     profile = PureProfile(0.2)
-    together = composed(profile, 200)
+    together = compose_rounds(profile, 200)
     epsilon = together.epsilon(delta, 1.0)
     assert randomized_response(profile.pure(1.0), 200, epsilon) <= delta
     assert randomized_response(profile.pure(1.0), 200, epsilon * (1 - 1e-6)) > delta
@@ -111,7 +118,7 @@ def test_a_profile_that_is_not_convex_is_not_composed_as_it_is() -> None:
     exact = randomized_response(1.0, 10, 3.0)
     assert exact == pytest.approx(0.62, abs=1e-3)
     assert raw.self_compose(10).get_delta_for_epsilon(3.0) > 2.0
-    assert exact <= composed(LooseResponse(), 10).delta(3.0, 1.0) <= exact * (1 + 1e-9)
+    assert exact <= compose_rounds(LooseResponse(), 10).delta(3.0, 1.0) <= exact * (1 + 1e-9)
 
 
 @settings(max_examples=25, deadline=None)
@@ -121,7 +128,7 @@ def test_a_spoilt_curve_still_dominates_and_is_a_minorant(seed: int, cost: float
     truth, step = PureProfile(cost), grid_step(cost / 50)
     bumps = 1.0 + spoilt * np.random.default_rng(seed).random(61)
     curve = [min(1.0, truth.delta(i * step, 1.0) * float(bumps[i]) + 0.01 * spoilt) for i in range(61)]
-    law = dominating(np.array(curve), step)
+    law = dominating_losses(np.array(curve), step)
     losses = step * np.arange(-60, 61)
     for epsilon in np.linspace(-1.5 * cost, 1.5 * cost, 31).tolist():
         above = truth.delta(abs(epsilon), 1.0) / (1 + 1e-15)
@@ -135,14 +142,14 @@ def test_masses_are_those_of_the_library_for_a_convex_profile() -> None:
     from dp_accounting.pld import pld_pmf
 
     profile, step = DiscreteNoise(0.25), grid_step(0.01)
-    law = dominating(profile.curve(step * np.arange(101.0), 4.0), step)
+    law = dominating_losses(profile.curve(step * np.arange(101.0), 4.0), step)
     positive = [profile.delta(i * step, 4.0) for i in range(101)]
     dual = [1 - math.exp(-i * step) * (1 - positive[i]) for i in range(100, 0, -1)]
     theirs = pld_pmf.create_pmf_pessimistic_connect_dots(step, range(-100, 101), np.array(dual + positive)).to_dense_pmf()
     assert law.masses == pytest.approx(theirs._probs, abs=1e-11)
     theirs = theirs.self_compose(6, 0.0)
     for epsilon in (0.0, 0.5, 2.0, 5.0):
-        assert composed(profile, 6).delta(epsilon, 4.0) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-4)
+        assert compose_rounds(profile, 6).delta(epsilon, 4.0) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.1, 2.3])
@@ -152,20 +159,20 @@ def test_two_rounds_of_discrete_laplace_on_the_lattice(epsilon: float) -> None:
     gaps = losses[:, None] + losses[None, :] - epsilon
     exact = float(profile.law() @ -np.expm1(-np.maximum(gaps, 0.0)) @ profile.law())
     assert exact == pytest.approx(profile.composed_exactly(2, epsilon, 3), rel=1e-12)
-    assert exact * (1 - 1e-12) <= composed(profile, 2).delta(epsilon, 3.0) <= exact * (1 + 2e-3)
+    assert exact * (1 - 1e-12) <= compose_rounds(profile, 2).delta(epsilon, 3.0) <= exact * (1 + 2e-3)
 
 
 @pytest.mark.parametrize("profile", [DiscreteNoise(0.4), DiscreteNoise(0.02, power=2)])
 @pytest.mark.parametrize(("rounds", "delta"), [(3, 1e-3), (3, 1e-12), (12, 1e-6), (12, 1e-12)])
 def test_epsilon_is_within_a_thousandth(profile: DiscreteNoise, rounds: int, delta: float) -> None:
-    epsilon = composed(profile, rounds).epsilon(delta, 3.0)
+    epsilon = compose_rounds(profile, rounds).epsilon(delta, 3.0)
     assert profile.composed_exactly(rounds, epsilon, 3) <= delta
     assert profile.composed_exactly(rounds, epsilon * (1 - 1e-3), 3) > delta
 
 
 def test_below_the_floor_of_an_unbounded_loss_the_basic_bound_answers() -> None:
     profile = DiscreteNoise(0.02, power=2)
-    together = composed(profile, 4)
+    together = compose_rounds(profile, 4)
     assert isinstance(together, ComposedProfile)
     epsilon = together.epsilon(1e-30, 1.0)
     assert together.delta(epsilon, 1.0) == together.basic(epsilon, 1.0) <= 1e-30
@@ -185,7 +192,7 @@ class Leaky(PrivacyProfile):
 @pytest.mark.parametrize("leak", [1e-6, 0.01])
 def test_what_never_falls_counts_as_infinite_loss(leak: float) -> None:
     exact = 1 - (1 - leak) ** 10 * (1 - randomized_response(1.0, 10, 8.5))
-    assert exact * (1 - 1e-12) <= composed(Leaky(leak), 10).delta(8.5, 1.0) <= exact * 1.01
+    assert exact * (1 - 1e-12) <= compose_rounds(Leaky(leak), 10).delta(8.5, 1.0) <= exact * 1.01
 
 
 def rare_response(weights: list[mpf], costs: list[int], rounds: int, epsilon: float) -> mpf:
@@ -217,11 +224,11 @@ def test_a_tiny_mass_at_a_huge_loss_is_not_lost(epsilon: float) -> None:
     # e^-600 * 1e-70 is no float: slopes of the hockey-stick curve this small once underflowed.
     with mp.workdps(60):
         exact = rare_response([1 - mpf(1e-70), mpf(1e-70)], [200, 600], 2, epsilon)
-    assert float(exact) <= composed(RareResponse(1e-70), 2).delta(epsilon, 1.0) <= 1.001 * float(exact) + 1e-80
+    assert float(exact) <= compose_rounds(RareResponse(1e-70), 2).delta(epsilon, 1.0) <= 1.001 * float(exact) + 1e-80
 
 
 def test_a_delta_too_small_for_a_float_is_not_zero() -> None:
-    profile = composed(PureProfile(0.5), 20_000)
+    profile = compose_rounds(PureProfile(0.5), 20_000)
     assert 0.0 < profile.delta(0.9 * profile.pure(1.0), 1.0) < 1e-300
     assert profile.delta(profile.pure(1.0), 1.0) == 0.0
 
@@ -229,11 +236,11 @@ def test_a_delta_too_small_for_a_float_is_not_zero() -> None:
 @pytest.mark.parametrize("epsilon", [1e3, 1e300, math.inf])
 def test_what_is_infinite_stays_at_every_epsilon(epsilon: float) -> None:
     exact = 1 - (1 - 0.01) ** 3
-    assert exact <= composed(Leaky(0.01), 3).delta(epsilon, 1.0) <= exact * (1 + 1e-2)
+    assert exact <= compose_rounds(Leaky(0.01), 3).delta(epsilon, 1.0) <= exact * (1 + 1e-2)
 
 
 def test_a_linear_promise_of_pure_rounds_holds_at_every_real_distance() -> None:
-    together = composed_of([PureProfile(0.5), PureProfile(0.5), PureProfile(0.8)])
+    together = compose_profiles([PureProfile(0.5), PureProfile(0.5), PureProfile(0.8)])
     delta = 0.05
     epsilon = together.epsilon(delta, 2.5)
     assert together.covers(epsilon, delta, 2.5)
@@ -248,13 +255,13 @@ def test_a_linear_promise_of_pure_rounds_holds_at_every_real_distance() -> None:
 
 def test_rounds_about_the_plane_are_not_checked_at_whole_steps_only() -> None:
     # The noise is pure at rate 0.3 a cell on each axis, so (1, 1) costs 0.6 at distance sqrt(2): between 1 and 2.
-    plane = RarelyClamped(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
-    together = composed(plane, 2)
+    plane = RarelyClampedProfile(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
+    together = compose_rounds(plane, 2)
     needed = 2 * 0.3 * 2 * math.sqrt(2)
     assert PrivacyProfile.covers(together, 0.9 * needed, 1e-6, 2.0)
     assert not together.covers(0.9 * needed, 1e-6, 2.0)
     assert together.covers(1.0001 * needed, 1e-6, 2.0)
-    line = composed(RarelyClamped(AdditiveNoise(Polya(Fraction(3), 0.3)), 1e-12), 2)
+    line = compose_rounds(RarelyClampedProfile(AdditiveNoise(Polya(Fraction(3), 0.3)), 1e-12), 2)
     assert line.covers(0.95 * 2 * 0.3 * 2, 0.05, 2.0) == PrivacyProfile.covers(line, 0.95 * 2 * 0.3 * 2, 0.05, 2.0)
 
 
@@ -270,7 +277,7 @@ class Tabulated(PrivacyProfile):
 
 def test_profiles_with_arrays_can_be_composed() -> None:
     one, other = Tabulated(np.array([0.4, 0.1, 0.0])), Tabulated(np.array([0.4, 0.1, 0.0]))
-    assert isinstance(together := composed_of([one, other, one]), ComposedProfile)
+    assert isinstance(together := compose_profiles([one, other, one]), ComposedProfile)
     assert [rounds for _, rounds in together.parts] == [2, 1]
     assert together.delta(1.0, 1.0) >= one.delta(1.0, 1.0)
 
@@ -283,8 +290,8 @@ def test_different_rounds_against_enumeration_and_in_any_order() -> None:
         for signs in itertools.product((1, -1), repeat=5):
             mass = math.prod(1 / (1 + math.exp(-s * c)) for s, c in zip(signs, costs, strict=True))
             exact += mass * max(0.0, -math.expm1(epsilon - sum(s * c for s, c in zip(signs, costs, strict=True))))
-        forth = composed_of([PureProfile(rate) for rate in rates])
-        back = composed_of([PureProfile(rate) for rate in reversed(rates)])
+        forth = compose_profiles([PureProfile(rate) for rate in rates])
+        back = compose_profiles([PureProfile(rate) for rate in reversed(rates)])
         assert exact * (1 - 1e-12) <= forth.delta(epsilon, 1.0) <= exact * (1 + 1e-3)
         assert forth.delta(epsilon, 1.0) == pytest.approx(back.delta(epsilon, 1.0), rel=1e-9)
 
@@ -295,7 +302,7 @@ def test_different_rounds_against_enumeration_and_in_any_order() -> None:
 )  # fmt: skip
 def test_between_one_round_and_basic_composition(rate: float, rounds: int, fraction: float, distance: float) -> None:
     profile = PureProfile(rate)
-    together, more = composed(profile, rounds), composed(profile, rounds + 1)
+    together, more = compose_rounds(profile, rounds), compose_rounds(profile, rounds + 1)
     epsilon = fraction * rounds * rate * distance
     delta = together.delta(epsilon, distance)
     assert profile.delta(epsilon, distance) <= delta <= min(1.0, rounds * profile.delta(epsilon / rounds, distance) * (1 + 1e-12) + 1e-12)
@@ -305,7 +312,7 @@ def test_between_one_round_and_basic_composition(rate: float, rounds: int, fract
 
 
 def test_larger_moves_cost_more() -> None:
-    together = composed(DiscreteNoise(0.3), 5)
+    together = compose_rounds(DiscreteNoise(0.3), 5)
     deltas = [together.delta(1.0, distance) for distance in (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)]
     assert deltas[0] == 0.0
     assert deltas == sorted(deltas)
@@ -314,27 +321,27 @@ def test_larger_moves_cost_more() -> None:
 
 def test_one_round_is_the_profile_itself_and_nested_compositions_are_flat() -> None:
     one, other = PureProfile(1.0), PureProfile(0.5)
-    assert composed(one, 1) is one
-    assert composed_of([one]) is one
-    assert composed(composed(one, 3), 2) == composed(one, 6)
-    assert composed_of([composed(one, 2), other, one]) == ComposedProfile(((one, 3), (other, 1)))
-    assert composed(one, 2).bound == "composed"
-    assert composed(one, 3).pure(2.0) >= 3 * one.pure(2.0)
+    assert compose_rounds(one, 1) is one
+    assert compose_profiles([one]) is one
+    assert compose_rounds(compose_rounds(one, 3), 2) == compose_rounds(one, 6)
+    assert compose_profiles([compose_rounds(one, 2), other, one]) == ComposedProfile(((one, 3), (other, 1)))
+    assert compose_rounds(one, 2).bound == "composed"
+    assert compose_rounds(one, 3).pure(2.0) >= 3 * one.pure(2.0)
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 1.5, True, 10**6])
 def test_rounds_must_make_sense(rounds: int) -> None:
     with pytest.raises(InputError, match="rounds"):
-        composed(PureProfile(1.0), rounds)
+        compose_rounds(PureProfile(1.0), rounds)
 
 
 def test_what_cannot_be_composed() -> None:
     with pytest.raises(InputError, match="nothing to compose"):
-        composed_of([])
+        compose_profiles([])
     with pytest.raises(InputError, match="PrivacyProfile"):
-        composed_of([PureProfile(1.0), "laplace"])  # type: ignore[list-item]
+        compose_profiles([PureProfile(1.0), "laplace"])  # type: ignore[list-item]
     with pytest.raises(NotCertified, match=r"outside \[0, 1\]"):
-        dominating(np.array([0.1, 0.1, 0.1, math.nan, math.nan]), 0.25)
+        dominating_losses(np.array([0.1, 0.1, 0.1, math.nan, math.nan]), 0.25)
 
 
 def test_only_the_loss_distribution_of_the_library_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +350,7 @@ def test_only_the_loss_distribution_of_the_library_needs_its_extra(monkeypatch: 
 
     monkeypatch.setattr(errors, "import_module", absent)
     exact = randomized_response(PureProfile(0.002).pure(1.0), 3000, 0.2)
-    assert exact <= composed(PureProfile(0.002), 3000).delta(0.2, 1.0) <= exact * (1 + 1e-3)
+    assert exact <= compose_rounds(PureProfile(0.002), 3000).delta(0.2, 1.0) <= exact * (1 + 1e-3)
     with pytest.raises(MissingExtra, match=r"pip install 'metricshuffle\[compose\]'"):
         PureProfile(1.0).to_pld(1.0)
 
@@ -363,23 +370,23 @@ def test_a_narrow_window_misses_no_more_than_it_says(form: str, rounds: int, mon
     truth = np.ones(1)
     for _ in range(rounds):
         truth = np.convolve(truth, vector)
-    whole_at, whole, nothing = _repeated(vector, rounds)
+    whole_at, whole, nothing = _convolve_rounds(vector, rounds)
     assert (whole_at, len(whole)) == (0, len(truth))
     assert nothing < 1e-30
     assert whole == pytest.approx(truth, abs=1e-14 * rounds)
 
-    monkeypatch.setattr(loss_distribution, "WHOLE", 1)
-    at, law, missing = _repeated(vector, rounds)
+    monkeypatch.setattr(loss_distribution, "MAX_WHOLE_LOSSES", 1)
+    at, law, missing = _convolve_rounds(vector, rounds)
     inside = truth[at : at + len(law)]
     assert np.all(law[: len(inside)] >= inside - 1e-14 * rounds)  # what is outside comes on top, somewhere
     assert 1.0 - math.fsum(inside) <= missing + 1e-14 * rounds <= 1e-12 * rounds
-    assert math.fsum(truth[_farthest_sum(vector, rounds) + 1 :]) <= DROPPED
+    assert math.fsum(truth[_farthest_sum(vector, rounds) + 1 :]) <= DROPPED_MASS
     if rounds == 100 and form != "ends":
         assert len(law) < 0.5 * len(truth)
     pytest.importorskip("dp_accounting")
     from dp_accounting.pld.common import self_convolve
 
-    lower, power = self_convolve(vector, rounds, DROPPED)
+    lower, power = self_convolve(vector, rounds, DROPPED_MASS)
     theirs = np.zeros(len(truth) + len(power))
     theirs[lower : lower + len(power)] = power
     assert law[: len(inside)] == pytest.approx(theirs[at : at + len(inside)], abs=1e-12)
@@ -387,10 +394,10 @@ def test_a_narrow_window_misses_no_more_than_it_says(form: str, rounds: int, mon
 
 def test_many_rounds_in_a_narrow_window_are_those_convolved_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     profile, epsilons = DiscreteNoise(0.25), (0.0, 0.5, 3.0, 10.0)
-    monkeypatch.setattr(loss_distribution, "WHOLE", 2**30)
-    whole = [composed(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
-    monkeypatch.setattr(loss_distribution, "WHOLE", 2**10)
-    narrow = [composed(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
+    monkeypatch.setattr(loss_distribution, "MAX_WHOLE_LOSSES", 2**30)
+    whole = [compose_rounds(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
+    monkeypatch.setattr(loss_distribution, "MAX_WHOLE_LOSSES", 2**10)
+    narrow = [compose_rounds(profile, 200).delta(epsilon, 1.0) for epsilon in epsilons]
     exact = [profile.composed_exactly(200, epsilon, 1) for epsilon in epsilons]
     assert narrow == pytest.approx(whole, rel=1e-8)  # fewer cells are less noise of the transform
     assert all(one <= two * (1 + 1e-11) for one, two in zip(narrow, whole, strict=True))
@@ -400,7 +407,7 @@ def test_many_rounds_in_a_narrow_window_are_those_convolved_whole(monkeypatch: p
 @pytest.mark.parametrize("order", [(1, 2, 3, 5, 8), (8, 1, 5, 2, 3)])
 def test_a_quick_look_is_an_upper_bound_in_whatever_order_distances_come(order: tuple[int, ...]) -> None:
     profile = DiscreteNoise(0.25)
-    together = composed(profile, 12)
+    together = compose_rounds(profile, 12)
     assert isinstance(together, ComposedProfile)
     for distance in order:
         quick = together._total(distance, "quick")
@@ -411,7 +418,7 @@ def test_a_quick_look_is_an_upper_bound_in_whatever_order_distances_come(order: 
 
 
 def test_tilts_are_near_the_best() -> None:
-    law = dominating(DiscreteNoise(0.25).curve(0.01 * np.arange(101.0), 4.0), grid_step(0.01))
+    law = dominating_losses(DiscreteNoise(0.25).curve(0.01 * np.arange(101.0), 4.0), grid_step(0.01))
     total = TotalLoss([(law, 30)])
     for epsilon in (-5.0, 0.0, 3.0, 10.0, 25.0, 29.9):
         theta, least = total._best_tilt(epsilon)

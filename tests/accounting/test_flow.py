@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.items.flow import Clock, LineFlow, certificate
+from metricshuffle.accounting.user_items.move_composition import DistanceWeight, LineFlow, certificate
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
 
@@ -175,7 +175,7 @@ def test_between_two_distances_no_delta_exceeds_those_at_the_ends(seed: int) -> 
 
 @pytest.mark.parametrize("rate", [3.0, 6.0, 9.0])
 def test_certificate_is_what_a_fine_grid_says(rate: float) -> None:
-    flow, clock = LineFlow.of(*random_lines(np.random.default_rng(3), 40)), Clock(3, rate=4.0)
+    flow, clock = LineFlow.of(*random_lines(np.random.default_rng(3), 40)), DistanceWeight(3, rate=4.0)
     grid = max(flow.delta(clock.time(w), rate * w).delta for w in np.linspace(1e-3, 1.0, 500))
 
     def delta_at(time: float, epsilon: float) -> float:
@@ -192,7 +192,7 @@ def test_certificate_is_what_a_fine_grid_says(rate: float) -> None:
 
 
 def test_clock_with_knots_is_checked_at_them() -> None:
-    flow, clock = LineFlow.of(*random_lines(np.random.default_rng(3), 40)), Clock(2, knots=((0.1, 0.5), (1.0, 1.0)))
+    flow, clock = LineFlow.of(*random_lines(np.random.default_rng(3), 40)), DistanceWeight(2, knots=((0.1, 0.5), (1.0, 1.0)))
     found = certificate(lambda time, epsilon: flow.delta(time, epsilon).delta, clock, 6.0, 1.0)
     assert [at for at, *_ in found.ends] == [0.1, 1.0]
     assert found.ends[0][1] == pytest.approx(1.0)
@@ -221,6 +221,6 @@ def test_wrong_numbers_are_refused() -> None:
         with pytest.raises(InputError):
             flow.delta(1.0, wrong)
     with pytest.raises(InputError, match="concave"):
-        Clock(1, knots=((0.5, 0.1), (1.0, 1.0)))
+        DistanceWeight(1, knots=((0.5, 0.1), (1.0, 1.0)))
     with pytest.raises(InputError):
-        Clock(1)
+        DistanceWeight(1)

@@ -9,8 +9,8 @@ import mpmath
 import pytest
 from tests.oracles.multiset_laws import worst_data_set
 
-from metricshuffle.accounting.blanket.bound import delta_bracket, delta_upper
-from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric, _levels, displacement_laws
+from metricshuffle.accounting.shuffling.blanket_bound import delta_bracket, delta_upper
+from metricshuffle.accounting.shuffling.geometric_blanket import ShuffledGeometric, _levels, displacement_laws
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import BoundedGeometric, PlanarGeometric
 

@@ -12,12 +12,12 @@ import pytest
 from tests.oracles.item_channels import Channel, response
 from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
 
-from metricshuffle.accounting.blanket.bound import delta_bracket
-from metricshuffle.accounting.blanket.bound import delta_upper as blanket_delta
-from metricshuffle.accounting.clones.bound import ClonePair
-from metricshuffle.accounting.clones.bound import delta_upper as clone_delta
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.moves import BlanketLines, CloneLines, moves_of
+from metricshuffle.accounting.shuffling.blanket_bound import delta_bracket
+from metricshuffle.accounting.shuffling.blanket_bound import delta_upper as blanket_delta
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair
+from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clone_delta
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.single_move_bounds import BlanketLines, CloneLines, moves_of
 from metricshuffle.errors import ConditionError
 from metricshuffle.randomizers import LaplaceOnInterval, WitchHat
 
@@ -26,7 +26,7 @@ GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "use
 
 @pytest.mark.parametrize("row", GOLDEN["given_clones"])
 def test_golden_given_the_clones(row: dict[str, Any]) -> None:
-    from metricshuffle.accounting.clones import _kernels as kernels
+    from metricshuffle.accounting.shuffling import _clone_kernels as kernels
 
     e, p = math.exp(row["epsilon"]), (1.0 - row["beta"]) / row["beta"]
     least, most = kernels.one_count(float(row["clones"]), (p - e) / (p + 1.0), e - 1.0, (p - e) / (p * e - 1.0), 0.5, 0.5, 1e-15)

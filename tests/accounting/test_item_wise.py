@@ -12,8 +12,8 @@ import pytest
 from tests.oracles.binary_items import BinaryItemsLower
 from tests.oracles.item_channels import Channel, response
 
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
-from metricshuffle.accounting.items.moves import BlanketLines, moves_of
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, calibrate_family, calibrate_item_rate
+from metricshuffle.accounting.user_items.single_move_bounds import BlanketLines, moves_of
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
 
@@ -46,7 +46,7 @@ def test_certified_item_rates(row: dict[str, Any]) -> None:
 )
 def test_calibration(row: dict[str, Any]) -> None:
     shuffle = shuffle_of(row)
-    found = calibrated(shuffle, row["rate"], row["delta"], 4e-4)
+    found = calibrate_item_rate(shuffle, row["rate"], row["delta"], 4e-4)
     assert found.item_rate >= row["item_rate"]
     assert found.bound == "flow"
     assert found.certified.kept
@@ -75,7 +75,7 @@ def test_large_rates_are_not_certified_by_a_floor(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("rate", [pytest.param(200.0, marks=pytest.mark.slow), 480.0])
 def test_good_item_rates_at_large_rates_are_certified(rate: float) -> None:
     shuffle = ItemShuffle(10_000, 10_000)
-    found = calibrated(shuffle, rate, 1e-12, 0.05)
+    found = calibrate_item_rate(shuffle, rate, 1e-12, 0.05)
     assert found.bound == "flow"
     assert found.item_rate > 1.5 * found.composition_rate
     assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= found.certified.worst[0] <= 1e-12
@@ -110,19 +110,19 @@ def test_own_blankets_of_a_clustered_response() -> None:
 @pytest.mark.slow
 def test_calibration_of_a_family() -> None:
     shuffle = ItemShuffle.of("central", 10_000, 100)
-    found = calibrated_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9, 5e-3)
+    found = calibrate_family(lambda rate: ClusteredResponse(4, 4, 0.02, rate), shuffle, 10.0, 1e-9, 5e-3)
     assert found.bound == "blanket flow"
     assert 3.9 < found.item_rate < 3.95
     assert found.certified.kept
     assert found.certified.worst[0] <= 1e-9
-    assert found.item_rate > 1.15 * calibrated(shuffle, 10.0, 1e-9).item_rate
+    assert found.item_rate > 1.15 * calibrate_item_rate(shuffle, 10.0, 1e-9).item_rate
 
 
 @pytest.mark.parametrize(("model", "rate"), [("local", 5.0), ("central", 5.0)])
 def test_neither_bound_keeps_more_than_a_family_was_given(model: Any, rate: float) -> None:
     """What was found is certified from the start, and a little more is certified neither for the family nor for any randomizer."""
     shuffle, delta = ItemShuffle.of(model, 50, 20), 1e-6
-    found = calibrated_family(lambda x: ClusteredResponse(3, 3, 0.2, x), shuffle, rate, delta)
+    found = calibrate_family(lambda x: ClusteredResponse(3, 3, 0.2, x), shuffle, rate, delta)
     for item_rate, kept in ((found.item_rate, True), (found.item_rate * 1.003, False)):
         moves = moves_of(ClusteredResponse(3, 3, 0.2, item_rate))
         own = max(move.rate for move in moves) * (1.0 + 1e-12)
@@ -132,12 +132,12 @@ def test_neither_bound_keeps_more_than_a_family_was_given(model: Any, rate: floa
 
 def test_a_family_that_gives_away_more_than_it_says_is_refused() -> None:
     with pytest.raises(ConditionError, match="x \\* d private"):
-        calibrated_family(lambda rate: KaryRandomizedResponse(3, 2.0 * rate), ItemShuffle(4, 4), 1.0, 1e-9)
+        calibrate_family(lambda rate: KaryRandomizedResponse(3, 2.0 * rate), ItemShuffle(4, 4), 1.0, 1e-9)
 
 
 def test_a_family_is_never_worse_than_any_randomizer() -> None:
     shuffle = ItemShuffle(1, 1)
-    found = calibrated_family(lambda rate: KaryRandomizedResponse(3, rate), shuffle, 0.5, 1e-9, 2e-2)
+    found = calibrate_family(lambda rate: KaryRandomizedResponse(3, rate), shuffle, 0.5, 1e-9, 2e-2)
     assert found.item_rate == pytest.approx(0.5, rel=1e-6)
     assert found.certified.kept
     assert found.certified.worst[0] <= 1e-9
@@ -152,17 +152,17 @@ def test_what_a_family_gives_away_was_looked_at(items: int) -> None:
         asked.append(rate)
         return response(2, math.exp(min(rate, 30.0)))
 
-    found = calibrated_family(family, ItemShuffle(items, items), 3000.0, 1e-9, 0.1)
+    found = calibrate_family(family, ItemShuffle(items, items), 3000.0, 1e-9, 0.1)
     assert found.item_rate in asked
 
 
 @pytest.mark.parametrize("model", ["local", "central"])
 def test_more_users_and_looser_promises_allow_larger_item_rates(model: Any) -> None:
-    rates = [calibrated(ItemShuffle.of(model, users, 50), 5.0, 1e-6, 1e-2).item_rate for users in (10, 1000)]
+    rates = [calibrate_item_rate(ItemShuffle.of(model, users, 50), 5.0, 1e-6, 1e-2).item_rate for users in (10, 1000)]
     assert rates == sorted(rates)
     assert (model == "local") == (rates[0] == rates[-1])
     shuffle = ItemShuffle.of(model, 100, 50)
-    looser = [calibrated(shuffle, rate, 1e-6, 1e-2).item_rate for rate in (1.0, 5.0, 20.0)]
+    looser = [calibrate_item_rate(shuffle, rate, 1e-6, 1e-2).item_rate for rate in (1.0, 5.0, 20.0)]
     assert looser == sorted(looser)
     assert looser[0] < looser[-1]
 
@@ -170,8 +170,8 @@ def test_more_users_and_looser_promises_allow_larger_item_rates(model: Any) -> N
 @pytest.mark.parametrize("diameter", [1e-3, 1000.0])
 def test_the_unit_of_distance_does_not_matter(diameter: float) -> None:
     shuffle = ItemShuffle(100, 1000, diameter)
-    found = calibrated(shuffle, 8.0 / diameter, 1e-8)
-    assert found.item_rate * diameter == pytest.approx(calibrated(ItemShuffle(100, 1000), 8.0, 1e-8).item_rate, rel=1e-4)
+    found = calibrate_item_rate(shuffle, 8.0 / diameter, 1e-8)
+    assert found.item_rate * diameter == pytest.approx(calibrate_item_rate(ItemShuffle(100, 1000), 8.0, 1e-8).item_rate, rel=1e-4)
     profile = ItemWiseProfile(found.item_rate, shuffle)
     assert profile.delta(3.0, 0.4 * diameter) == pytest.approx(
         ItemWiseProfile(found.item_rate * diameter, ItemShuffle(100, 1000)).delta(3.0, 0.4), rel=1e-6
@@ -215,7 +215,7 @@ def test_profile_answers_at_its_edges() -> None:
 )
 def test_calibration_at_the_edges(items: int, shuffled: int, rate: float, delta: float) -> None:
     shuffle = ItemShuffle(items, shuffled)
-    found = calibrated(shuffle, rate, delta, 1e-3)
+    found = calibrate_item_rate(shuffle, rate, delta, 1e-3)
     assert found.certified.kept
     assert found.item_rate >= found.composition_rate > 0.0
     assert BinaryItemsLower(found.item_rate, shuffle).delta(rate, 1.0) <= delta if found.item_rate < 25.0 else True
@@ -225,14 +225,14 @@ def test_calibration_at_the_edges(items: int, shuffled: int, rate: float, delta:
 
 def test_one_item_alone_is_randomized_response() -> None:
     """(e^x - e^rate)/(e^x + 1) = delta, exactly."""
-    found = calibrated(ItemShuffle(1, 1), 1.0, 0.1)
+    found = calibrate_item_rate(ItemShuffle(1, 1), 1.0, 0.1)
     assert found.item_rate == pytest.approx(math.log((math.e + 0.1) / 0.9), rel=2e-5)
     assert found.bound == "composition"
     assert found.certified.worst[0] <= 0.1
 
 
 def test_without_delta_there_is_only_composition() -> None:
-    found = calibrated(ItemShuffle(100, 10**6), 2.0, 0.0)
+    found = calibrate_item_rate(ItemShuffle(100, 10**6), 2.0, 0.0)
     assert found.bound == "composition"
     assert found.item_rate == found.composition_rate <= 0.02
     assert found.certified.kept
@@ -242,7 +242,7 @@ def test_without_delta_there_is_only_composition() -> None:
 @pytest.mark.parametrize("wrong", [math.nan, -1.0, 0.0, math.inf, "1", True])
 def test_wrong_rates_are_refused(wrong: Any) -> None:
     with pytest.raises(InputError):
-        calibrated(ItemShuffle(10, 100), wrong, 1e-6)
+        calibrate_item_rate(ItemShuffle(10, 100), wrong, 1e-6)
     with pytest.raises(InputError):
         ItemWiseProfile(wrong, ItemShuffle(10, 100))
     with pytest.raises(InputError):
@@ -264,7 +264,7 @@ def test_wrong_settings_are_refused() -> None:
         with pytest.raises(InputError):
             ItemShuffle.of("central", users, items)  # type: ignore[arg-type]
     with pytest.raises(InputError):
-        calibrated(ItemShuffle(10, 100), 1.0, math.nan)
+        calibrate_item_rate(ItemShuffle(10, 100), 1.0, math.nan)
     with pytest.raises(ConditionError, match="private"):  # the randomizer gives away more than is claimed
         ItemWiseProfile(0.3, ItemShuffle(10, 100), moves_of(ClusteredResponse(4, 4, 0.02, 0.4)))
     with pytest.raises(ConditionError, match="600"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.local_metric.line_closure import closed_line, farthest_reaches
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
+from metricshuffle.solving.line_closure import close_line, farthest_reaches
 from metricshuffle.spaces.matrix import closure, open_triangle
 
 
@@ -28,7 +28,7 @@ def vectors() -> list[Floats]:
 
 @pytest.mark.parametrize("vector", vectors(), ids=len)
 def test_agrees_with_shortest_paths_on_the_matrix(vector: Floats) -> None:
-    closed = closed_line(vector)
+    closed = close_line(vector)
     np.testing.assert_allclose(table(closed), closure(table(vector)), rtol=1e-13)
     assert (closed <= vector).all()
     assert (np.diff(closed) >= 0).all()
@@ -37,13 +37,13 @@ def test_agrees_with_shortest_paths_on_the_matrix(vector: Floats) -> None:
 
 def test_the_straight_line_is_the_closure_of_a_convex_vector_with_a_cap() -> None:
     steps = np.arange(1.0, 10_001.0)
-    assert closed_line(np.minimum(0.01 * steps + 1e-6 * steps**2, 3.0)) == pytest.approx(np.minimum((0.01 + 1e-6) * steps, 3.0))
+    assert close_line(np.minimum(0.01 * steps + 1e-6 * steps**2, 3.0)) == pytest.approx(np.minimum((0.01 + 1e-6) * steps, 3.0))
 
 
 def test_what_falls_or_is_not_a_number_is_refused() -> None:
     for wrong in ([], [0.0, 1.0], [1.0, 0.5], [1.0, np.nan], [1.0, np.inf]):
         with pytest.raises(InputError, match="do not fall"):
-            closed_line(np.array(wrong))
+            close_line(np.array(wrong))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 12])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.items.lipschitz import checked_lipschitz, lipschitz_constant, shares_constant
+from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant, shares_constant, validate_lipschitz
 from metricshuffle.errors import InputError
 
 GRID = np.linspace(0.0, 1.0, 101)
@@ -62,12 +62,12 @@ def test_against_exact_arithmetic(norm: Any) -> None:
 
 def test_a_constant_that_is_too_small_is_refused_with_its_pair() -> None:
     with pytest.raises(InputError, match=r"0.99 is too small: between points \(\d+, \d+\)"):
-        checked_lipschitz(GRID, APART, "l1", 0.99)
-    assert checked_lipschitz(GRID, APART, "l1", 1.0).constant >= 1.0
-    assert checked_lipschitz(GRID, APART, "l1", 2.0).constant == 2.0
+        validate_lipschitz(GRID, APART, "l1", 0.99)
+    assert validate_lipschitz(GRID, APART, "l1", 1.0).constant >= 1.0
+    assert validate_lipschitz(GRID, APART, "l1", 2.0).constant == 2.0
     for wrong in (-1.0, np.nan, np.inf, True):
         with pytest.raises(InputError, match="Lipschitz constant"):
-            checked_lipschitz(GRID, APART, "l1", wrong)
+            validate_lipschitz(GRID, APART, "l1", wrong)
 
 
 def test_points_at_distance_zero_must_agree() -> None:
@@ -107,6 +107,6 @@ def test_a_query_that_is_not_constant_never_gets_the_constant_0() -> None:
 
 def test_a_given_constant_is_right_for_many_columns_too() -> None:
     table = np.vstack([np.zeros(100_000), np.ones(100_000)])
-    assert checked_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5).constant >= 1e5
+    assert validate_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5).constant >= 1e5
     with pytest.raises(InputError, match="too small"):
-        checked_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5 * (1 - 1e-9))
+        validate_lipschitz(table, [[0.0, 1.0], [1.0, 0.0]], "l1", 1e5 * (1 - 1e-9))

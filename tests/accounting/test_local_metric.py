@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.clones.metric_amplification import LOG_TWO, corollary_1, corollary_2
-from metricshuffle.accounting.local_metric.inversion import ChernoffInversion, CloneInversion, SimpleInversion
-from metricshuffle.accounting.local_metric.solver import (
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.shuffling.closed_form_bounds import LOG_TWO, corollary_1, corollary_2
+from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.numerics.types import Floats
+from metricshuffle.solving.epsilon_inversion import ChernoffInversion, CloneInversion, SimpleInversion
+from metricshuffle.solving.local_metric import (
     ALGORITHMS,
     Algorithm,
     LineTarget,
@@ -24,10 +26,8 @@ from metricshuffle.accounting.local_metric.solver import (
     algorithm_3,
     default_bound,
     local_metrics,
-    undominated,
+    undominated_keys,
 )
-from metricshuffle.errors import ConditionError, InputError
-from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.matrix import open_triangle
 
 NINE = LineTarget(0.0, 1.0, 1.0, 1.0, 0.125)  # nine points on a line, D# = |x-y|
@@ -146,7 +146,7 @@ def test_none_dominates_another_and_closing_may_change_that() -> None:
 
 def test_what_lies_below_another_is_dropped_wherever_it_comes() -> None:
     vectors = {1.0: [1, 1, 1], 2.0: [2, 0, 3], 3.0: [2, 1, 3], 4.0: [1, 1, 0], 5.0: [2, 1, 3], 6.0: [0, 2, 0]}
-    assert undominated({key: np.array(vector, dtype=np.float64) for key, vector in vectors.items()}) == [3.0, 6.0]
+    assert undominated_keys({key: np.array(vector, dtype=np.float64) for key, vector in vectors.items()}) == [3.0, 6.0]
 
 
 @settings(max_examples=12, deadline=None)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.clones.metric_amplification import (
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.shuffling.closed_form_bounds import (
     chernoff_clones,
     corollary_1,
     corollary_2,

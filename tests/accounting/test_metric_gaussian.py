@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.items.gaussian import MetricGaussian, gaussian_delta, gaussian_sigma
+from metricshuffle.accounting.user_items.metric_gaussian import MetricGaussian, gaussian_delta, gaussian_sigma
 from metricshuffle.errors import InputError
 
 

@@ -7,23 +7,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.local_metric.shapes import CircleShape, GridShape, LineShape, Shape, TableShape, merged
-from metricshuffle.accounting.local_metric.solver import ALGORITHMS, LineTarget, SpaceTarget, algorithm_1n
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
 from metricshuffle.errors import InputError
+from metricshuffle.solving.local_metric import ALGORITHMS, LineTarget, SpaceTarget, algorithm_1n
+from metricshuffle.solving.value_geometry import CircleGeometry, GridGeometry, LineGeometry, TableGeometry, ValueGeometry, merge_distances
 from metricshuffle.spaces import Circle, Euclidean, Manhattan, Tree, closure
 from metricshuffle.spaces.matrix import open_triangle
 
-SHAPES = [LineShape(6), CircleShape(9), CircleShape(8, 0.5), CircleShape(2), GridShape(4, 3), GridShape(3, 5, 2.0, True), GridShape(5, 1)]
-TREE = TableShape(Tree([-1, 0, 0, 1, 1, 2, 2], [0, 1, 2, 1, 1, 0.5, 3]).pairwise(range(7), range(7)))
+SHAPES = [
+    LineGeometry(6),
+    CircleGeometry(9),
+    CircleGeometry(8, 0.5),
+    CircleGeometry(2),
+    GridGeometry(4, 3),
+    GridGeometry(3, 5, 2.0, True),
+    GridGeometry(5, 1),
+]
+TREE = TableGeometry(Tree([-1, 0, 0, 1, 1, 2, 2], [0, 1, 2, 1, 1, 0.5, 3]).pairwise(range(7), range(7)))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=repr)
-def test_distances_are_those_of_the_space(shape: Shape) -> None:
+def test_distances_are_those_of_the_space(shape: ValueGeometry) -> None:
     places = np.arange(shape.points)
-    if isinstance(shape, CircleShape):
+    if isinstance(shape, CircleGeometry):
         known = Circle(shape.around * shape.step).pairwise(places * shape.step, places * shape.step)
-    elif isinstance(shape, GridShape):
+    elif isinstance(shape, GridGeometry):
         cells = np.stack([places % shape.width, places // shape.width], axis=1) * shape.cell
         known = (Manhattan() if shape.manhattan else Euclidean()).pairwise(cells, cells)
     else:
@@ -36,11 +44,11 @@ def test_distances_are_those_of_the_space(shape: Shape) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(SHAPES), st.randoms(use_true_random=False))
-def test_closed_forms_are_the_closure_of_the_table(shape: Shape, chance: object) -> None:
+def test_closed_forms_are_the_closure_of_the_table(shape: ValueGeometry, chance: object) -> None:
     count = len(shape.distances)
     jumps = np.array([chance.random() ** 3 for _ in range(count)]) + 1e-3  # type: ignore[attr-defined]
     values = np.cumsum(jumps)
-    _, which = merged(shape.distances)
+    _, which = merge_distances(shape.distances)
     values = values[np.searchsorted(which, which)]  # one value a distance
     closed = shape.closed(values)
     table, known = shape.table(closed.values), closure(shape.table(values))
@@ -68,9 +76,9 @@ def test_tables_tell_the_worst_pair_of_a_distance() -> None:
         assert closed.low[number] == pytest.approx(np.minimum(reaches[a], reaches[b]).max())
 
 
-@pytest.mark.parametrize("shape", [CircleShape(7), GridShape(3, 3), TREE], ids=["circle", "grid", "tree"])
+@pytest.mark.parametrize("shape", [CircleGeometry(7), GridGeometry(3, 3), TREE], ids=["circle", "grid", "tree"])
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
-def test_every_pair_meets_the_target(shape: Shape, algorithm: str) -> None:
+def test_every_pair_meets_the_target(shape: ValueGeometry, algorithm: str) -> None:
     target = SpaceTarget(shape, 0.4, 1.5)
     totals = 0.4 / 1.5 * shape.table(shape.distances)
     for one in ALGORITHMS[algorithm](target, 5000, 1e-6, 4).solutions:  # type: ignore[index]
@@ -85,8 +93,8 @@ def test_every_pair_meets_the_target(shape: Shape, algorithm: str) -> None:
 
 def test_a_line_is_a_table_is_half_a_circle() -> None:
     line = algorithm_1n(LineTarget(0, 4, 0.3, 1), 2000, 1e-6, 3)
-    table = algorithm_1n(SpaceTarget(TableShape(LineShape(4).table(LineShape(4).distances)), 0.3, 1.0), 2000, 1e-6, 3)
-    circle = algorithm_1n(SpaceTarget(CircleShape(8), 0.3, 1.0), 2000, 1e-6, 3)
+    table = algorithm_1n(SpaceTarget(TableGeometry(LineGeometry(4).table(LineGeometry(4).distances)), 0.3, 1.0), 2000, 1e-6, 3)
+    circle = algorithm_1n(SpaceTarget(CircleGeometry(8), 0.3, 1.0), 2000, 1e-6, 3)
     for one, other, third in zip(line.solutions, table.solutions, circle.solutions, strict=True):
         assert other.closed == pytest.approx(one.closed)
         assert third.closed == pytest.approx(one.closed)
@@ -95,8 +103,8 @@ def test_a_line_is_a_table_is_half_a_circle() -> None:
 
 
 def test_ten_thousand_points_need_no_table() -> None:
-    for shape in (CircleShape(10_000), GridShape(100, 100)):
-        found = algorithm_1n(SpaceTarget(shape, 1.0, 1000.0 if isinstance(shape, CircleShape) else 10.0), 20_000, 1e-6, 1)
+    for shape in (CircleGeometry(10_000), GridGeometry(100, 100)):
+        found = algorithm_1n(SpaceTarget(shape, 1.0, 1000.0 if isinstance(shape, CircleGeometry) else 10.0), 20_000, 1e-6, 1)
         assert np.max(found.solutions[0].accounted - found.solutions[0].target.totals) <= 0
         with pytest.raises(InputError, match="up to 1,024 points"):
             found.solutions[0].table()
@@ -105,12 +113,12 @@ def test_ten_thousand_points_need_no_table() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: CircleShape(1), "at least two"),
-        (lambda: TableShape(np.zeros((3, 3))), "nothing may tell them apart"),
-        (lambda: TableShape(np.zeros((1, 1))), "2 to 1,024 points"),
-        (lambda: SpaceTarget(CircleShape(5), 0.0, 1.0), "epsilon must be a finite number greater than 0"),
-        (lambda: SpaceTarget(CircleShape(5), 1.0, float("nan")), "distance must be a finite number"),
-        (lambda: SpaceTarget(CircleShape(5), 1e9, 1.0), "between 1e-300"),
+        (lambda: CircleGeometry(1), "at least two"),
+        (lambda: TableGeometry(np.zeros((3, 3))), "nothing may tell them apart"),
+        (lambda: TableGeometry(np.zeros((1, 1))), "2 to 1,024 points"),
+        (lambda: SpaceTarget(CircleGeometry(5), 0.0, 1.0), "epsilon must be a finite number greater than 0"),
+        (lambda: SpaceTarget(CircleGeometry(5), 1.0, float("nan")), "distance must be a finite number"),
+        (lambda: SpaceTarget(CircleGeometry(5), 1e9, 1.0), "between 1e-300"),
     ],
 )
 def test_nonsense(make: object, told: str) -> None:

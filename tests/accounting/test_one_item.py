@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
 
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated, calibrated_family
-from metricshuffle.accounting.items.moves import moves_of
-from metricshuffle.accounting.items.one_item import every_distance, one_move
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, calibrate_family, calibrate_item_rate
+from metricshuffle.accounting.user_items.single_item import every_distance, one_move
+from metricshuffle.accounting.user_items.single_move_bounds import moves_of
 from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def test_every_distance_is_what_a_fine_grid_says(total: float, shuffled: int, ra
 def test_a_single_item_is_amplified_as_any_report_is() -> None:
     """A thousand users with one item: composition allows a third of the rate; the certificate is that of the profile."""
     shuffle = ItemShuffle(1, 1000)
-    found = calibrated(shuffle, 1.0, 1e-6, 1e-3)
+    found = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3)
     assert found.item_rate > 2.5 * found.composition_rate
     assert found.certified.kept
     profile = ItemWiseProfile(found.item_rate, shuffle)
@@ -70,8 +70,8 @@ def test_a_single_item_is_amplified_as_any_report_is() -> None:
 
 def test_own_laws_of_a_single_item_need_only_their_distances() -> None:
     shuffle = ItemShuffle(1, 1000)
-    own = calibrated_family(lambda rate: KaryRandomizedResponse(8, rate), shuffle, 1.0, 1e-6, 1e-2)
-    assert own.item_rate > 1.2 * calibrated(shuffle, 1.0, 1e-6, 1e-2).item_rate
+    own = calibrate_family(lambda rate: KaryRandomizedResponse(8, rate), shuffle, 1.0, 1e-6, 1e-2)
+    assert own.item_rate > 1.2 * calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-2).item_rate
     moves = moves_of(ClusteredResponse(3, 3, 0.25, 2.0))
     profile = ItemWiseProfile(2.0, shuffle, moves, "blanket flow")
     assert [at for at, *_ in profile.certificate(1.0, 1e-6).ends] == [0.25, 1.0]
@@ -82,7 +82,7 @@ def test_own_laws_of_a_single_item_need_only_their_distances() -> None:
 def test_a_flat_promise_needs_only_its_own_distance(items: int) -> None:
     """Ordinary privacy at the diameter: a larger item rate than for the linear promise of the same epsilon, and true there."""
     shuffle = ItemShuffle(items, 1000 * items, 2.0)
-    linear, flat = calibrated(shuffle, 1.0, 1e-6, 1e-3), calibrated(shuffle, 1.0, 1e-6, 1e-3, flat_up_to=2.0)
+    linear, flat = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3), calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3, flat_up_to=2.0)
     assert flat.item_rate > 1.05 * linear.item_rate
     profile = ItemWiseProfile(flat.item_rate, shuffle)
     assert profile.covers(2.0, 1e-6, 2.0, "flat")

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from tests.oracles import clamped_sum
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.padded import RarelyClamped, clamping_penalty
-from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
+from metricshuffle.accounting.sums.rare_clamping import RarelyClampedProfile, clamping_penalty
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PureProfile
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 
 
 @pytest.mark.parametrize(("users", "radius"), [(1, 12), (5, 25), (20, 40)])
 def test_the_real_clamped_mechanism_leaks_less(users: int, radius: int) -> None:
     rate, span = 0.25, 30
     randomizer = AdditiveRandomizer(span=span, shape=Fraction(1, users), rate=rate, padding="clamp", radius=radius)
-    loose = RarelyClamped(AdditiveNoise(Polya(Fraction(1), rate)), randomizer.clamp_probability(users))
+    loose = RarelyClampedProfile(AdditiveNoise(Polya(Fraction(1), rate)), randomizer.clamp_probability(users))
     exact = randomizer.summed_profile(users)
     one = Polya(Fraction(1, users), rate).law(-60.0)
     masses = np.concatenate([one.mass[:0:-1], one.mass])
@@ -45,7 +45,7 @@ def test_the_penalty() -> None:
 
 def test_a_linear_promise_pays_the_penalty_of_the_full_distance() -> None:
     ideal = AdditiveNoise(Polya(Fraction(1), 0.0999))
-    profile = RarelyClamped(ideal, 1e-9)
+    profile = RarelyClampedProfile(ideal, 1e-9)
     penalty = clamping_penalty(2.0, 1e-9)
     assert profile.covers(2.0, 1.0001 * penalty, 20)
     assert not profile.covers(2.0, 0.9999 * penalty, 20)
@@ -55,13 +55,13 @@ def test_a_linear_promise_pays_the_penalty_of_the_full_distance() -> None:
 
 def test_two_axes_are_checked_at_every_cell() -> None:
     """(1, 1) lies between the whole distances 1 and 2, and is the worst there for pure noise."""
-    profile = RarelyClamped(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
+    profile = RarelyClampedProfile(PlanarNoise(AdditiveNoise(Polya(Fraction(1), 0.3))), 1e-12)
     assert profile.covers(0.3 * 2 * math.sqrt(2) * (1 + 1e-9), 1e-9, 2.0)
     assert not profile.covers(0.3 * 2 * 1.4, 1e-9, 2.0)
 
 
 def test_a_promise_smaller_than_the_penalty_is_refused_however_small() -> None:
-    profile = RarelyClamped(PureProfile(1.0), 5e-324)
+    profile = RarelyClampedProfile(PureProfile(1.0), 5e-324)
     assert clamping_penalty(0.1, 5e-324) > (1 + math.exp(0.1)) * 5e-324
     assert not profile.covers(1.0, clamping_penalty(1.0, 5e-324) - 5e-324, 1.0)
-    assert RarelyClamped(PureProfile(1.0), 0.0).covers(1.0, 0.0, 1.0)
+    assert RarelyClampedProfile(PureProfile(1.0), 0.0).covers(1.0, 0.0, 1.0)

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, displacements, outermost, planar_shift_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import (
+    JOINT_RADIUS,
+    PerAxisProfile,
+    PlanarNoise,
+    displacements,
+    outermost,
+    planar_shift_delta,
+)
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Geometric, Polya
 
@@ -37,9 +44,9 @@ def test_the_joint_rate_of_the_printed_example_is_kept_and_hardly_more_is() -> N
     assert PlanarNoise(polya(1000, 0.4026)).covers(0.15, 5e-5, 6)
     assert not PlanarNoise(polya(1000, 0.4031)).covers(0.15, 5e-5, 6)
     # Accounted one axis at a time the noise has to be much larger.
-    assert not PerAxis(polya(1000, 0.4026)).covers(0.15, 5e-5, 6)
-    assert PerAxis(polya(1000, 0.2769)).covers(0.15, 5e-5, 6)
-    assert not PerAxis(polya(1000, 0.2771)).covers(0.15, 5e-5, 6)
+    assert not PerAxisProfile(polya(1000, 0.4026)).covers(0.15, 5e-5, 6)
+    assert PerAxisProfile(polya(1000, 0.2769)).covers(0.15, 5e-5, 6)
+    assert not PerAxisProfile(polya(1000, 0.2771)).covers(0.15, 5e-5, 6)
 
 
 @pytest.mark.parametrize(("shape", "rate", "radius"), [(1.0, 1.2, 34), (3.5, 2.0, 26), (40.0, 3.0, 30)])
@@ -53,7 +60,7 @@ def test_joint_delta_against_the_double_sum(shape: float, rate: float, radius: i
         assert truth <= found <= truth * (1 + 1e-9) + 1e-12
         length = math.hypot(first, second) * (1 + 1e-12)
         assert truth <= PlanarNoise(axis).delta(epsilon, length)
-        assert truth <= PerAxis(axis).delta(epsilon, length)
+        assert truth <= PerAxisProfile(axis).delta(epsilon, length)
 
 
 def test_joint_delta_of_a_move_along_one_axis_is_the_one_dimensional_delta() -> None:
@@ -80,7 +87,7 @@ def test_pure_planar_epsilon_is_the_worst_lattice_point() -> None:
             truth = max(axis.pure(i) + axis.pure(j) for i, j in points)
             found = PlanarNoise(axis).pure(radius)
             assert truth <= found <= truth * 1.02
-            assert found <= PerAxis(axis).pure(radius) * (1 + 1e-12)
+            assert found <= PerAxisProfile(axis).pure(radius) * (1 + 1e-12)
     assert PlanarNoise(polya(2, 0.3)).pure(0.9) == 0.0
 
 
@@ -116,13 +123,13 @@ def test_pure_promises_in_the_plane() -> None:
     noise = PlanarNoise(AdditiveNoise(Geometric(0.1)))
     assert noise.covers(epsilon, 0.0, 10)
     assert not noise.covers(epsilon * 0.999, 0.0, 10)
-    assert PerAxis(AdditiveNoise(Geometric(0.1))).covers(epsilon * (1 + 1e-14), 0.0, 10)
+    assert PerAxisProfile(AdditiveNoise(Geometric(0.1))).covers(epsilon * (1 + 1e-14), 0.0, 10)
 
 
 def test_beyond_the_joint_radius_the_per_axis_bound_answers() -> None:
     axis = polya(400, 0.5)
     far = JOINT_RADIUS + 1.0
-    assert PlanarNoise(axis).delta(3.0, far) == PerAxis(axis).delta(3.0, far)
+    assert PlanarNoise(axis).delta(3.0, far) == PerAxisProfile(axis).delta(3.0, far)
     law = axis.law_for(1e-9, far)
     for i, j in [(201, 0), (200, 20), (180, 89), (142, 142)]:
         assert planar_shift_delta(law, 3.0, i, j) <= PlanarNoise(axis).delta(3.0, far)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, QuantisedProfile, coarse_slope
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.types import Floats
 
@@ -40,7 +40,7 @@ def exact(mass: Floats, granularity: int, distance: int, epsilon: float) -> floa
 @pytest.mark.parametrize(("shape", "rate"), [(Fraction(1), 0.4), (Fraction(1, 3), 0.7), (Fraction(20), 0.9)], ids=str)
 def test_never_below_the_truth_and_exact_below_one_cell(shape: Fraction, rate: float) -> None:
     noise, granularity = Polya(shape, rate), 8
-    profile, mass = Quantised(AdditiveNoise(noise), granularity), masses(noise)
+    profile, mass = QuantisedProfile(AdditiveNoise(noise), granularity), masses(noise)
     for distance, epsilon in itertools.product((1, 3, 7, 8, 9, 13, 17, 31), (0.0, 0.01, 0.1, 0.5, 2.0)):
         truth, found = exact(mass, granularity, distance, epsilon), profile.delta(epsilon, distance)
         assert found >= truth * (1 - 1e-9) - 1e-15
@@ -51,6 +51,6 @@ def test_never_below_the_truth_and_exact_below_one_cell(shape: Fraction, rate: f
 def test_noise_for_coarse_cells_hides_fine_steps_without_delta() -> None:
     """The plain convex bound would leave 1e-5 at a single fine step, which no calibration could remove."""
     granularity, epsilon = 4096, 1.0 / 40960
-    profile: Any = Quantised(AdditiveNoise(Polya(Fraction(1), coarse_slope(epsilon, granularity))), granularity)
+    profile: Any = QuantisedProfile(AdditiveNoise(Polya(Fraction(1), coarse_slope(epsilon, granularity))), granularity)
     assert all(profile.delta(epsilon * steps, steps) < 1e-12 for steps in (1, 2, 100, 4095, 4097, 5000, 40960))
     assert profile.delta(epsilon * 0.5, 1) > 1e-7

@@ -9,13 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.sums import randomized_response
-from metricshuffle.accounting.sums.randomized_response import (
-    RandomizedResponseProfile,
-    count_interval,
-    local_profile,
-    unpermuted_local_delta,
-)
+from metricshuffle.accounting.sums import flipped_bit_count
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile, count_interval, local_profile, unpermuted_local_delta
 from metricshuffle.errors import InputError, NotCertified
 
 
@@ -80,8 +75,8 @@ def test_every_route_is_at_least_the_exact_worst(monkeypatch: pytest.MonkeyPatch
         truth = exact_worst(bits, flip, rate * distance, distance)
         assert profile.delta(rate * distance, distance) >= truth
         with monkeypatch.context() as patch:
-            patch.setattr(randomized_response, "EVERY_DATA_SET", 1)
-            patch.setattr(randomized_response, "ONE_BY_ONE", seed % 2)
+            patch.setattr(flipped_bit_count, "MAX_EXACT_DATA_SETS", 1)
+            patch.setattr(flipped_bit_count, "MAX_SINGLE_BITS", seed % 2)
             profile._laws.clear()
             assert profile.delta(rate * distance, distance) >= truth
             profile._laws.clear()
@@ -157,7 +152,7 @@ def test_all_distances_at_once(bits: int, flip: float, distance: int) -> None:
 
 @pytest.mark.parametrize("bits", [66, 67, 90])
 def test_bits_set_aside_only_add_to_a_curve(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randomized_response, "NEARLY_ALL", 1)  # as of very many bits, where it costs nothing
+    monkeypatch.setattr(flipped_bit_count, "MANY_BITS", 1)  # as of very many bits, where it costs nothing
     epsilons = np.array([0.0, 0.2, 1.0])
     for distance in (1, 2, 5):
         true = [brute_force(bits, 0.2, float(epsilon), distance) for epsilon in epsilons]
@@ -166,7 +161,7 @@ def test_bits_set_aside_only_add_to_a_curve(bits: int, monkeypatch: pytest.Monke
 
 
 def test_bits_set_aside_make_no_difference_to_very_many() -> None:
-    profile = RandomizedResponseProfile(randomized_response.NEARLY_ALL, 0.05, most_blocks=16)
+    profile = RandomizedResponseProfile(flipped_bit_count.MANY_BITS, 0.05, most_blocks=16)
     epsilons = np.array([0.01, 0.05, 0.1])
     for distance in (1, 7, 64):
         single = [profile.delta(float(epsilon), distance) for epsilon in epsilons]
@@ -199,7 +194,7 @@ def test_near_and_far_routes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     for epsilon in (0.5, 5.0):
         assert near.delta(epsilon) == pytest.approx(far.delta(epsilon), rel=1e-8)
     assert profile._pair(40, 100, 150) is profile._pair(40, 100, 150)
-    monkeypatch.setattr(randomized_response, "REMEMBERED", 0)
+    monkeypatch.setattr(flipped_bit_count, "CACHE_CELLS", 0)
     profile._pair(40, 100, 151)
     assert len(profile._laws) == 1
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.accounting.composition.pure_responses import ComposedResponses
 from metricshuffle.errors import InputError
 from metricshuffle.privacy import PureProfile
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import nbinom
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.rounded import RoundedReport, rounded_rate, rounded_slope
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.rounded_reports import RoundedReport, rounded_rate, rounded_slope
 from metricshuffle.noise.polya import Polya
 
 Values = Sequence[float]

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
 
-from metricshuffle.accounting.items.gaussian import MetricGaussian
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.sampled_users import (
-    SampledProfile,
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.metric_gaussian import MetricGaussian
+from metricshuffle.accounting.user_items.subsampled_items import (
+    SubsampledProfile,
     _log_masses,
     chernoff_tail,
     expected_delta,
     report_loss,
     sampled_radius,
 )
-from metricshuffle.accounting.items.user_level import DiscreteUserPrivacy
+from metricshuffle.accounting.user_items.user_privacy import DiscreteUserPrivacy
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.privacy.profile import PureProfile
 
@@ -69,10 +69,10 @@ def test_where_the_radius_is_the_diameter() -> None:
 def test_golden_rates(samples: int, mean: float, epsilon: float, delta: float, by_radius: float, by_profile: float) -> None:
     assert epsilon / sampled_radius(samples, mean, delta / 2)[0] == pytest.approx(by_radius, rel=4e-4)
     below, above = by_profile * (1 - 2e-4), by_profile * (1 + 2e-4)
-    assert SampledProfile(PureProfile(below), samples).delta(epsilon, mean) <= delta
-    assert SampledProfile(PureProfile(above), samples).delta(epsilon, mean) > delta
-    wide = SampledProfile(PureProfile(below / 7), samples, 7.0).delta(epsilon, mean * 7)
-    assert wide == pytest.approx(SampledProfile(PureProfile(below), samples).delta(epsilon, mean), rel=1e-6)
+    assert SubsampledProfile(PureProfile(below), samples).delta(epsilon, mean) <= delta
+    assert SubsampledProfile(PureProfile(above), samples).delta(epsilon, mean) > delta
+    wide = SubsampledProfile(PureProfile(below / 7), samples, 7.0).delta(epsilon, mean * 7)
+    assert wide == pytest.approx(SubsampledProfile(PureProfile(below), samples).delta(epsilon, mean), rel=1e-6)
 
 
 @pytest.mark.parametrize(("samples", "mean"), [(1, 0.3), (2, 0.9), (40, 0.05), (1000, 0.008)])
@@ -112,7 +112,7 @@ def laplace_mean_delta(samples: int, mean: float, rate: float, epsilon: float) -
 )
 def test_the_bound_holds_against_the_mean_query(samples: int, mean: float, rate: float, epsilon: float) -> None:
     exact = laplace_mean_delta(samples, mean, rate, epsilon)
-    assert 0.0 < exact <= SampledProfile(PureProfile(rate), samples).delta(epsilon, mean)
+    assert 0.0 < exact <= SubsampledProfile(PureProfile(rate), samples).delta(epsilon, mean)
 
 
 def test_the_informal_theorem_is_false() -> None:
@@ -127,13 +127,13 @@ def test_the_informal_theorem_is_false() -> None:
     # right of every sample the ratio is constant: what is beyond the grid adds the geometric tail
     exact = float(np.sum(excess) / (samples * 40.0)) + float(excess[-1]) / rate
     assert exact == pytest.approx(1.677e-4, rel=0.01)
-    assert SampledProfile(PureProfile(rate), samples).delta(rate * mean, mean) >= exact
+    assert SubsampledProfile(PureProfile(rate), samples).delta(rate * mean, mean) >= exact
 
 
 def test_direct_evaluation_beats_group_privacy() -> None:
     discrete = DiscreteUserPrivacy(5.449 * sampled_radius(1000, 0.008, 1e-12)[0], 1e-12, 0.008)
     assert discrete.delta(0.2 * (1 + 1e-4), 0.008) == pytest.approx(1e-12, rel=1e-9)
-    direct = SampledProfile(PureProfile(5.449), 1000)
+    direct = SubsampledProfile(PureProfile(5.449), 1000)
     assert direct.epsilon(1e-6, 0.08) < 0.4 * discrete.epsilon(1e-6, 0.08)
     assert direct.epsilon(0.0, 0.5) == pytest.approx(5.449, rel=1e-12)
     assert direct.epsilon(1e-12, 1.0) <= 5.449 * (1 + 1e-12)
@@ -141,7 +141,7 @@ def test_direct_evaluation_beats_group_privacy() -> None:
 
 def test_any_mechanism_has_bound_a() -> None:
     mechanism = MetricGaussian(0.334336401865)
-    profile = SampledProfile(mechanism, 1000)
+    profile = SubsampledProfile(mechanism, 1000)
     radius, missed = sampled_radius(1000, 0.008, 1e-9)
     cost = 25.0 * radius
     assert profile.delta(cost, 0.008) <= 2.1 * (mechanism.delta(cost, radius) + missed)
@@ -151,7 +151,7 @@ def test_any_mechanism_has_bound_a() -> None:
 
 
 def test_linear_promises_are_checked_on_intervals() -> None:
-    profile = SampledProfile(PureProfile(6.666), 1000)
+    profile = SubsampledProfile(PureProfile(6.666), 1000)
     assert profile.covers(4.0, 1e-3, 0.05)
     assert not profile.covers(1.0, 1e-6, 0.05)
     # flat at the far end, but not linear: a tenth of the way costs more than a tenth
@@ -166,15 +166,15 @@ def test_linear_promises_are_checked_on_intervals() -> None:
 @pytest.mark.parametrize("samples", [0, 2.5, True, 10**8])
 def test_wrong_sizes_are_refused(samples: Any) -> None:
     with pytest.raises(InputError, match="samples"):
-        SampledProfile(PureProfile(1.0), samples)
+        SubsampledProfile(PureProfile(1.0), samples)
 
 
 def test_wrong_input_is_refused() -> None:
     wrong: Any = 3.0
     with pytest.raises(NotCertified, match="upper bound"):
-        SampledProfile(wrong, 10)
+        SubsampledProfile(wrong, 10)
     with pytest.raises(InputError, match="diameter"):
-        SampledProfile(PureProfile(1.0), 10, 0.0)
+        SubsampledProfile(PureProfile(1.0), 10, 0.0)
     with pytest.raises(InputError, match="cost"):
         expected_delta(1.0, 10, 0.1, math.nan)
 
@@ -182,7 +182,7 @@ def test_wrong_input_is_refused() -> None:
 @pytest.mark.parametrize("diameter", [0.0, -1.0, math.nan, math.inf])
 def test_the_diameter_is_a_number(diameter: float) -> None:
     with pytest.raises(InputError, match="diameter must be a finite number > 0"):
-        SampledProfile(PureProfile(1.0), 10, diameter)
+        SubsampledProfile(PureProfile(1.0), 10, diameter)
 
 
 def test_huge_costs_are_no_overflow() -> None:
@@ -229,7 +229,7 @@ def test_drawn_items_tell_no_more_than_the_bound(seed: int) -> None:
     apart = np.abs(places[:, None] - places) + np.eye(3)
     rate = float((private_distances(rows) / apart).max()) * (1.0 + 1e-12)
     samples, users = int(generator.integers(1, 4)), int(generator.integers(1, 3))
-    profile = SampledProfile(ItemWiseProfile(rate, ItemShuffle(samples, samples * users)), samples)
+    profile = SubsampledProfile(ItemWiseProfile(rate, ItemShuffle(samples, samples * users)), samples)
     one = generator.dirichlet(np.ones(3))
     other = one + 0.4 * (generator.dirichlet(np.ones(3)) - one)
     mean = float(np.diff(places) @ np.abs(np.cumsum(one - other)[:-1])) * (1.0 + 1e-9)
@@ -249,7 +249,7 @@ def test_few_near_samples_are_hidden_much_better_by_their_reports() -> None:
     shuffle = ItemShuffle(5, 5000)
 
     def certified(rate: float, reports: bool) -> bool:
-        profile = SampledProfile(ItemWiseProfile(rate, shuffle), 5)
+        profile = SubsampledProfile(ItemWiseProfile(rate, shuffle), 5)
         found = profile.delta(0.05, 0.05) if reports else profile._split(0.05, 0.05, profile.mechanism.delta(0.05, 1.0))
         return found <= 1e-6
 

@@ -19,11 +19,11 @@ from mpmath import mpf
 from tests.oracles import sgdl
 from tests.oracles.law_moments import mean_absolute
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised, coarse_slope, shift_delta
-from metricshuffle.accounting.sums.planar import planar_shift_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, Clamped, QuantisedProfile, coarse_slope, shift_delta
+from metricshuffle.accounting.sums.planar_noise import planar_shift_delta
 from metricshuffle.errors import InputError
-from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Geometric, Polya
+from metricshuffle.noise.symmetric_pmf import SymmetricLaw
 from metricshuffle.privacy.profile import Shape
 
 SHAPES: tuple[Shape, ...] = ("linear", "flat")
@@ -320,7 +320,7 @@ def rounded_law(x: int, granularity: int, law: list[Any]) -> dict[int, Any]:
 def test_rounding_first_for_one_mover_at_every_residue() -> None:
     granularity, shape, rate = 5, 6.0, 0.8
     law = sgdl.masses(shape, rate, 70)
-    profile = Quantised(polya(shape, rate), granularity)
+    profile = QuantisedProfile(polya(shape, rate), granularity)
     for distance, epsilon in itertools.product((1, 4, 5, 7, 11), (0.0, 0.2, 1.1)):
         found = profile.delta(epsilon, distance)
         for x in range(granularity):
@@ -336,11 +336,11 @@ def test_rounding_first_for_one_mover_at_every_residue() -> None:
 def test_the_slope_of_coarse_noise_hides_every_residue_and_is_tight(granularity: int) -> None:
     epsilon = 0.1
     slope = coarse_slope(epsilon, granularity)
-    profile = Quantised(AdditiveNoise(Geometric(slope)), granularity)
+    profile = QuantisedProfile(AdditiveNoise(Geometric(slope)), granularity)
     worst = max(profile.pure(distance) / distance for distance in range(1, 3 * granularity + 1))
     assert worst == pytest.approx(epsilon, rel=1e-12)
     assert profile.covers(epsilon * 3 * granularity, 0.0, 3 * granularity)
-    assert not Quantised(AdditiveNoise(Geometric(slope * 1.001)), granularity).covers(epsilon * granularity, 0.0, granularity)
+    assert not QuantisedProfile(AdditiveNoise(Geometric(slope * 1.001)), granularity).covers(epsilon * granularity, 0.0, granularity)
     # By brute force: the largest log ratio over outputs and residues.
     with mpmath.workdps(40):
         p = mpmath.exp(-mpf(slope))
@@ -361,7 +361,7 @@ def test_golden_coarse_slopes(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("granularity", "leak"), [(10, 0.1586), (50, 1.373)])
 def test_granularity_times_epsilon_would_leak(granularity: int, leak: float) -> None:
-    naive = Quantised(AdditiveNoise(Geometric(0.1 * granularity)), granularity)
+    naive = QuantisedProfile(AdditiveNoise(Geometric(0.1 * granularity)), granularity)
     assert naive.pure(1) == pytest.approx(leak, abs=5.1e-4)
     assert not naive.covers(0.1 * granularity, 0.0, granularity)
 
@@ -373,19 +373,19 @@ def test_rounding_first_protects_one_person_not_ten() -> None:
         z: mpmath.fsum(mpf(math.comb(10, k)) * 9 ** (10 - k) / mpf(10) ** 10 * law[abs(z - k)] for k in range(11)) for z in range(-90, 91)
     }
     truth = mpmath.fsum(max(mpf(0), mass - mpmath.exp(mpf(0.2)) * law[abs(z)]) for z, mass in moved.items())
-    found = Quantised(polya(30, 0.5), 10).delta(0.2, 10)
+    found = QuantisedProfile(polya(30, 0.5), 10).delta(0.2, 10)
     assert float(truth) == pytest.approx(1.84e-5, rel=3e-3)
     assert found == pytest.approx(4.6e-6, rel=3e-3)
 
 
 def test_quantised_corners() -> None:
-    assert Quantised(AdditiveNoise(Geometric(1000.0)), 10).pure(13) >= 2000.0
-    bounded = Quantised(AdditiveNoise(BoundedNoise(truncated_geometric(0.7, 4), 3, True)), 10)
+    assert QuantisedProfile(AdditiveNoise(Geometric(1000.0)), 10).pure(13) >= 2000.0
+    bounded = QuantisedProfile(AdditiveNoise(BoundedNoise(truncated_geometric(0.7, 4), 3, True)), 10)
     for distance in (3, 13):
         assert 0.0 < bounded.delta(math.inf, distance) == bounded.delta(800.0, distance) <= bounded.delta(690.0, distance)
-    assert Quantised(AdditiveNoise(Geometric(90.0)), 10).delta(800.0, 3) == 0.0
+    assert QuantisedProfile(AdditiveNoise(Geometric(90.0)), 10).delta(800.0, 3) == 0.0
     plain = polya(10, 0.5)
-    assert Quantised(plain, 1).delta(0.2, 3) == pytest.approx(plain.delta(0.2, 3), rel=1e-14)
+    assert QuantisedProfile(plain, 1).delta(0.2, 3) == pytest.approx(plain.delta(0.2, 3), rel=1e-14)
     for wrong in (0, -1, 2.5):
         with pytest.raises(InputError, match="granularity"):
-            Quantised(plain, wrong)  # type: ignore[arg-type]
+            QuantisedProfile(plain, wrong)  # type: ignore[arg-type]

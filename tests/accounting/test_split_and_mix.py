@@ -106,7 +106,7 @@ def test_certified_and_nearly_exact(n: int, messages: int) -> None:
             truth = float(mpmath.log(exact, 2))
         bound = split_and_mix._log2_excess(n, messages - 1, q)
         assert bound >= truth - 1e-10
-        if n < split_and_mix.FEWEST_USERS:
+        if n < split_and_mix.MIN_USERS:
             continue
         sigma = security_bits(n, messages, q)
         assert 0.0 <= sigma <= max(0.0, -0.5 * truth)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from metricshuffle.accounting.items.user_level import (
+from metricshuffle.accounting.user_items.user_privacy import (
     DiscreteUserPrivacy,
     full_replacement,
     full_replacement_sentence,

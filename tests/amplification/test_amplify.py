@@ -12,17 +12,16 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 import metricshuffle as ms
-from metricshuffle.accounting.beyond_blanket import _kernels as _beyond_kernels
-from metricshuffle.accounting.blanket import _contour_kernels
-from metricshuffle.accounting.blanket import _kernels as _blanket_kernels
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.clones import bound as clones
-from metricshuffle.amplification import shuffled
+from metricshuffle.accounting.shuffling import _blanket_kernels, _contour_kernels
+from metricshuffle.accounting.shuffling import _full_law_kernels as _beyond_kernels
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import clone_bound as clones
+from metricshuffle.amplification import best_bound
 from metricshuffle.amplification.amplify import GenericLDP, amplify, amplify_generic, amplify_metric
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.parallel import parallel
-from metricshuffle.amplification.shuffled import ShuffledProfile
-from metricshuffle.amplification.worst_pair import PairScan
+from metricshuffle.amplification.dominance_scan import PairScan
+from metricshuffle.amplification.random_task import random_task
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
     BoundedGeometric,
@@ -128,7 +127,7 @@ def every_pair(randomizer: Randomizer, users: int, delta: float, distance: float
 )
 def test_dominated_pairs_may_be_left_out(randomizer: Randomizer) -> None:
     widest = randomizer.diameter
-    profile = ShuffledProfile(randomizer, 10**6, widest, "blanket")
+    profile = BestBoundProfile(randomizer, 10**6, widest, "blanket")
     assert profile.many_pairs
     for distance in (widest, 0.5 * widest):
         found = profile.epsilon(1e-7, distance)
@@ -188,8 +187,8 @@ def test_nan_gives_the_trivial_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_blanket_kernels, "enumeration", lambda *_, wrong=wrong: (wrong, math.nan))
         for name in ("hoelder", "rough"):
             monkeypatch.setattr(_beyond_kernels, name, lambda users, *_, wrong=wrong: np.full(users.size, wrong))
-        monkeypatch.setattr(shuffled, "clones_epsilon", lambda *_: math.nan)
-        monkeypatch.setattr(shuffled, "clones_delta", lambda *_: math.nan)
+        monkeypatch.setattr(best_bound, "clones_epsilon", lambda *_: math.nan)
+        monkeypatch.setattr(best_bound, "clones_delta", lambda *_: math.nan)
         answer = amplify(known, 1000)
         band = answer.epsilon(1e-6)
         assert answer.local.epsilon(1e-6, 1.0) * (1.0 - 1e-9) <= band.upper <= local
@@ -197,7 +196,7 @@ def test_nan_gives_the_trivial_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         assert band.bound == "local"
         assert not band.amplified
         assert answer.delta(0.1).upper == pytest.approx(answer.local.delta(0.1, 1.0), rel=1e-9)
-        monkeypatch.setattr(shuffled, "epsilon_upper", lambda *_, **__: math.nan)
+        monkeypatch.setattr(best_bound, "epsilon_upper", lambda *_, **__: math.nan)
         assert answer.epsilon(1e-6).upper == pytest.approx(local, rel=1e-5)  # what one report shows at this delta
 
 
@@ -235,9 +234,9 @@ def test_rounds_compose() -> None:
 
 def test_one_of_several_tasks() -> None:
     first, second = KaryRandomizedResponse(2, 1.0), KaryRandomizedResponse(2, 2.0)
-    alone = amplify(parallel([(1.0, first)]), 50).epsilon(1e-4)
+    alone = amplify(random_task([(1.0, first)]), 50).epsilon(1e-4)
     assert alone.upper == pytest.approx(amplify(first, 50).epsilon(1e-4).upper, rel=1e-6)
-    mixed = parallel([(0.25, first), (0.75, second)])
+    mixed = random_task([(0.25, first), (0.75, second)])
     rows = [np.concatenate([0.25 * first.law(one), 0.75 * second.law(two)]) for one, two in itertools.product(range(2), repeat=2)]
     channel = amplify(Channel(np.array(rows)), 50)
     for epsilon in (0.0, 0.2, 0.8):
@@ -246,7 +245,7 @@ def test_one_of_several_tasks() -> None:
     assert amplify(mixed, 50).local.pure(1.0) == pytest.approx(2.0)
     for wrong in ([], [(0.5, first)], [(-0.5, first), (1.5, second)]):
         with pytest.raises(InputError, match="parallel tasks"):
-            parallel(wrong)
+            random_task(wrong)
 
 
 def test_one_pair_of_a_channel() -> None:

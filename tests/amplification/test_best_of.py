@@ -13,24 +13,24 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
-from metricshuffle.accounting.beyond_blanket import bound as beyond_bound
-from metricshuffle.accounting.beyond_blanket.bound import delta_upper as beyond_delta
-from metricshuffle.accounting.beyond_blanket.bound import epsilon_upper as beyond_epsilon
-from metricshuffle.accounting.beyond_blanket.bound import good_line
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd, symmetries
-from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.clones import bound as clones
-from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
-from metricshuffle.accounting.two_reports import bound as two_reports
-from metricshuffle.amplification import shuffled
+from metricshuffle.accounting.shuffling import binary_exact_bound as two_reports
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import clone_bound as clones
+from metricshuffle.accounting.shuffling import full_law_bound as beyond_bound
+from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clones_delta
+from metricshuffle.accounting.shuffling.full_law_bound import delta_upper as beyond_delta
+from metricshuffle.accounting.shuffling.full_law_bound import epsilon_upper as beyond_epsilon
+from metricshuffle.accounting.shuffling.full_law_bound import integration_line
+from metricshuffle.accounting.shuffling.input_class_laws import InputClassLaws
+from metricshuffle.accounting.shuffling.pair_screen import PairScreen, symmetries
+from metricshuffle.amplification import best_bound
 from metricshuffle.amplification.amplify import Amplification, amplify
-from metricshuffle.amplification.beyond import ListedPairs, ScannedPairs
-from metricshuffle.amplification.every_pair import beyond_pairs
-from metricshuffle.amplification.other_laws import others_of
-from metricshuffle.amplification.parallel import parallel
-from metricshuffle.amplification.real_line import real_pairs
-from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.amplification.best_bound import BestBoundProfile
+from metricshuffle.amplification.full_law_pairs import ListedPairs, ScannedPairs
+from metricshuffle.amplification.input_classes import input_classes_of
+from metricshuffle.amplification.pair_cover import full_law_pairs
+from metricshuffle.amplification.random_task import random_task
+from metricshuffle.amplification.real_valued_pairs import real_pairs
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,
@@ -94,8 +94,8 @@ def test_upper_and_lower_end_are_within_a_percent(name: str, users: int, delta: 
 def candidates(randomizer: Randomizer, users: int, delta: float, distance: float) -> dict[str, float]:
     """epsilon by each bound on its own, grid points only."""
     widest = randomizer.diameter
-    alone = {name: ShuffledProfile(randomizer, users, widest, name).epsilon(delta, distance) for name in ("blanket", "clones")}
-    pairs = beyond_pairs(randomizer, distance)
+    alone = {name: BestBoundProfile(randomizer, users, widest, name).epsilon(delta, distance) for name in ("blanket", "clones")}
+    pairs = full_law_pairs(randomizer, distance)
     assert pairs is not None
     return {**alone, "beyond-blanket": pairs.epsilon(users, delta, 1e-6)[0]}
 
@@ -138,13 +138,13 @@ def test_what_cannot_win_is_looked_at_once(users: int, monkeypatch: pytest.Monke
         return called
 
     monkeypatch.setattr(beyond_bound._Evaluation, "delta", counted("beyond", beyond_bound._Evaluation.delta))
-    monkeypatch.setattr(shuffled, "clones_delta", counted("clones", clones_delta))
+    monkeypatch.setattr(best_bound, "clones_delta", counted("clones", clones_delta))
     monkeypatch.setattr(blanket.BlanketLaw, "__post_init__", counted("laws", blanket.BlanketLaw.__post_init__))
     source, delta = KaryRandomizedResponse(10, 1.0), 0.01 / users
     band = amplify(source, users).epsilon(delta)
     assert band.bound == "blanket"
     assert looks == {"beyond": 1, "clones": 0, "laws": 3}
-    law = others_of(source, 0, 1)
+    law = input_classes_of(source, 0, 1)
     assert law is not None
     assert beyond_epsilon(law, users, delta) > band.upper
     assert clones.epsilon_upper(clones.ClonePair(1.0, 1.0, 1.0), users, delta) > band.upper
@@ -232,7 +232,7 @@ def test_pairs_of_real_numbers() -> None:
 )  # fmt: skip
 def test_closed_forms_are_what_the_matrix_says(randomizer: Randomizer) -> None:
     for a, b in randomizer.pairs():
-        counted, listed = others_of(randomizer, a, b), OthersLaws.from_rows(randomizer.rows(), a, b)
+        counted, listed = input_classes_of(randomizer, a, b), InputClassLaws.from_rows(randomizer.rows(), a, b)
         assert counted is not None
         assert counted.blanket == pytest.approx(listed.blanket, rel=1e-14)
         for users, epsilon in ((20, 0.3), (1000, 0.05), (10**5, 0.01)):
@@ -245,15 +245,15 @@ def test_many_pairs_are_settled_quickly_and_rightly() -> None:
         weights = np.array([[source.randint(2, 9) for _ in range(outputs)] for _ in range(inputs)], dtype=np.float64)
         rows = weights / weights.sum(axis=1, keepdims=True)
         pairs = list(itertools.permutations(range(inputs), 2))
-        scanned = ScannedPairs(Crowd(rows), pairs)
-        listed = ListedPairs([OthersLaws.from_rows(rows, a, b) for a, b in itertools.combinations(range(inputs), 2)])
+        scanned = ScannedPairs(PairScreen(rows), pairs)
+        listed = ListedPairs([InputClassLaws.from_rows(rows, a, b) for a, b in itertools.combinations(range(inputs), 2)])
         for users, delta in ((200, 1e-3), (10**5, 1e-6)):
             found, hidden = scanned.epsilon(users, delta, 1e-6)
             assert hidden
             assert found == pytest.approx(listed.epsilon(users, delta, 1e-6)[0], rel=5e-5)
             assert scanned.delta(users, found)[0] <= delta * (1.0 + 1e-9)
             crowd, first = scanned.crowd, scanned._first(1.0)
-            line = good_line(first, users, found)
+            line = integration_line(first, users, found)
             assert line is not None
             left = crowd.open_pairs(scanned.pairs, users, found, delta, line[0])
             assert len(left) < len(pairs)
@@ -266,7 +266,7 @@ def test_a_mirrored_channel_is_looked_at_once() -> None:
     rows = BoundedGeometric(10, 0.2).rows()
     rows = 0.5 * (rows + rows[::-1, ::-1])
     pairs = list(itertools.permutations(range(11), 2))
-    half, whole = (ScannedPairs(Crowd(rows), pairs, alike) for alike in (symmetries(rows), ()))
+    half, whole = (ScannedPairs(PairScreen(rows), pairs, alike) for alike in (symmetries(rows), ()))
     assert len(half.pairs) == len(whole.pairs) // 2
     assert half.epsilon(10**4, 1e-6, 1e-6)[0] == pytest.approx(whole.epsilon(10**4, 1e-6, 1e-6)[0], rel=1e-5)
 
@@ -323,13 +323,13 @@ def test_the_truth_lies_in_the_band_of_the_best_many_times() -> None:
 @pytest.mark.thorough
 def test_parallel_tasks_are_the_channel_they_are() -> None:
     first, second = KaryRandomizedResponse(3, 1.0), KaryRandomizedResponse(2, 2.0)
-    mixed = parallel([(0.25, first), (0.75, second)])
+    mixed = random_task([(0.25, first), (0.75, second)])
     rows = [np.concatenate([0.25 * first.law(one), 0.75 * second.law(two)]) for one, two in itertools.product(range(3), range(2))]
     for users, delta in ((60, 1e-3), (10**5, 1e-6)):
         found, channel = amplify(mixed, users).epsilon(delta), amplify(Channel(np.array(rows)), users).epsilon(delta)
         assert found.upper == pytest.approx(channel.upper, rel=1e-4)
     assert found.bound == "beyond-blanket"
-    many = parallel([(0.5, KaryRandomizedResponse(100, 1.0)), (0.5, second)])
+    many = random_task([(0.5, KaryRandomizedResponse(100, 1.0)), (0.5, second)])
     assert many.others() is None  # too many reports to list
 
 
@@ -340,7 +340,7 @@ def test_two_reports_at_a_distance() -> None:
     near, far = answer.epsilon(1e-5, 1.0), answer.epsilon(1e-5)
     assert near.upper < far.upper
     for band, pairs in ((near, [(0, 1), (1, 2), (2, 3)]), (far, [(0, 3)])):
-        laws = [two_reports.TwoReports.from_rows(np.array(rows), a, b) for a, b in pairs]
+        laws = [two_reports.BinaryReports.from_rows(np.array(rows), a, b) for a, b in pairs]
         exact = max(two_reports.epsilon_bracket(law, 1000, 1e-5).upper for law in laws)
         assert band.upper == pytest.approx(exact, rel=2e-6)
         assert band.bound == "two-report"
@@ -356,8 +356,8 @@ def test_what_is_too_large_falls_back() -> None:
     band = amplify(line, 10**6).epsilon(1e-6)
     assert band.bound == "blanket"  # one law for each displacement
     assert band.upper < clones.epsilon_upper(clones.ClonePair(1.0, 1.0, 1.0), 10**6, 1e-6)
-    assert beyond_pairs(WitchHat(1.0, 2.0, 3.0, 400), 1.0) is None
-    assert others_of(Duchi(40, 1.0), 0, 1) is None
-    wide = beyond_epsilon(OthersLaws.from_rows(LaplaceOnInterval(0.0, 1.0, 1.0, 60).rows(), 0, 60), 10**6, 1e-6)
+    assert full_law_pairs(WitchHat(1.0, 2.0, 3.0, 400), 1.0) is None
+    assert input_classes_of(Duchi(40, 1.0), 0, 1) is None
+    wide = beyond_epsilon(InputClassLaws.from_rows(LaplaceOnInterval(0.0, 1.0, 1.0, 60).rows(), 0, 60), 10**6, 1e-6)
     assert wide < band.upper
     assert blanket.epsilon_upper(LaplaceOnInterval(0.0, 1.0, 1.0, 60).blanket(0, 60), 10**6, 1e-6, relative=1e-4) > 1.2 * wide

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
-from metricshuffle.amplification.every_pair import distances_of, pairs_within
-from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.amplification.best_bound import BestBoundProfile
+from metricshuffle.amplification.pair_cover import distances_of, pairs_within
 from metricshuffle.errors import NotCertified
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
@@ -28,8 +28,8 @@ from metricshuffle.randomizers import (
 )
 
 
-def profile_of(randomizer: Randomizer, users: int) -> ShuffledProfile:
-    return ShuffledProfile(randomizer, users, randomizer.diameter)
+def profile_of(randomizer: Randomizer, users: int) -> BestBoundProfile:
+    return BestBoundProfile(randomizer, users, randomizer.diameter)
 
 
 @pytest.mark.parametrize("shape", ["linear", "flat"])

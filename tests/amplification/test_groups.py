@@ -13,9 +13,9 @@ from tests.oracles.mixed_crowds import worst
 
 import metricshuffle as ms
 from metricshuffle.amplification.amplify import amplify_generic
-from metricshuffle.amplification.approximate import ApproximateClones
-from metricshuffle.amplification.mixed_crowd import clone_crowd
-from metricshuffle.amplification.mixed_lower import DataSet, MixedLower
+from metricshuffle.amplification.approximate_dp import ApproximateClones
+from metricshuffle.amplification.mixed_groups_lower import MixedDataSet, MixedGroupsLower
+from metricshuffle.amplification.mixed_groups_upper import clone_groups_pair
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, LaplaceOnInterval
@@ -98,7 +98,7 @@ def clones_compared(source: random.Random) -> int:
     others = [(math.log(ratio) + 1e-12, many) for ratio, (_, many) in zip(needed, groups, strict=True)]
     growth = 1 + Fraction(source.randint(0, 20), 20)
     exact, data_sets = worst(a, b, groups, growth)
-    assert clone_crowd(own, others).delta(math.log(growth)).value >= float(exact) * (1.0 - 1e-12), (a, b, groups, growth)
+    assert clone_groups_pair(own, others).delta(math.log(growth)).value >= float(exact) * (1.0 - 1e-12), (a, b, groups, growth)
     return data_sets
 
 
@@ -112,7 +112,7 @@ def test_a_local_epsilon_alone_is_not_enough() -> None:
     a, b, elsewhere = [3, 1, 0], [1, 3, 0], [0, 0, 4]
     truth, _ = worst(a, b, [([elsewhere], 6)], Fraction(1))
     assert truth == Fraction(1, 2)  # as one report alone
-    promised = clone_crowd(math.log(3.0), [(1e-9, 6)]).delta(0.0).value
+    promised = clone_groups_pair(math.log(3.0), [(1e-9, 6)]).delta(0.0).value
     assert promised < 0.4
     assert "alike" in ms.amplify(ms.Groups([(ms.GenericLDP(1.0), 50), (ms.GenericLDP(2.0), 50)])).explain(DELTA)
 
@@ -272,8 +272,8 @@ def test_the_lower_end_is_the_truth_of_its_data_set() -> None:
     """With two reports the sum of points is all there is to see."""
     first, second = np.array([0.7, 0.3]), np.array([0.4, 0.6])
     law, other = np.array([0.5, 0.5]), np.array([0.2, 0.8])
-    data = DataSet(first, second, ((law, 3), (other, 2)))
-    found = MixedLower(lambda _: [data]).delta(0.1, 1.0)
+    data = MixedDataSet(first, second, ((law, 3), (other, 2)))
+    found = MixedGroupsLower(lambda _: [data]).delta(0.1, 1.0)
 
     def ones(*laws: Floats) -> Floats:
         counted = np.ones(1)

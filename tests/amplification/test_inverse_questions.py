@@ -10,8 +10,8 @@ import pytest
 
 import metricshuffle as ms
 from metricshuffle.amplification.amplify import Amplification, GenericLDP, amplify, amplify_metric
-from metricshuffle.amplification.inverse import fewest, fewest_users, largest_local_epsilon, largest_strength
-from metricshuffle.amplification.sampled import SampledProfile
+from metricshuffle.amplification.inverse_search import fewest, fewest_users, largest_local_epsilon, largest_strength
+from metricshuffle.amplification.tabulated_profile import TabulatedProfile
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
@@ -201,7 +201,7 @@ def test_bad_input() -> None:
 
 def test_a_sampled_profile_lies_above_and_close() -> None:
     profile = amplify(KaryRandomizedResponse(10, 1.0), 10**6, relative=1e-5).upper
-    sampled = SampledProfile(profile)
+    sampled = TabulatedProfile(profile)
     for epsilon in (0.0, 1e-4, 1.7e-3, 3e-3, 2.0):
         truth = profile.delta(epsilon, 1.0)
         assert truth <= sampled.delta(epsilon, 1.0) <= truth * 1.01 + 1e-20

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.accounting.clones.bound import ClonePair
-from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
-from metricshuffle.amplification import lower as lower_bounds
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair
+from metricshuffle.accounting.shuffling.clone_bound import epsilon_upper as clones_epsilon
+from metricshuffle.amplification import lower_bound as lower_bounds
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.amplification.lower import (
+from metricshuffle.amplification.lower_bound import (
     DataSetLower,
     homogeneous_laws,
     information,
     krr_data_sets,
     merged_pair,
-    most_telling,
+    most_informative_rows,
     own_data_sets,
 )
-from metricshuffle.amplification.pem_lower import LABEL, pem_laws, pem_lower, pem_rows
+from metricshuffle.amplification.padded_exponential_lower import BOUND_LABEL, pem_laws, pem_lower, pem_rows
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import Duchi
 
@@ -192,7 +192,7 @@ def test_pem_stays_below_the_clones() -> None:
         ac, bc = max(ac, ab), max(source.uniform(abs(ab - ac), ab + ac), ab)
         users, delta = source.choice((2, 10, 300, 10**5, 10**9)), 10.0 ** -source.uniform(1.5, 9.0)
         low = pem_lower(1.0, ac, bc, users)
-        assert low.bound == LABEL
+        assert low.bound == BOUND_LABEL
         reach_a, reach_b = min(ac, bc + ab), min(bc, ac + ab)
         assert low.epsilon(delta, ab) <= clones_epsilon(ClonePair(ab, reach_a, reach_b), users, delta)
 
@@ -222,7 +222,7 @@ def test_pem_needs_a_metric(wrong: list[list[float]]) -> None:
 def test_others_with_the_same_information_are_not_all_alike() -> None:
     """Dozens of inputs of Duchi's mechanism have the largest information, of two kinds; the lower end was 2 % short of the better one."""
     rows = Duchi(8, 2.0).rows()
-    chosen = most_telling(rows[0], rows[255], rows, 3)
+    chosen = most_informative_rows(rows[0], rows[255], rows, 3)
     scores = information(rows[0], rows[255], rows)
     assert np.sum(scores > scores.max() * (1.0 - 1e-9)) > 20
     assert scores[chosen[:2]] == pytest.approx(scores.max())

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
-from metricshuffle.amplification import measured
-from metricshuffle.amplification.measured import MeasuredProfile
+from metricshuffle.amplification import metric_channel
+from metricshuffle.amplification.metric_channel import MetricChannelProfile
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.protocols.frequencies import shuffled_profile
 from metricshuffle.randomizers import Channel, ExponentialMechanism, PaddedExponential
@@ -29,9 +29,9 @@ def channels() -> list[Channel]:
 @pytest.mark.parametrize("channel", channels(), ids=["exponential", "padded", "any"])
 def test_no_data_set_gives_away_more(channel: Channel, by_clones: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if by_clones:
-        monkeypatch.setattr(measured, "MOST_BY_LAWS", 0)
+        monkeypatch.setattr(metric_channel, "MAX_BY_LAWS", 0)
     users, weights = 3, [[int(weight) for weight in row] for row in channel.weights]
-    profile = MeasuredProfile(channel, users)
+    profile = MetricChannelProfile(channel, users)
     assert profile.bound == ("clones" if by_clones else "best")
     for growth in (Fraction(13, 10),) if channel.outputs > 4 else (Fraction(21, 20), Fraction(13, 10)):
         epsilon = math.log(growth) * (1 + 1e-15)
@@ -46,7 +46,7 @@ def test_no_data_set_gives_away_more(channel: Channel, by_clones: bool, monkeypa
 def test_linear_promises_look_at_distances_that_are_no_whole_steps() -> None:
     channel = ExponentialMechanism(APART, 0.8).channel
     profile = shuffled_profile(channel, 2000)
-    assert isinstance(profile, MeasuredProfile)
+    assert isinstance(profile, MetricChannelProfile)
     slopes = [profile.epsilon(1e-6, d) / d for d in profile.apart[1].tolist()]
     needed = max(slopes) * 2.5 * (1 + 1e-6)
     assert profile.covers(needed, 1e-6, 2.5)
@@ -59,15 +59,15 @@ def test_linear_promises_look_at_distances_that_are_no_whole_steps() -> None:
 
 def test_values_at_distance_zero_must_have_one_law() -> None:
     same = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    told_apart = Channel([[0.5, 0.3, 0.2], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]], distances=same)
-    assert not MeasuredProfile(told_apart, 10**6).covers(5.0, 1e-2, 1.0)
+    point_readings = Channel([[0.5, 0.3, 0.2], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]], distances=same)
+    assert not MetricChannelProfile(point_readings, 10**6).covers(5.0, 1e-2, 1.0)
     alike = Channel([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.3, 0.3, 0.4]], distances=same)
-    assert MeasuredProfile(alike, 10**6).covers(5.0, 1e-2, 1.0)
+    assert MetricChannelProfile(alike, 10**6).covers(5.0, 1e-2, 1.0)
 
 
 def test_a_report_that_rules_an_input_out_is_never_small() -> None:
     channel = Channel([[0.5, 0.5, 0.0], [0.3, 0.3, 0.4], [0.3, 0.3, 0.4]], distances=np.ones((3, 3)) - np.eye(3))
-    profile = MeasuredProfile(channel, 50)
+    profile = MetricChannelProfile(channel, 50)
     assert profile.pure(1.0) == math.inf
     assert profile.delta(0.1, 1.0) >= 0.4
     assert profile.epsilon(1e-6, 1.0) == math.inf
@@ -76,7 +76,7 @@ def test_a_report_that_rules_an_input_out_is_never_small() -> None:
 def test_the_clone_pair_is_that_of_the_worst_pairs() -> None:
     channel = ExponentialMechanism(APART, 0.8).channel
     pairwise = channel.pairwise_epsilon()
-    pair, near = MeasuredProfile(channel, 10).clone_pair(2.5), MeasuredProfile(channel, 10).clone_pair(0.3)
+    pair, near = MetricChannelProfile(channel, 10).clone_pair(2.5), MetricChannelProfile(channel, 10).clone_pair(0.3)
     assert pair is not None
     assert near is not None
     assert (pair.log_p, pair.log_q0) == (pairwise.max(), pairwise.max())
@@ -86,7 +86,7 @@ def test_the_clone_pair_is_that_of_the_worst_pairs() -> None:
 
 def test_one_person_is_one_report() -> None:
     channel = ExponentialMechanism(APART, 0.8).channel
-    profile = MeasuredProfile(channel, 1)
+    profile = MetricChannelProfile(channel, 1)
     assert profile.epsilon(1e-9, 2.5) == pytest.approx(channel.local_epsilon(), rel=1e-6)
     assert profile.covers(channel.local_epsilon() * 10, 0.0, 2.5)
 
@@ -95,7 +95,7 @@ def test_grids_with_diagonals() -> None:
     space = Space(Grid(3, 3))
     points = space.domain.points(space.domain.all_values())
     channel = ExponentialMechanism(space.metric.pairwise(points, points), 1.0).channel
-    profile = MeasuredProfile(channel, 5000)
+    profile = MetricChannelProfile(channel, 5000)
     assert len(profile.apart[0]) == 5  # 1, sqrt 2, 2, sqrt 5, sqrt 8
     need = max(profile.epsilon(1e-6, d) / d for d in profile.apart[1].tolist())
     assert profile.covers(need * math.sqrt(8) * (1 + 1e-6), 1e-6, math.sqrt(8))

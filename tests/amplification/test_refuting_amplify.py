@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.beyond_blanket.bound import delta_on, delta_upper, epsilon_upper
-from metricshuffle.accounting.beyond_blanket.crowd import Crowd
-from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
-from metricshuffle.accounting.two_reports import bound as two_reports
-from metricshuffle.accounting.two_reports.bound import TwoReports, delta_bracket, epsilon_bracket, worst_pairs
+from metricshuffle.accounting.shuffling import binary_exact_bound as two_reports
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, delta_bracket, epsilon_bracket, worst_pairs
+from metricshuffle.accounting.shuffling.full_law_bound import delta_on_line, delta_upper, epsilon_upper
+from metricshuffle.accounting.shuffling.input_class_laws import InputClassLaws
+from metricshuffle.accounting.shuffling.pair_screen import PairScreen
 from metricshuffle.amplification.amplify import amplify
 from metricshuffle.amplification.channel_pair import ChannelPair
 from metricshuffle.errors import InputError
@@ -133,15 +133,15 @@ def any_channel(source: random.Random, most: int) -> int:
 
 def beyond_the_blanket(truth: EveryDataSet, rows: np.ndarray, users: int, pairs: list[Pair], source: random.Random) -> int:
     """Classes, any line of integration, the rough sum, and pairs settled by a first look."""
-    epsilon, crowd, looked = source.uniform(0, 2), Crowd(rows), 0
+    epsilon, crowd, looked = source.uniform(0, 2), PairScreen(rows), 0
     a, b = source.choice(pairs)
     exact, slack = truth.delta([(a, b)], epsilon) * (1.0 - CLOSE), 1e-16
     order, parts = source.sample(range(len(rows)), len(rows)), source.randint(1, len(rows))
-    law = OthersLaws.from_rows(rows, a, b, classes=[order[i::parts] for i in range(parts)])
+    law = InputClassLaws.from_rows(rows, a, b, classes=[order[i::parts] for i in range(parts)])
     assert exact - slack <= delta_upper(law, users, epsilon, directions="forward")
     line = (10.0 ** source.uniform(-3, 2), source.uniform(5, 60))
     for law, roughly in itertools.product((crowd.law(a, b), crowd.coarser.law(a, b)), (False, True)):
-        assert exact - slack <= delta_on(law, users, epsilon, line, roughly=roughly)
+        assert exact - slack <= delta_on_line(law, users, epsilon, line, roughly=roughly)
         looked += len(truth.laws)
     if crowd.covered and users > 1:
         delta = 10.0 ** -source.uniform(0, 3)
@@ -214,7 +214,7 @@ def test_every_built_in_randomizer(strength: float) -> None:
 def test_a_report_that_is_almost_certain() -> None:
     """1 - 1e-20 is 1 in doubles; the rare report tells the laws apart."""
     for unit in (1e-20, 1e-12):
-        law = TwoReports.from_rows([[unit, 1.0 - unit], [2.0 * unit, 1.0 - 2.0 * unit]], 0, 1)
+        law = BinaryReports.from_rows([[unit, 1.0 - unit], [2.0 * unit, 1.0 - 2.0 * unit]], 0, 1)
         for epsilon in (0.0, 0.1):
             exact = (2.0 - math.exp(epsilon)) * unit
             found = delta_bracket(law, 1, epsilon)
@@ -229,7 +229,7 @@ def test_a_report_that_is_almost_certain() -> None:
 
 def test_laws_that_differ_in_the_last_digit() -> None:
     rows = [[0.5, 0.5], [0.5 - 2.0**-53, 0.5 + 2.0**-53]]
-    assert epsilon_bracket(TwoReports.from_rows(rows, 0, 1), 3, 0.0).lower <= math.log1p(2.0**-52)
+    assert epsilon_bracket(BinaryReports.from_rows(rows, 0, 1), 3, 0.0).lower <= math.log1p(2.0**-52)
     band = amplify(Channel(rows), 3).epsilon(0.0)
     assert band.lower <= math.log1p(2.0**-52) <= band.upper
 
@@ -239,7 +239,7 @@ def test_a_report_that_one_input_never_makes_gives_it_away_at_any_epsilon(epsilo
     answer = amplify(Channel([[1.0, 0.0], [0.9, 0.1]]), 4)
     assert answer.delta(epsilon).upper >= 0.1  # all others hold the first input
     assert answer.epsilon(0.01).upper == math.inf
-    sure = TwoReports.from_rows([[1.0, 0.0], [0.0, 1.0]], 0, 1)
+    sure = BinaryReports.from_rows([[1.0, 0.0], [0.0, 1.0]], 0, 1)
     assert delta_bracket(sure, 14, epsilon).upper == 1.0
 
 
@@ -251,7 +251,7 @@ def test_of_a_mirrored_channel_only_the_pairs_that_are_asked_for() -> None:
     for a, b in ((5, 30), (30, 5), (30, 35)):
         channel = ChannelPair(rows, a, b)
         assert np.array_equal(channel.rows(), channel.rows()[::-1, ::-1])
-        law = OthersLaws.from_rows(channel.rows(), a, b)
+        law = InputClassLaws.from_rows(channel.rows(), a, b)
         ways = [delta_upper(one, 1000, 0.3, directions="forward") for one in (law, law.reversed)]
         assert amplify(channel, 1000).delta(0.3).upper == pytest.approx(max(ways), rel=1e-9)
 
@@ -260,17 +260,17 @@ def test_rows_written_with_few_digits_are_scaled() -> None:
     rough = np.array([[0.5, 0.3333333333, 0.1666666666], [0.3333333333, 0.5, 0.16666666675], [0.4, 0.4, 0.2000000005]])
     whole = rough / rough.sum(axis=1, keepdims=True)
     for users in (1000, 10**6):
-        found, exact = (epsilon_upper(OthersLaws.from_rows(rows, 0, 1), users, 1e-6) for rows in (rough, whole))
+        found, exact = (epsilon_upper(InputClassLaws.from_rows(rows, 0, 1), users, 1e-6) for rows in (rough, whole))
         assert found == pytest.approx(exact, rel=1e-12)
-    pair, other = (TwoReports.from_rows(rows[:2, :2] / np.array([[5 / 6], [5 / 6]]), 0, 1) for rows in (rough, whole))
+    pair, other = (BinaryReports.from_rows(rows[:2, :2] / np.array([[5 / 6], [5 / 6]]), 0, 1) for rows in (rough, whole))
     assert delta_bracket(pair, 1000, 0.05).upper == pytest.approx(delta_bracket(other, 1000, 0.05).upper, rel=1e-9)
     with pytest.raises(InputError, match="sum to one"):
-        TwoReports((0.3333333333, 0.6666666666), (0.5, 0.5), (0.5, 0.5), (0.3333333333, 0.6666666666))
+        BinaryReports((0.3333333333, 0.6666666666), (0.5, 0.5), (0.5, 0.5), (0.3333333333, 0.6666666666))
 
 
 def test_a_search_that_starts_at_zero_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there are more data sets than looks, and delta is what epsilon = 0 has."""
     monkeypatch.setattr(two_reports._Search, "unseen", lambda _, epsilon: None if epsilon > 1e-7 else (0, 0.0))
-    law = TwoReports.from_rows([[0.25, 0.75], [0.75, 0.25]], 0, 1)
+    law = BinaryReports.from_rows([[0.25, 0.75], [0.75, 0.25]], 0, 1)
     most = delta_bracket(law, 1000, 0.0).upper
     assert 0.0 < epsilon_bracket(law, 1000, most * (1.0 + 1e-9)).upper < 1e-4

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from metricshuffle.accounting.beyond_blanket import mixed
-from metricshuffle.accounting.beyond_blanket.coins import Coins
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import mixed_groups_bound
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_upper
+from metricshuffle.accounting.shuffling.mixture_weights import CommonComponent
 from metricshuffle.amplification.amplify import GenericLDP, amplify
-from metricshuffle.amplification.approximate import ApproximateClones
+from metricshuffle.amplification.approximate_dp import ApproximateClones
 from metricshuffle.amplification.groups import Groups, _data_sets
-from metricshuffle.amplification.mixed_crowd import CrowdPair, MixedProfile, clone_crowd
-from metricshuffle.amplification.mixed_lower import MixedLower
+from metricshuffle.amplification.mixed_groups_lower import MixedGroupsLower
+from metricshuffle.amplification.mixed_groups_upper import MixedGroupsPair, MixedGroupsProfile, clone_groups_pair
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import Channel, DiscreteGaussian
 
@@ -107,9 +107,9 @@ def refute_small(seed: int, people: int) -> int:
     for place in range(len(crowd.counts)):
         answer = answers[place]
         shown, hidden = [answer.delta(one) for one in epsilons], [answer.epsilon(one) for one in deltas]
-        assert isinstance(answer.upper, MixedProfile)
+        assert isinstance(answer.upper, MixedGroupsProfile)
         each = [
-            max(mixed.delta_upper(pair.mixed, one) if pair.mixed else 1.0 for pair in answer.upper.ranked(answer.distance))
+            max(mixed_groups_bound.delta_upper(pair.mixed, one) if pair.mixed else 1.0 for pair in answer.upper.ranked(answer.distance))
             for one in epsilons
         ]
         most, at_lower = [Fraction(0)] * len(epsilons), [Fraction(0)] * len(deltas)
@@ -157,18 +157,20 @@ def refute_two_reports(seed: int, most: int) -> int:
     ]
     a, b, common = rng.random(), rng.random(), 0.1 + 0.8 * rng.random()
     others = tuple((np.array([[1.0 - one, one] for one in chances]), count) for chances, count in groups)
-    pair = CrowdPair(np.array([1.0 - a, a]), np.array([1.0 - b, b]), others)
+    pair = MixedGroupsPair(np.array([1.0 - a, a]), np.array([1.0 - b, b]), others)
     coins = [
         min(min((1.0 - one) / (1.0 - common), one / common) for one in chances) * rng.choice((1.0, 0.9, 0.3)) * (1.0 - 1e-12)
         for chances, _ in groups
     ]
-    odd = mixed.MixedLaws(tuple(mixed.Part(pair._laws(rows), count, coin) for (rows, count), coin in zip(others, coins, strict=True)))
-    lower, delta = MixedLower(lambda _: _data_sets(pair)), rng.choice((1e-3, 1e-6))
+    odd = mixed_groups_bound.MixedGroupLaws(
+        tuple(mixed_groups_bound.GroupPart(pair._laws(rows), count, coin) for (rows, count), coin in zip(others, coins, strict=True))
+    )
+    lower, delta = MixedGroupsLower(lambda _: _data_sets(pair)), rng.choice((1e-3, 1e-6))
     found, shown = pair.epsilon(delta, 1e-6).value, lower.epsilon(delta, 1.0)
     sets = [list(zip(held, (count for _, count in groups), strict=True)) for held in itertools.product(*(one for one, _ in groups))]
     for epsilon in (0.0, 0.2, 1.0):
-        bounds = [float(pair.delta(epsilon).value), mixed.delta_upper(odd, epsilon)]
-        bounds += [mixed.delta_upper(pair.mixed, epsilon)] if pair.mixed else []
+        bounds = [float(pair.delta(epsilon).value), mixed_groups_bound.delta_upper(odd, epsilon)]
+        bounds += [mixed_groups_bound.delta_upper(pair.mixed, epsilon)] if pair.mixed else []
         bounds += [blanket.delta_bracket(*pair.covered, epsilon, relative=1e-5).upper] if pair.covered else []
         truths = [two_report_truth(a, b, people, epsilon) for people in sets]
         assert min(bounds) >= max(truths) * (1.0 - 1e-10) - 1e-15
@@ -200,10 +202,10 @@ def refute_generic(seed: int) -> int:
     locals_ = rng.sample((0.2, 0.5, 1.0, 2.0, 4.0), 2)
     counts = [rng.randrange(1, 4), rng.randrange(1, 3)]
     others = [(locals_[0], counts[0] - 1), (locals_[1], counts[1])]
-    pair = clone_crowd(locals_[0], [one for one in others if one[1]])
+    pair = clone_groups_pair(locals_[0], [one for one in others if one[1]])
     assert pair.mixed is not None
     for options, epsilon in itertools.product((2, 3, 4), (0.0, 0.5 * locals_[0])):
-        bound = min(pair.delta(epsilon).value, mixed.delta_upper(pair.mixed, epsilon))
+        bound = min(pair.delta(epsilon).value, mixed_groups_bound.delta_upper(pair.mixed, epsilon))
         own, growth = responses(options, locals_[0]), math.exp(epsilon)
         held = [itertools.combinations_with_replacement(responses(options, one), count) for one, count in others]
         for choice in itertools.product(*held):
@@ -273,14 +275,14 @@ def test_reports_that_one_input_cannot_make_at_any_delta() -> None:
 @pytest.mark.parametrize("power", [3, 40, 600])
 def test_the_mean_of_coins_is_rounded_down(power: int) -> None:
     coin = 0.7 * 2.0**-power
-    coins = Coins((0, 1), np.array([coin, coin]), np.array([1.0]))
+    coins = CommonComponent((0, 1), np.array([coin, coin]), np.array([1.0]))
     assert coin * (1.0 - 1e-11) <= coins.mean([10**9, 3]) <= coin
 
 
 def test_a_sum_with_too_many_values_is_no_lower_bound() -> None:
     half = np.array([0.5, 0.5])
-    pair = CrowdPair(np.array([0.7, 0.3]), np.array([0.3, 0.7]), ((half[None], 10**13),))
-    assert MixedLower(lambda _: _data_sets(pair)).delta(0.0, 1.0) == 0.0
+    pair = MixedGroupsPair(np.array([0.7, 0.3]), np.array([0.3, 0.7]), ((half[None], 10**13),))
+    assert MixedGroupsLower(lambda _: _data_sets(pair)).delta(0.0, 1.0) == 0.0
 
 
 @pytest.mark.parametrize("sigma", [1e7, 1e300])

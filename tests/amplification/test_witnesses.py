@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metricshuffle.amplification import data_sets, sorts
+from metricshuffle.amplification import input_representatives, worst_case_data_sets
 from metricshuffle.amplification.amplify import Amplification, amplify, amplify_generic, amplify_metric
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.data_sets import value_of
-from metricshuffle.amplification.lower import Witness
-from metricshuffle.amplification.other_laws import others_of
-from metricshuffle.amplification.parallel import parallel
-from metricshuffle.amplification.pem_lower import pem_rows
-from metricshuffle.amplification.sorts import named_sorts
+from metricshuffle.amplification.input_classes import input_classes_of
+from metricshuffle.amplification.input_representatives import class_representatives
+from metricshuffle.amplification.lower_bound import Witness
+from metricshuffle.amplification.padded_exponential_lower import pem_rows
+from metricshuffle.amplification.random_task import random_task
+from metricshuffle.amplification.worst_case_data_sets import value_of
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,
@@ -143,7 +143,7 @@ CLOSED = ["RAPPOR", "subset", "PrivSet", "Hadamard", "Hadamard, blocks", "hash",
 
 @pytest.mark.parametrize("name", CLOSED)
 def test_so_does_one_from_a_closed_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_sets, "MANY_REPORTS", 0)
+    monkeypatch.setattr(worst_case_data_sets, "CLOSED_FORM_REPORTS", 0)
     randomizer, users, distance = SMALL[name]
     check(amplify(randomizer, users), randomizer, distance, 0.1, 1e-2)
 
@@ -161,9 +161,9 @@ def test_every_sort_has_an_input(randomizer: Randomizer) -> None:
     """The law of (K_a/K_x, K_b/K_x) under the named x is the one that was counted."""
     rows = randomizer.rows()
     for a, b in randomizer.pairs():
-        counted_types = others_of(randomizer, a, b)
+        counted_types = input_classes_of(randomizer, a, b)
         assert counted_types is not None
-        codes = named_sorts(randomizer, a, b, len(counted_types.types))
+        codes = class_representatives(randomizer, a, b, len(counted_types.types))
         for law, code in zip(counted_types.types, codes, strict=True):
             assert code is not None
             assert 0 <= code < randomizer.inputs
@@ -176,10 +176,10 @@ def test_every_sort_has_an_input(randomizer: Randomizer) -> None:
 
 def test_families_that_are_not_known_have_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     randomizer = Rappor(3, 1.0)
-    assert named_sorts(randomizer, 0, 1, 7) == [None] * 7
-    monkeypatch.setattr(sorts, "INPUTS", {})
-    assert named_sorts(randomizer, 0, 1, 3) == [None] * 3
-    monkeypatch.setattr(data_sets, "MANY_REPORTS", 0)
+    assert class_representatives(randomizer, 0, 1, 7) == [None] * 7
+    monkeypatch.setattr(input_representatives, "REPRESENTATIVES", {})
+    assert class_representatives(randomizer, 0, 1, 3) == [None] * 3
+    monkeypatch.setattr(worst_case_data_sets, "CLOSED_FORM_REPORTS", 0)
     band = amplify(randomizer, 50).epsilon(1e-3)
     assert band.lower > 0.0
     assert band.attained is None
@@ -207,7 +207,7 @@ def test_one_pair_of_a_channel_is_named() -> None:
 
 def test_tasks_are_named_by_lists() -> None:
     first, second = KaryRandomizedResponse(3, 1.0), KaryRandomizedResponse(2, 2.0)
-    band = amplify(parallel([(0.25, first), (0.75, second)]), 4).delta(0.2)
+    band = amplify(random_task([(0.25, first), (0.75, second)]), 4).delta(0.2)
     witness = band.attained
     assert witness is not None
     laws = [np.concatenate([0.25 * first.law(one), 0.75 * second.law(two)]) for one, two in (witness.first, witness.second)]

@@ -13,7 +13,7 @@ from tests.wire.kinds import planned
 from typer.testing import CliRunner, Result
 
 from metricshuffle import Centroid, Grid, Plan, Target, plan
-from metricshuffle.cli.app import app
+from metricshuffle.cli.command_group import app
 
 # Making the commands takes a tenth of a second; the tests run hundreds of them.
 setattr(typer.testing, "_get_command", cache(typer.main.get_command))  # noqa: B010 - not exported

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Terminal
 
-from metricshuffle.amplification.mixed_crowd import MixedProfile
-from metricshuffle.amplification.shuffled import ShuffledProfile
-from metricshuffle.cli.amplify_names import NAMES, TAKES, Given
+from metricshuffle.amplification.best_bound import BestBoundProfile
+from metricshuffle.amplification.mixed_groups_upper import MixedGroupsProfile
+from metricshuffle.cli.randomizer_options import NAMES, RANDOMIZER_OPTIONS, RandomizerOptions
 from metricshuffle.errors import MissingExtra
-from metricshuffle.pages import amplify as amplify_plot
+from metricshuffle.report import amplify_page as amplify_plot
 
 KNOWN = {
     "generic": "--local-epsilon 1",
@@ -200,8 +200,8 @@ def test_without_the_extra_nothing_is_computed(terminal: Terminal, monkeypatch: 
     def missing(module: str, extra: str) -> None:
         raise MissingExtra(f"This needs {module}; install {extra}.")
 
-    monkeypatch.setattr("metricshuffle.pages.rendering.require", missing)
-    monkeypatch.setattr(Given, "amplification", lambda *_: pytest.fail("computed before it was refused"))
+    monkeypatch.setattr("metricshuffle.report.template_engine.require", missing)
+    monkeypatch.setattr(RandomizerOptions, "amplification", lambda *_: pytest.fail("computed before it was refused"))
     for more in ("--local-epsilon 1 --users 100", "--target-epsilon 0.1 --users 100"):
         told = terminal.refused(*f"amplify --randomizer generic {more} --delta 1e-6 --plot p.html".split())
         assert "install report" in told
@@ -248,7 +248,7 @@ def test_distances_and_users_of_the_charts() -> None:
 
 
 def test_every_option_has_an_owner() -> None:
-    owned = {option for needed, allowed in TAKES.values() for option in (*needed, *allowed)}
+    owned = {option for needed, allowed in RANDOMIZER_OPTIONS.values() for option in (*needed, *allowed)}
     assert {"local-epsilon", "reach-other", "pair", "steps", "size", "buckets"} <= owned
 
 
@@ -258,7 +258,7 @@ def test_every_option_has_an_owner() -> None:
 def test_no_bound_is_computed_twice(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, wanted: str, json_too: str, who: str) -> None:
     """The sentence and the numbers come from one search for each end (of each group)."""
     asked: list[tuple[str, int, float]] = []
-    for kind in (ShuffledProfile, MixedProfile):
+    for kind in (BestBoundProfile, MixedGroupsProfile):
         for name in ("epsilon_winner", "delta_winner"):
             search = getattr(kind, name)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import signed, stored, task_of
+from tests.wire.kinds import load_task, signed, stored
 
-from metricshuffle.cli.audit import REFUTED, value_of
+from metricshuffle.auditing import audit as audits
+from metricshuffle.auditing.neighbours import Neighbours
+from metricshuffle.auditing.simulated_batches import drawn
+from metricshuffle.cli.audit_command import REFUTED_EXIT_CODE, parse_value
 from metricshuffle.errors import InputError
-from metricshuffle.planning.audits import audit as audits
-from metricshuffle.planning.audits.batches import drawn
-from metricshuffle.planning.audits.neighbours import Neighbours
 from metricshuffle.queries import Histogram, UserHistogram
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Space, users_of
@@ -24,7 +24,7 @@ FIELDS = {"epsilon", "delta", "confidence", "promised", "first", "second", "othe
 @pytest.fixture
 def task(terminal: Any) -> Any:
     """A task in task.json, and one in boast.json that claims a quarter of its epsilon."""
-    task = task_of("local sum")
+    task = load_task("local sum")
     task.save("task.json")
     content = stored("local sum")
     content["guarantee"]["epsilon"] = 0.25
@@ -43,11 +43,11 @@ def test_a_promise_that_is_kept(terminal: Any, task: Any) -> None:
 def test_a_promise_that_is_not(terminal: Any, task: Any) -> None:
     """Another exit code than wrong input and bugs have, with --json too."""
     result = terminal("audit", "boast.json", "--batches", "1e3")
-    assert result.exit_code == REFUTED == 3
+    assert result.exit_code == REFUTED_EXIT_CODE == 3
     assert result.stdout.startswith("REFUTED: the shuffled output shows at least epsilon 0")
     assert "more than the promised 0.25." in result.stdout
     result = terminal("audit", "boast.json", "--batches", "1000", "--json")
-    assert result.exit_code == REFUTED
+    assert result.exit_code == REFUTED_EXIT_CODE
     document = json.loads(result.stdout)
     assert set(document) == FIELDS
     assert document["refuted"] is True
@@ -75,13 +75,13 @@ def test_inputs_of_ones_own(terminal: Any, task: Any) -> None:
 
 def test_words_become_values() -> None:
     labels, grid = Categories(["tea", "black coffee"]), Grid(5, 4, 10.0, "m")
-    assert value_of(Histogram(labels), "black coffee", "first") == "black coffee"
-    assert value_of(Histogram(grid), "4,3", "first") == (4, 3)
+    assert parse_value(Histogram(labels), "black coffee", "first") == "black coffee"
+    assert parse_value(Histogram(grid), "4,3", "first") == (4, 3)
     users = UserHistogram(users_of(Space(Categories(["tea", "water"])), 3))
-    assert value_of(users, "tea water tea", "first") == ["tea", "water", "tea"]
+    assert parse_value(users, "tea water tea", "first") == ["tea", "water", "tea"]
     for query, text in ((Histogram(labels), "milk"), (Histogram(grid), "5,0"), (Histogram(grid), "5"), (users, ""), (users, "tea")):
         with pytest.raises(InputError):
-            value_of(query, text, "first")
+            parse_value(query, text, "first")
 
 
 @pytest.fixture

@@ -207,8 +207,8 @@ def test_values(terminal: Any, sum_plan: Plan, content: bytes, told: tuple[str, 
 
 
 def test_wrong_values_are_counted_to_the_end_of_the_file(terminal: Any, sum_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 10)
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 5)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 10)
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 5)
     sum_plan.save("plan.json")
     Path("values.csv").write_text("kcal\n" + "".join(f"{40 if i in (17, 18, 55) else 3}\n" for i in range(60)))
     sentence = terminal.refused("randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "out")

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import planned, run_of, task_of
+from tests.wire.kinds import load_task, planned, run_of
 
 from metricshuffle import Budget, Plan, Release, Shuffled
-from metricshuffle.cli.budget_options import check_no_other
-from metricshuffle.cli.estimate import publish
+from metricshuffle.cli.budget_options import check_other_ledgers
+from metricshuffle.cli.estimate_command import publish
 from metricshuffle.errors import InputError
-from metricshuffle.planning.budget import Notes
-from metricshuffle.wire.task import new_batch_id
+from metricshuffle.planning.budget.release_ledger import LedgerContent
+from metricshuffle.tasks.task import new_batch_id
 
 WORDS = ("values.csv", "--column", "kcal")
 
@@ -109,7 +109,7 @@ def test_batches_of_earlier_versions_are_read(terminal: Any, two: Plan) -> None:
 
     Path("old").write_bytes(Earlier(**rest).to_bytes())
     Path("new").write_bytes(batch.to_bytes())
-    assert task_of("two rounds").read_shuffled(Path("old").read_bytes()).batches == ()
+    assert load_task("two rounds").read_shuffled(Path("old").read_bytes()).batches == ()
     for name in ("old", "new", "old"):
         assert terminal("estimate", "plan.json", name).exit_code == 0
     assert rounds() == [1]
@@ -176,7 +176,7 @@ def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("metricshuffle.planning.budget.write_text", full)
+    monkeypatch.setattr("metricshuffle.planning.budget.release_ledger.write_text", full)
     for more in (["--output", "release.json"], ["--json"], []):
         assert "cannot write the ledger releases.ledger, in which every release is noted" in terminal.refused(
             "run", "plan.json", *WORDS, *more
@@ -185,13 +185,13 @@ def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest
 
 def test_an_interruption_between_the_note_and_the_release(terminal: Any, two: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits: both are there, and it is said."""
-    write = Notes.to_json
+    write = LedgerContent.to_json
 
-    def interrupted(notes: Notes) -> str:
+    def interrupted(notes: LedgerContent) -> str:
         os.kill(os.getpid(), signal.SIGINT)
         return write(notes)
 
-    monkeypatch.setattr(Notes, "to_json", interrupted)
+    monkeypatch.setattr(LedgerContent, "to_json", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may ignore it
     elsewhere = threading.Event()
     thread = threading.Thread(target=elsewhere.wait)  # which the signal may go to
@@ -290,9 +290,9 @@ def test_equal_sums_of_other_reports_are_another_release(tmp_path: Path, two: Pl
     with Budget(tmp_path / "first.ledger").opened() as account:
         account.record(task, one)
     with Budget(tmp_path / "second.ledger").opened() as account:
-        check_no_other(task, account, None, one)
+        check_other_ledgers(task, account, None, one)
         with pytest.raises(InputError, match="has releases of this very task"):
-            check_no_other(task, account, None, other)
+            check_other_ledgers(task, account, None, other)
 
 
 def test_a_ledger_that_became_empty(terminal: Any, two: Plan) -> None:

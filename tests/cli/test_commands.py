@@ -15,9 +15,9 @@ import typer
 from tools.reference import every_command, reference
 
 from metricshuffle import __version__
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.cli.app import app
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.cli.command_group import app
 from metricshuffle.noise.polya import Polya
 
 GROUP: Any = typer.main.get_command(app)
@@ -55,7 +55,7 @@ def test_profile_over_rounds(terminal: Any) -> None:
     result = terminal.typed("profile --noise geometric --users 50 --rate 0.3 --distance 2 --epsilon 1 --rounds 3 --json")
     document = json.loads(result.stdout)
     assert document["bound"] == "composed"
-    assert document["delta"] == composed(AdditiveNoise(Polya(Fraction(50), 0.3)), 3).delta(1.0, 2)
+    assert document["delta"] == compose_rounds(AdditiveNoise(Polya(Fraction(50), 0.3)), 3).delta(1.0, 2)
 
 
 def test_profile_in_words(terminal: Any) -> None:
@@ -98,12 +98,12 @@ def test_pure_plans_are_made_with_delta_0(terminal: Any) -> None:
 def test_the_table_fits_the_terminal(terminal: Any, width: int, centroid_plan: Any) -> None:
     from rich.console import Console
 
-    from metricshuffle.cli.table import candidates_table
+    from metricshuffle.cli.candidate_table import candidate_table
     from metricshuffle.planning.candidate import Candidate
 
     longest: Candidate = centroid_plan.choice.model_copy(update={"shape": 10_000, "bits_per_user": 123_456, "expected_error": 0.00031234})
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(candidates_table(centroid_plan.model_copy(update={"candidates": (longest,) * 3, "chosen": 1})))
+    console.print(candidate_table(centroid_plan.model_copy(update={"candidates": (longest,) * 3, "chosen": 1})))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= width
     assert sum("polya-shuffle" in line and "0.0003123" in line and "123,456" in line for line in lines) == 3
@@ -112,7 +112,8 @@ def test_the_table_fits_the_terminal(terminal: Any, width: int, centroid_plan: A
 
 def test_help_does_not_wait_for_numpy() -> None:
     code = (
-        "import sys; from metricshuffle.cli.app import app; print([m for m in ('numpy', 'scipy', 'numba', 'pydantic') if m in sys.modules])"
+        "import sys; from metricshuffle.cli.command_group import app; print([m for m in ('numpy', 'scipy', 'numba', "
+        "'pydantic') if m in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "numpy" not in loaded

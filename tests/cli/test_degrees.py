@@ -17,9 +17,9 @@ from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Centroid, UserLinearQuery
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.spaces import Grid, Places, Space, users_of
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 PLACES = "who,lat,lon\n" + "".join(f"p{person},{46.945 + person % 2 * 0.01:.4f},{7.43 + person % 4 * 0.005:.4f}\n" for person in range(40))
 LATITUDE, LONGITUDE = 46.95, 7.4375

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.conftest import Terminal
 
 from metricshuffle import __version__
-from metricshuffle.cli import doctor
-from metricshuffle.cli.doctor import EXTRAS, PROGRAMS, UNUSED
+from metricshuffle.cli import doctor_command
+from metricshuffle.cli.doctor_command import EXTRAS, PROGRAMS, UNUSED
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -23,7 +23,7 @@ def test_the_extras_are_those_of_the_project() -> None:
     declared = tomllib.loads(PROJECT.read_text())["project"]
     written = {extra: {name.split(">")[0].split("[")[0] for name in names} for extra, names in declared["optional-dependencies"].items()}
     assert {extra: set(names) for extra, (names, _) in EXTRAS.items()} == written
-    assert set(doctor.CORE) == {name.split(">")[0] for name in declared["dependencies"]}
+    assert set(doctor_command.CORE) == {name.split(">")[0] for name in declared["dependencies"]}
 
 
 def test_everything_is_told(terminal: Terminal) -> None:
@@ -33,17 +33,17 @@ def test_everything_is_told(terminal: Terminal) -> None:
     assert set(parts) >= {*EXTRAS, *PROGRAMS, "Python", "processors", "randomness", "inner loops", "SQLite", "pandas", "duckdb"}
     assert parts["metricshuffle"]["version"] == __version__
     assert parts["Python"]["version"] == platform.python_version()
-    assert all(part["found"] for name, part in parts.items() if name in doctor.CORE)
+    assert all(part["found"] for name, part in parts.items() if name in doctor_command.CORE)
     assert all(part["found"] or part["get"] for part in parts.values())
     text = terminal("doctor").stdout
     assert all(name in text for name in parts)
 
 
 def test_what_is_missing_says_how_to_get_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "pyproj" else installed(name))
+    installed = doctor_command._version
+    monkeypatch.setattr(doctor_command, "_version", lambda name: None if name == "pyproj" else installed(name))
     monkeypatch.setattr("shutil.which", lambda command: None)
-    monkeypatch.setattr(doctor, "_which", lambda command: None)
+    monkeypatch.setattr(doctor_command, "_which", lambda command: None)
     text = terminal("doctor").stdout
     assert "geo: pip install 'metricshuffle[geo]'" in text
     assert "Chromium: apt-get install chromium" in text
@@ -56,14 +56,17 @@ def test_a_program_that_is_slow_or_odd_is_found_without_a_version(tmp_path: Path
     odd.write_text("#!/bin/sh\necho no version here >&2\nexit 3\n")
     for file in (slow, odd):
         file.chmod(0o755)
-    monkeypatch.setattr(doctor, "PROGRAMS", {"Slow": ((str(slow),), "-v", "", "slow"), "Odd": ((str(odd),), "-v", "", "odd")})
-    monkeypatch.setattr(doctor, "SECONDS", 0.2)
-    assert [(part.found, part.version, part.where) for part in doctor.programs()] == [(True, None, str(slow)), (True, None, str(odd))]
+    monkeypatch.setattr(doctor_command, "PROGRAMS", {"Slow": ((str(slow),), "-v", "", "slow"), "Odd": ((str(odd),), "-v", "", "odd")})
+    monkeypatch.setattr(doctor_command, "VERSION_SECONDS", 0.2)
+    assert [(part.found, part.version, part.where) for part in doctor_command.programs()] == [
+        (True, None, str(slow)),
+        (True, None, str(odd)),
+    ]
 
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys\nfrom metricshuffle.cli.app import app\n"
+        "import sys\nfrom metricshuffle.cli.command_group import app\n"
         "try: app(['doctor', '--json'])\n"
         "except SystemExit: print([name for name in ('numpy', 'numba', 'scipy', 'pyarrow', 'pandas', 'jinja2') if name in sys.modules])"
     )

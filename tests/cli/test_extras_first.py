@@ -29,7 +29,7 @@ ASKED = {
 BLOCKED = """
 import sys
 sys.modules[sys.argv[1]] = None
-from metricshuffle.cli import screen
+from metricshuffle.cli import console as screen
 def forbidden(doing):
     raise AssertionError(f"computed before it was refused: {doing}")
 screen.working = forbidden

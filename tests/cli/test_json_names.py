@@ -11,7 +11,7 @@ import typer
 from tests.wire.kinds import planned, values_of
 from tools.reference import every_command
 
-from metricshuffle.cli.app import app
+from metricshuffle.cli.command_group import app
 
 OPTIONS = {
     "plan": "--query --distance --delta --users --honest --epsilon --error --flat --rounds --low --high --unit --width --height --cell "

@@ -17,11 +17,11 @@ from tests.pages.parsed import ParsedPage
 from tests.wire.kinds import BOX, planned, run_of
 
 from metricshuffle import Grid, Histogram, Release, Target, plan
-from metricshuffle.pages.answer_table import answer_columns, csv_text, geojson_text
-from metricshuffle.pages.background import MOST_POINTS, cut_line, cut_ring, read_background
-from metricshuffle.pages.release_map import MOST_ROWS, page
 from metricshuffle.queries import UserLinearQuery
-from metricshuffle.queries.table import Table
+from metricshuffle.queries.result_table import Table
+from metricshuffle.report.answer_export import answer_columns, csv_text, geojson_text
+from metricshuffle.report.map_background import MAX_DRAWN_POINTS, clip_line, clip_ring, read_background
+from metricshuffle.report.map_page import MAX_TABLE_ROWS, page
 from metricshuffle.spaces import Categories, Integers, Space, users_of
 
 
@@ -213,7 +213,7 @@ def test_a_large_map_stays_small_and_fast() -> None:
     assert time.perf_counter() - start < 10.0  # 0.5 s where nothing else runs
     assert len(html) < 400_000
     rows = html.count("<tr>")
-    assert MOST_ROWS < rows < MOST_ROWS + 3
+    assert MAX_TABLE_ROWS < rows < MAX_TABLE_ROWS + 3
     assert "The 500 largest of 576 rows; a .csv file has all." in html
 
 
@@ -356,18 +356,18 @@ def test_points_that_cannot_be_seen_are_left_out_and_too_many_are_refused(termin
     wild = np.random.default_rng(1).uniform((7.42, 46.94), (7.46, 46.96), (1_000, 2)).round(5).tolist()
     Path("wild.geojson").write_text(geojson(*({"type": "LineString", "coordinates": wild} for _ in range(3))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("metricshuffle.pages.background.MOST_POINTS", MOST_POINTS // 40)
+        patch.setattr("metricshuffle.report.map_background.MAX_DRAWN_POINTS", MAX_DRAWN_POINTS // 40)
         assert "simplify it first" in terminal.refused("map", saved.name, "--output", "map.html", "--background", "wild.geojson")
 
 
 def test_lines_and_rings_are_cut_exactly() -> None:
     square = (0.0, 0.0, 1.0, 1.0)
     zigzag = np.array([(-1.0, 0.5), (0.5, 0.5), (0.5, 2.0), (0.75, 2.0), (0.75, 0.25), (0.75, 0.125)])
-    pieces = [piece.tolist() for piece in cut_line(zigzag, square)]
+    pieces = [piece.tolist() for piece in clip_line(zigzag, square)]
     assert pieces == [[[0.0, 0.5], [0.5, 0.5], [0.5, 1.0]], [[0.75, 1.0], [0.75, 0.25], [0.75, 0.125]]]
-    assert cut_line(np.array([(2.0, 0.0), (3.0, 1.0)]), square) == []
-    assert cut_line(np.array([(-1.0, 1.5), (2.0, 1.5)]), square) == []
+    assert clip_line(np.array([(2.0, 0.0), (3.0, 1.0)]), square) == []
+    assert clip_line(np.array([(-1.0, 1.5), (2.0, 1.5)]), square) == []
     around = np.array([(-1.0, -1.0), (2.0, -1.0), (2.0, 2.0), (-1.0, 2.0), (-1.0, -1.0)])
-    cut = cut_ring(around, square)
+    cut = clip_ring(around, square)
     assert sorted(set(map(tuple, cut.tolist()))) == [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)]
-    assert len(cut_ring(around + 10.0, square)) == 0
+    assert len(clip_ring(around + 10.0, square)) == 0

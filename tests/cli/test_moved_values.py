@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Terminal
 
 import metricshuffle as ms
+from metricshuffle.data.row_errors import RowSummary
 from metricshuffle.errors import InputWarning
-from metricshuffle.queries.wrong_rows import SeenRows
 
 MOVED = (
     "A value outside whole numbers from 0 to 100 usd was moved to the nearest end, wherever there was one: the answer is about the moved"
@@ -49,8 +49,8 @@ def test_what_is_clamped_is_counted_where_the_values_are(terminal: Terminal, dea
     assert ms.Release.load("release.json").reading.clamp
     assert terminal("report", "plan.json", "release.json").exit_code == 0
     assert MOVED in told(Path("report.html").read_text())
-    mapped = terminal("map", "release.json", "--output", "map.csv")
-    assert f"Warning: {MOVED}" in told(mapped.stdout)
+    map_partitions = terminal("map", "release.json", "--output", "map.csv")
+    assert f"Warning: {MOVED}" in told(map_partitions.stdout)
 
 
 def test_no_file_tells_how_many_were_moved(terminal: Terminal, dear: Path) -> None:
@@ -121,7 +121,7 @@ def test_lists_and_users_in_python() -> None:
 
 def test_counts_of_partitions_add_up() -> None:
     """As they travel from a cluster to its driver."""
-    one, other = SeenRows(used=10, clamped=1, people=5, clamped_people=1), SeenRows(used=90, clamped=4, averaged=2)
-    one.merge(SeenRows.from_plain(json.loads(json.dumps(other.to_plain()))))
+    one, other = RowSummary(used=10, clamped=1, people=5, clamped_people=1), RowSummary(used=90, clamped=4, averaged=2)
+    one.merge(RowSummary.from_plain(json.loads(json.dumps(other.to_plain()))))
     assert (one.used, one.clamped, one.averaged, one.people, one.clamped_people) == (100, 5, 2, 5, 1)
     assert len(one.moved_sentences("the DataFrame", "0 to 5", "mean")) == 3

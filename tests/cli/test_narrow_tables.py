@@ -19,10 +19,10 @@ import pytest
 from rich.console import Console
 from tests.wire.kinds import planned
 
-from metricshuffle.cli.doctor import Part, doctor_table
-from metricshuffle.cli.layout import Column, Layout, Line
-from metricshuffle.cli.solve import solved_table
-from metricshuffle.cli.table import candidates_table
+from metricshuffle.cli.candidate_table import candidate_table
+from metricshuffle.cli.doctor_command import InstalledPart, doctor_table
+from metricshuffle.cli.solve_command import solved_table
+from metricshuffle.cli.table_layout import Column, Line, TableLayout
 from metricshuffle_papers.cli.reproduce import rows_table
 from metricshuffle_papers.cli.users_table import table as users_table
 
@@ -32,8 +32,8 @@ NUMBER = re.compile(r"\d[\d,.e+-]*\d|\d")
 @cache
 def tables() -> dict[str, Any]:
     """Every table of the command line, as small as its computation can be."""
-    from metricshuffle.planning.solved import solve
     from metricshuffle.privacy.target import Target
+    from metricshuffle.solving.solution import solve
     from metricshuffle.spaces import Clustered, Integers, Space, users_of
     from metricshuffle_papers.compare.users import compare_users
     from metricshuffle_papers.reproduction import Row
@@ -51,13 +51,13 @@ def tables() -> dict[str, Any]:
         Row(label="rate", published=1234567.0, as_published=1.0, ours=1.0, verdict="reproduced", standard_error=0.012),
     )
     parts = [
-        Part("core", "Python", True, "3.11.7", None, "3.11 or newer is needed", ""),
-        Part("extras", "report", True, "jinja2 3.1.6, vl-convert-python 1.9.0.post1", None, "pages and pictures", ""),
-        Part("extras", "geo", False, None, None, "places in degrees", "pip install 'metricshuffle[geo]'"),
+        InstalledPart("core", "Python", True, "3.11.7", None, "3.11 or newer is needed", ""),
+        InstalledPart("extras", "report", True, "jinja2 3.1.6, vl-convert-python 1.9.0.post1", None, "pages and pictures", ""),
+        InstalledPart("extras", "geo", False, None, None, "places in degrees", "pip install 'metricshuffle[geo]'"),
     ]
     people = users_of(Clustered(2, 2, inner=0.05), 5)
     return {
-        "plan": candidates_table(made.model_copy(update={"candidates": (choice, *others), "chosen": 0})),
+        "plan": candidate_table(made.model_copy(update={"candidates": (choice, *others), "chosen": 0})),
         "users compare": users_table(compare_users(people, 50, epsilon=1.0, rate=2.0, delta=1e-9, runs=2, seed=1), "km"),
         "solve": solved_table(solve(Space(Integers(0, 3)), Target(1.0, 1e-6, 1.0), 1000, grid=1)),
         "reproduce": rows_table(rows),
@@ -86,7 +86,7 @@ def test_every_number_of_the_wide_table_is_in_the_narrow_one(name: str) -> None:
 
 
 def test_stacked_rows_are_blocks_of_names_and_values() -> None:
-    table = Layout(
+    table = TableLayout(
         (Column(), Column("protocol", wraps=True), Column("expected\nerror\n(kcal)", number=True), Column("model", once=True)),
         (Line(("->", "polya-shuffle", "0.1163", "local")), Line(("", "(geometric-central)", "0.1", "local"))),
     )
@@ -106,7 +106,7 @@ def table_width(text: str) -> int:
 
 
 def test_words_wrap_before_a_table_stacks_but_not_into_a_sliver() -> None:
-    table = Layout(
+    table = TableLayout(
         (Column("name"), Column("what it is about", wraps=True)), (Line(("a", "words that go on and on, and are broken at spaces")),)
     )
     assert drawn(table, 40).count("name:") == 0

@@ -13,8 +13,8 @@ from tests.cli.conftest import Terminal
 from tests.wire.kinds import planned
 from tools.reference import every_command
 
-from metricshuffle.cli.app import app
-from metricshuffle.cli.option_names import in_options
+from metricshuffle.cli.command_group import app
+from metricshuffle.cli.option_names import with_option_names
 
 OPTIONS = {
     "users": "--users", "high": "--high", "low": "--low", "max_local_epsilon": "--max-local-epsilon", "padding": "--padding",
@@ -41,7 +41,7 @@ OPTIONS = {
     ],
 )  # fmt: skip
 def test_names_of_python_become_options_and_words_stay(message: str, told: str | None) -> None:
-    assert in_options(message, OPTIONS) == (message if told is None else told)
+    assert with_option_names(message, OPTIONS) == (message if told is None else told)
 
 
 # Commands that work, and together use every option with a value.

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 
 from metricshuffle import Integers, Mean, Plan, Release, Target, plan
-from metricshuffle.cli.app import _stopped_inside
-from metricshuffle.wire import Task
+from metricshuffle.cli.command_group import _exit_code_of
+from metricshuffle.tasks import Task
 
 PLAN = "plan --query sum --low 0 --high 20 --epsilon 1 --distance 5 --delta 0 --users 40 --trusted nobody"
 
@@ -24,7 +24,7 @@ PLAN = "plan --query sum --low 0 --high 20 --epsilon 1 --distance 5 --delta 0 --
 @pytest.fixture
 def task(terminal: Any, values: Path) -> Task:
     """A task in task.json, reports and a shuffled batch made from it, and nothing in the ledger."""
-    task = task_of("local sum")
+    task = load_task("local sum")
     task.save("task.json")
     for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"),
                   ("shuffle", "task.json", "reports", "--output", "shuffled")):  # fmt: skip
@@ -129,13 +129,13 @@ def nested(inner: BaseException, depth: int) -> BaseException:
 def test_a_compiled_loop_that_was_stopped_is_not_called_a_bug(inner: BaseException, code: int, depth: int) -> None:
     wrong = nested(inner, depth)
     assert isinstance(wrong, Exception)
-    assert _stopped_inside(wrong) == code
+    assert _exit_code_of(wrong) == code
 
 
 def test_an_import_that_was_stopped_is_not_called_a_bug() -> None:
     wrong = ImportError("cannot import name 'njit' from partially initialized module 'numba'")
     wrong.__context__ = KeyboardInterrupt()
-    assert _stopped_inside(wrong) == 130
+    assert _exit_code_of(wrong) == 130
 
 
 def test_an_interruption_after_the_release_counted_says_so(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_an_interruption_after_the_release_counted_says_so(terminal: Any, monkey
 
     plan(Mean(Integers(0, 10)), Target(epsilon=1.0, delta=0.0, distance=1), users=3, trusted="curator").save("plan.json")
     Path("values.csv").write_text("kcal\n3\n4\n5\n")
-    monkeypatch.setattr("metricshuffle.cli.screen.say", stopped)
+    monkeypatch.setattr("metricshuffle.cli.console.say", stopped)
     result = terminal.typed("run plan.json values.csv --column kcal")
     assert result.exit_code == 130
     assert Release.load("release.json").reports == 3

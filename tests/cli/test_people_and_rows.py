@@ -11,9 +11,9 @@ import pytest
 from tests.wire.kinds import planned
 
 from metricshuffle import Plan
-from metricshuffle.cli.options import ReadingOptions
-from metricshuffle.cli.values import rows_of
-from metricshuffle.queries.base import Query
+from metricshuffle.cli.input_rows import rows_of
+from metricshuffle.cli.shared_options import ReadingOptions
+from metricshuffle.queries.query import Query
 
 EVERY_ROW = "Every row counted as another person"
 ROWS = "who,n,word,lat,lon\n" + "".join(
@@ -131,8 +131,8 @@ def test_names_of_people_stay_text(terminal: Any, tmp_path: Path) -> None:
 
 def test_rows_of_a_person_may_lie_anywhere(terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's rows are found in every chunk of a file."""
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 3)
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 3)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 3)
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 3)
     (tmp_path / "rows.csv").write_text("who,n\n" + "".join(f"p{row % 5},{row % 4}\n" for row in range(20)))
     held = taken(planned("users' mean").query, None)
     assert [items.tolist() for items in held] == [[row % 4 for row in range(person, 20, 5)] for person in range(5)]

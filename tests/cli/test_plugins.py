@@ -9,7 +9,7 @@ import typer
 from tests.cli.conftest import Terminal
 from typer.testing import CliRunner
 
-from metricshuffle.cli.app import Commands
+from metricshuffle.cli.command_group import Commands
 from metricshuffle.cli.plugins import COMMANDS, OF_PAPERS, add_installed_commands
 
 

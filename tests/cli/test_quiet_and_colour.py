@@ -15,9 +15,9 @@ from tests.cli.conftest import Terminal
 from tests.cli.test_narrow_tables import in_terminal
 from tools.reference import every_command
 
-from metricshuffle.cli import screen
-from metricshuffle.cli.app import app
-from metricshuffle.cli.compiling import ONCE, announce_compiling, compiled_loops, loops
+from metricshuffle.cli import console
+from metricshuffle.cli.command_group import app
+from metricshuffle.cli.compile_notice import COMPILE_NOTICE, announce_compilation, compiled_loops, kernel_loops
 
 ACCOUNT = "profile --noise geometric --rate 1 --users 100 --distance 5 --delta 1e-6"
 
@@ -64,7 +64,7 @@ def test_no_color_in_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" in in_terminal(tmp_path, 80, "plan", "-h", TERM="xterm-256color")
 
 
-class Watched(io.StringIO):
+class WatchedCollection(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -74,25 +74,25 @@ class Watched(io.StringIO):
 
 def test_progress_without_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sys, "stderr", shown := Watched())
-    with screen.working("Planning") as tell:
+    monkeypatch.setattr(sys, "stderr", shown := WatchedCollection())
+    with console.show_progress("Planning") as tell:
         tell("polya-shuffle")
-        screen.note("A note.")
+        console.note("A note.")
     assert "\x1b" not in shown.getvalue()
     assert "Planning: polya-shuffle ..." in shown.getvalue()
     assert shown.getvalue().split("\r")[-1].strip() == "A note."
-    with screen.silenced(True), screen.working("Planning") as tell:
+    with console.silence(True), console.show_progress("Planning") as tell:
         tell("hushed")
-        screen.note("hushed")
-        screen.complaint("This is an error.")
+        console.note("hushed")
+        console.print_error("This is an error.")
     assert "hushed" not in shown.getvalue()
     assert shown.getvalue().endswith("metricshuffle: This is an error.\n")
 
 
 def test_names_are_gone_through_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sys, "stderr", shown := Watched())
-    with screen.counting(["table-1", "figure-2"]) as names:
+    monkeypatch.setattr(sys, "stderr", shown := WatchedCollection())
+    with console.counting(["table-1", "figure-2"]) as names:
         for name, tell in names:
             tell(f"half of {name}")
     assert "Running: 1 of 2, table-1: half of table-1 ..." in shown.getvalue()
@@ -103,10 +103,10 @@ def test_numba_tells_when_it_compiles_and_that_is_told_once() -> None:
     import numba
 
     told: list[str] = []
-    announce_compiling(told.append)
+    announce_compilation(told.append)
     assert numba.njit(lambda x: x + 1)(1) == 2
     assert numba.njit(lambda x: x + 2)(1) == 3
-    assert told == [ONCE]
+    assert told == [COMPILE_NOTICE]
 
 
 @pytest.mark.slow
@@ -114,22 +114,22 @@ def test_compiling_is_told_once_wherever_it_happens(tmp_path: Path) -> None:
     """An empty cache: the first command compiles and says so, the second finds what the first one kept."""
     empty = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NO_COLOR": "1"}
     first, second = (in_terminal(tmp_path, 200, *ACCOUNT.split(), **empty) for _ in range(2))
-    assert first.count(ONCE) == 1
-    assert ONCE not in second
+    assert first.count(COMPILE_NOTICE) == 1
+    assert COMPILE_NOTICE not in second
     assert "hidden at epsilon" in first
     assert "hidden at epsilon" in second
 
 
 @pytest.mark.thorough
 def test_compiled_loops_are_counted_without_numba(tmp_path: Path) -> None:
-    assert len(loops()) > 100
-    assert len({(file, name) for file, name, _ in loops()}) == len(loops())
+    assert len(kernel_loops()) > 100
+    assert len({(file, name) for file, name, _ in kernel_loops()}) == len(kernel_loops())
     code = (
-        "import numpy as np; from metricshuffle.cli.compiling import compiled_loops; assert compiled_loops() == []; "
+        "import numpy as np; from metricshuffle.cli.compile_notice import compiled_loops; assert compiled_loops() == []; "
         "from metricshuffle._randomness_kernels import multiply_high; multiply_high(np.uint64(3), np.uint64(4)); print(compiled_loops())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "['_randomness_kernels.multiply_high']", done.stderr
-    assert compiled_loops() == [] or set(compiled_loops()) <= {f"{file.stem}.{name}" for file, name, _ in loops()}
+    assert compiled_loops() == [] or set(compiled_loops()) <= {f"{file.stem}.{name}" for file, name, _ in kernel_loops()}

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 from typer.testing import CliRunner, Result
 
 from metricshuffle import Plan
-from metricshuffle.cli.app import app
-from metricshuffle.wire import Task
+from metricshuffle.cli.command_group import app
+from metricshuffle.tasks import Task
 
 KCAL = [row % 21 for row in range(40)]
 SEMICOLONS = "id;kcal\r\n" + "".join(f"{row};{value}\r\n" for row, value in enumerate(KCAL))
@@ -27,7 +27,7 @@ SEMICOLONS = "id;kcal\r\n" + "".join(f"{row};{value}\r\n" for row, value in enum
 
 @pytest.fixture
 def task(terminal: Any) -> Task:
-    task = task_of("local sum")
+    task = load_task("local sum")
     task.save("task.json")
     Path("values.csv").write_text(SEMICOLONS)
     return task
@@ -190,8 +190,8 @@ def test_what_is_wrong_is_counted_and_shown(terminal: Any, task: Task, content: 
 
 def test_places_outside_are_counted_too(terminal: Any) -> None:
     """Out of the box, swapped, nowhere on Earth, missing and no numbers, each with its line and both of its cells."""
-    task_of("map").save("task.json")
-    box = task_of("map").query.values_in.box  # type: ignore[attr-defined]
+    load_task("map").save("task.json")
+    box = load_task("map").query.values_in.box  # type: ignore[attr-defined]
     inside = f"{(box.south + box.north) / 2:.4f},{(box.west + box.east) / 2:.4f}"
     rows = [inside, f"{box.north + 1},{box.west}", ",".join(reversed(inside.split(","))), f"{box.south},700", ",7", "x,7", inside]
     Path("odd.csv").write_text("lat,lon\n" + "\n".join(rows) + "\n")

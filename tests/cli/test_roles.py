@@ -16,7 +16,7 @@ import pytest
 from tests.wire.kinds import KINDS, planned, values_of
 
 from metricshuffle import Plan, Release, plan
-from metricshuffle.wire.reports import read_reports
+from metricshuffle.tasks.report_batches import read_reports
 
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -105,8 +105,8 @@ def test_reports_of_several_files_are_one_batch(terminal: Any, sum_plan: Plan) -
 
 def test_streaming_in_chunks_changes_nothing(terminal: Any, shares_plan: Plan, values: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that are read seven at a time make one batch with one id."""
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 7)
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 7)
     shares_plan.save("plan.json")
     assert terminal("randomize", "plan.json", values, "--column", "kcal", "--output", "reports").exit_code == 0
     (reports,) = read_reports(shares_plan.task, "reports")
@@ -222,7 +222,7 @@ def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, n
     words = ["randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports"]
     # Slowed down, so that the command is certainly in the middle of its work.
     # (whoever runs the tests in the background may have had interrupts ignored, which children inherit)
-    slow = "import runpy, signal, time; from metricshuffle.columns import csv_files as c, table; "
+    slow = "import runpy, signal, time; from metricshuffle.data import csv_files as c, table; "
     slow += "signal.signal(signal.SIGINT, signal.default_int_handler); table.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c.numbers; "
     slow += "c.numbers = lambda *cells: (time.sleep(0.2), numbers(*cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
     with subprocess.Popen([sys.executable, "-c", slow, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:

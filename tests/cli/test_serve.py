@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.running import Running, posted, report_of, running
+from tests.service.running import Running, post_report, report_of, running
 
 from metricshuffle import Integers, Sum, Target, plan
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.operator.control_api import NoAnswerError, Operator
+from metricshuffle.collection.terms import Collection, parse_time
 from metricshuffle.errors import InputError
-from metricshuffle.service.collection import Collection, seconds_of
-from metricshuffle.service.control import Operator, Unanswered
-from metricshuffle.service.keys import AnalystKey
 
 PUBLIC = AnalystKey.new().public
 NOBODY = "http://127.0.0.1:9"
@@ -189,7 +189,7 @@ def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffle
     assert (collection.terms.analyst.name, collection.terms.hops[0].name, collection.terms.apart) == ("The Institute", "A friend", True)
     assert (collection.terms.minimum, collection.terms.maximum, collection.terms.colluders) == (32, 40, 2)
     collection.verify()
-    assert posted(collection.url, [report_of(collection)]).statuses == [204]
+    assert post_report(collection.url, [report_of(collection)]).statuses == [204]
     told = opened(terminal, "collection", "status", "collection.json", "--keys", keys)
     assert {name: told[name] for name in ("state", "reports", "minimum", "closes", "round")} == {
         "state": "open", "reports": 1, "minimum": 32, "closes": collection.terms.closes, "round": 1,
@@ -207,7 +207,7 @@ def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffle
     assert told["state"] == "aborted"
     assert "the wrong question" in told["reason"]
     assert "aborted" in terminal.typed("collection status collection.json").stdout
-    assert posted(collection.url, [report_of(collection)]).statuses == [410]
+    assert post_report(collection.url, [report_of(collection)]).statuses == [410]
 
 
 @pytest.mark.thorough
@@ -227,9 +227,9 @@ def test_tickets_in_parts_with_all_options(terminal: Any, shuffler: Running, tmp
     for part, told in enumerate(parts, 1):
         terms = Collection.load(told["output"]).terms
         assert (terms.split, terms.round, terms.apart, terms.delay, terms.retention) == ((part, 3), 2, False, 30, 7 * 86400)
-        assert 600 <= seconds_of(terms.opens) - before <= 660
-        assert seconds_of(terms.closes) - seconds_of(terms.opens) == 3600
-        assert seconds_of(terms.extends) - seconds_of(terms.closes) == 2 * 86400
+        assert 600 <= parse_time(terms.opens) - before <= 660
+        assert parse_time(terms.closes) - parse_time(terms.opens) == 3600
+        assert parse_time(terms.extends) - parse_time(terms.closes) == 2 * 86400
         tickets = Path(told["tickets_file"]).read_text().split()
         assert len(tickets) == 35
         assert all(re.fullmatch("[0-9a-f]{32}", ticket) for ticket in tickets)
@@ -256,7 +256,7 @@ def test_a_shuffler_that_falls_silent_leaves_what_may_be_open(
 
     def unheard(self: Operator, *rest: Any) -> None:
         send(self, *rest)
-        raise Unanswered("it did not answer; try again.")
+        raise NoAnswerError("it did not answer; try again.")
 
     monkeypatch.setattr(Operator, "open", unheard)
     plan(Sum(Integers(0, 8)), Target(1, 1e-6, 5), 40, 30, encoding="modular", protocols=["polya-shuffle"]).save("plan.json")
@@ -278,7 +278,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.Monkey
         def log_message(self, *_: Any) -> None:
             pass
 
-    monkeypatch.setattr("metricshuffle.service.control.LARGEST_ANSWER", 10_000)
+    monkeypatch.setattr("metricshuffle.collection.operator.control_api.MAX_ANSWER_BYTES", 10_000)
     with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(InputError, match="answers more than a shuffler does"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metricshuffle.accounting.local_metric.solver import ALGORITHMS, Algorithm, LineTarget
+from metricshuffle.solving.local_metric import ALGORITHMS, Algorithm, LineTarget
 
 WORDS = {"--low": "0", "--high": "1", "--step": "0.125", "--epsilon": "1", "--distance": "1", "--delta": "1e-6", "--users": "1e5"}
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Terminal
 from tests.service.standing_in import StandIn, standing_in
-from tests.wire.kinds import planned, task_of
+from tests.wire.kinds import load_task, planned
 from typer.testing import CliRunner
 
 import metricshuffle as ms
-from metricshuffle.cli.app import app
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.wire.release import Release
+from metricshuffle.cli.command_group import app
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.terms import Collection
+from metricshuffle.tasks.release import Release
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def key(tmp_path: Path) -> AnalystKey:
 @pytest.fixture
 def collection(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> Collection:
     """Of whole numbers 0..20 in shares, in collection.json."""
-    collection = shuffler.opened(task_of("sum in shares"), key)
+    collection = shuffler.opened(load_task("sum in shares"), key)
     collection.save("collection.json")
     return collection
 
@@ -123,7 +123,7 @@ def test_declined(terminal: Terminal, shuffler: StandIn, collection: Collection)
 def test_value_and_ticket_from_standard_input_and_files(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
     """Neither stands in the history of a shell or in the list of processes."""
     tickets = [bytes([number]) * 16 for number in range(3)]
-    shuffler.opened(task_of("sum in shares"), key, tickets=tickets).save("collection.json")
+    shuffler.opened(load_task("sum in shares"), key, tickets=tickets).save("collection.json")
     Path("ticket.txt").write_text(f"{tickets[0].hex()}\n")
     words = ["submit", "collection.json", "--value", "-", "--ticket-file", "ticket.txt"]
     result = CliRunner().invoke(app, words, input="7\n")
@@ -145,7 +145,7 @@ def test_value_and_ticket_from_standard_input_and_files(terminal: Terminal, shuf
 
 
 def test_items_from_standard_input(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
-    collection = shuffler.opened(task_of("users' items"), key)
+    collection = shuffler.opened(load_task("users' items"), key)
     collection.save("collection.json")
     result = CliRunner().invoke(app, ["submit", "collection.json", "--value", "-"], input="tea\ntea\nwater\n")
     assert result.exit_code == 0, result.output
@@ -249,7 +249,7 @@ TYPED = {
 
 @pytest.mark.parametrize("kind", TYPED)
 def test_values_that_are_typed(kind: str, terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
-    collection = shuffler.opened(task_of(kind), key)
+    collection = shuffler.opened(load_task(kind), key)
     collection.save("collection.json")
     good, *wrong = TYPED[kind]
     for bad in wrong:
@@ -260,7 +260,7 @@ def test_values_that_are_typed(kind: str, terminal: Terminal, shuffler: StandIn,
 
 
 def test_a_place_with_decimal_commas(terminal: Terminal, shuffler: StandIn, key: AnalystKey) -> None:
-    collection = shuffler.opened(task_of("centroid"), key)
+    collection = shuffler.opened(load_task("centroid"), key)
     collection.save("collection.json")
     assert terminal("submit", "collection.json", "--value", "46,95;7,44", "--decimal", ",").exit_code == 0
     assert terminal("submit", "collection.json", "--value", "1,2", "--coordinates", "cells", "--user", "b").exit_code == 2
@@ -270,7 +270,7 @@ def test_a_place_with_decimal_commas(terminal: Terminal, shuffler: StandIn, key:
 
 def test_tickets(terminal: Terminal, shuffler: StandIn, key: AnalystKey, values: Path) -> None:
     tickets = [bytes([number]) * 16 for number in range(50)]
-    collection = shuffler.opened(task_of("sum in shares"), key, tickets=tickets[:45])
+    collection = shuffler.opened(load_task("sum in shares"), key, tickets=tickets[:45])
     collection.save("collection.json")
     Path("few.txt").write_text("".join(f"{ticket.hex()}\n" for ticket in tickets[:5]))
     Path("tickets.txt").write_text("".join(f"{ticket.hex()}\n" for ticket in tickets))
@@ -291,7 +291,7 @@ def test_tickets(terminal: Terminal, shuffler: StandIn, key: AnalystKey, values:
 
 @pytest.mark.thorough
 def test_the_parts_of_a_split(terminal: Terminal, shuffler: StandIn, key: AnalystKey, values: Path) -> None:
-    parts = [shuffler.opened(task_of("sum in shares"), key, split=(part, 2)) for part in (1, 2)]
+    parts = [shuffler.opened(load_task("sum in shares"), key, split=(part, 2)) for part in (1, 2)]
     for part, collection in enumerate(parts, 1):
         collection.save(f"part-{part}.json")
     result = terminal("submit", "part-1.json", "--part", "part-2.json", "values.csv", "--column", "kcal")
@@ -373,7 +373,7 @@ def test_a_second_collection_of_the_round_is_not_counted_in(
     """The ledger refuses it before it is shown or acknowledged; so does one beside a copy of the file."""
     released(terminal, shuffler, collection, values)
     assert terminal(*COLLECT).exit_code == 0
-    other = shuffler.opened(task_of("sum in shares"), key)
+    other = shuffler.opened(load_task("sum in shares"), key)
     other.save("other.json")
     assert terminal("submit", "other.json", "values.csv", "--column", "kcal", "--outbox", "other.box").exit_code == 0
     shuffler.let_go(other)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import SENT, planned, reports_of, run_of, signed, stored, task_of
+from tests.wire.kinds import SENT, load_task, planned, reports_of, run_of, signed, stored
 
-from metricshuffle.declared import content_digest
 from metricshuffle.errors import NotCertified
+from metricshuffle.models import content_digest
 from metricshuffle.planning import Plan
 from metricshuffle.protocols.tally import Shuffled
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import Release, Task, read_reports, write_reports
+from metricshuffle.tasks import Release, Task, read_reports, write_reports
 
 KIND = "unary sum"
 SHUFFLE = ("shuffle", "task.json", "reports", "--output", "shuffled")
@@ -29,7 +29,7 @@ ESTIMATE = ("estimate", "task.json", "shuffled", "--output", "release.json")
 @pytest.fixture
 def chain(terminal: Any, values: Path) -> Any:
     """A task, reports that were made from it, and a shuffled batch, in the current folder; the ledger is set aside."""
-    task_of(KIND).save("task.json")
+    load_task(KIND).save("task.json")
     for words in (("randomize", "task.json", values, "--column", "kcal", "--output", "reports"), SHUFFLE):
         assert terminal(*words).exit_code == 0
     Path("batches.ledger").unlink()
@@ -185,7 +185,7 @@ def test_files_of_another_task(chain: Any) -> None:
     assert chain("verify", "weaker.json").exit_code == 0
     assert "made for another task (the digests differ)" in chain.refused("shuffle", "weaker.json", "reports", "--output", "new")
     assert "for another task (the digests differ)" in chain.refused("estimate", "weaker.json", "shuffled", "--output", "new")
-    task_of("labels").save("labels.json")
+    load_task("labels").save("labels.json")
     assert "made for another task" in chain.refused("shuffle", "labels.json", "reports", "--output", "new")
 
 
@@ -227,7 +227,7 @@ def test_damaged_reports_and_batches(chain: Any, damage: str) -> None:
 def test_reports_twice(chain: Any) -> None:
     """The same file twice, a copy of it, and most of it framed anew under its batch id, in one call."""
     shutil.copy("reports", "copy")
-    task = task_of(KIND)
+    task = load_task(KIND)
     (reports,) = read_reports(task, "reports")
     write_reports(task, "fewer", [replace(reports, messages=reports.messages[1:], known_ids=reports.ids[1:])])
     for again in ("reports", "./reports", "copy", "fewer"):
@@ -237,7 +237,7 @@ def test_reports_twice(chain: Any) -> None:
 
 def test_reports_in_a_later_call(chain: Any) -> None:
     """What was let go stands in the ledger beside the task, or where --ledger says; a copy or a part of it is refused later."""
-    task = task_of(KIND)
+    task = load_task(KIND)
     (reports,) = read_reports(task, "reports")
     write_reports(task, "fewer", [replace(reports, messages=reports.messages[1:], known_ids=reports.ids[1:])])
     assert chain(*SHUFFLE).exit_code == 0
@@ -265,7 +265,7 @@ def test_a_batch_that_was_refused_may_come_again(chain: Any, terminal: Any) -> N
 
 def test_a_report_twice_under_another_batch_id(chain: Any) -> None:
     """It is ignored, counted, and told."""
-    task = task_of(KIND)
+    task = load_task(KIND)
     (reports,) = read_reports(task, "reports")
     other = task.randomize([3] * 10)
     mixed = replace(
@@ -282,18 +282,18 @@ def test_a_report_twice_under_another_batch_id(chain: Any) -> None:
 
 def test_rounds_that_do_not_match(terminal: Any) -> None:
     """Reports of two rounds in one call, and a batch of a round that another task has."""
-    task = task_of("two rounds")
+    task = load_task("two rounds")
     task.save("task.json")
     for round in (1, 2):
         write_reports(task, f"round{round}", [reports_of("two rounds", round=round)])
     assert "rounds are not mixed" in terminal.refused("shuffle", "task.json", "round1", "round2", "--output", "new")
-    task_of("local sum").save("one.json")
+    load_task("local sum").save("one.json")
     assert "another task" in terminal.refused("shuffle", "one.json", "round2", "--output", "new")
 
 
 def test_a_raw_tally_is_not_estimated(chain: Any) -> None:
     """What the shuffler adds up is another format than what it lets go."""
-    task = task_of(KIND)
+    task = load_task(KIND)
     Path("tally").write_bytes(task.tally().add(reports_of(KIND).messages).to_bytes())
     told = chain.refused("estimate", "task.json", "tally", "--output", "release.json")
     assert "cannot use tally: this is not a shuffled batch: it begins with 'metricshuffle-tally" in told
@@ -314,7 +314,7 @@ def test_a_raw_tally_is_not_estimated(chain: Any) -> None:
 )
 def test_batches_that_were_signed_anew(chain: Any, change: Callable[[Shuffled], Shuffled], told: str) -> None:
     """Edited people, sums, rounds and tasks with a checksum that matches: told by what no batch of the task can be."""
-    batch = task_of(KIND).read_shuffled(Path("shuffled").read_bytes())
+    batch = load_task(KIND).read_shuffled(Path("shuffled").read_bytes())
     Path("shuffled").write_bytes(change(batch).to_bytes())
     sentence = chain.refused(*ESTIMATE)
     assert any(part in sentence for part in told.split("|")), sentence
@@ -322,7 +322,7 @@ def test_batches_that_were_signed_anew(chain: Any, change: Callable[[Shuffled], 
 
 def test_seeded_reports_are_told_to_the_end(terminal: Any) -> None:
     """A simulation stays one: its reports cannot be renamed, and the release says UNSAFE in words and in JSON."""
-    task = task_of(KIND)
+    task = load_task(KIND)
     task.save("task.json")
     write_reports(task, "reports", [task.randomize([3] * 40, Randomness.seeded(1))])
     whole = Path("reports").read_bytes()

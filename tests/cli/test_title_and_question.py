@@ -20,15 +20,15 @@ from tests.wire.kinds import planned, run_of
 from tests.wire.wordings import HOSTILE, QUESTION, REFUSED, TITLE, forged
 
 from metricshuffle import Plan, Release, Task
+from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.planning.consent import consent
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.wire.wording import NO_QUESTION
+from metricshuffle.tasks.wording import NO_QUESTION
 
 WORDS = "plan --query sum --low 0 --high 20 --unit kcal --epsilon 1 --distance 5 --delta 1e-6 --users 40 --protocol polya-shuffle"
 MISSING = "This plan does not say what people are asked; --question TEXT tells everybody who takes part, --title TEXT what it is about."
 
 
-def worded(kind: str, title: str | None, question: str | None) -> Plan:
+def with_wording(kind: str, title: str | None, question: str | None) -> Plan:
     made = planned(kind)
     return made.model_copy(update={"task": made.task.reworded(title, question)})
 
@@ -73,7 +73,7 @@ def test_a_forged_task_is_refused_by_every_command_that_reads_one(terminal: Term
 
 
 def test_verify_tells_the_words_apart_from_what_it_verified(terminal: Terminal) -> None:
-    worded("labels", "Verified: all is hidden.", QUESTION).save("plan.json")
+    with_wording("labels", "Verified: all is hidden.", QUESTION).save("plan.json")
     lines = terminal("verify", "plan.json").stdout.splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("Verified: computed again"))
     assert lines[place + 1 :] == [
@@ -89,7 +89,7 @@ def test_verify_tells_the_words_apart_from_what_it_verified(terminal: Terminal) 
 
 
 def test_explain_quotes_the_question(terminal: Terminal) -> None:
-    made = worded("labels", TITLE, HOSTILE["quotation"])
+    made = with_wording("labels", TITLE, HOSTILE["quotation"])
     made.save("plan.json")
     text = terminal("explain", "plan.json").stdout
     assert text.startswith(f"“{TITLE}”: what it means to take part\n\nWhat you are asked\nThe question, in the words of ")
@@ -105,7 +105,7 @@ def test_nothing_in_them_is_markup(terminal: Terminal, words: str) -> None:
     """Of a terminal, of HTML, and of Markdown as CommonMark reads it."""
     import html
 
-    worded("labels", words, words).save("plan.json")
+    with_wording("labels", words, words).save("plan.json")
     result = terminal("verify", "plan.json")
     assert f"  Title: {words}\n  Question: {words}\n" in result.stdout
     page = terminal("explain", "plan.json", "--format", "html").stdout
@@ -163,7 +163,7 @@ def test_taking_part_by_hand_says_what_is_answered(terminal: Terminal) -> None:
 @pytest.mark.thorough
 def test_on_a_real_terminal_nothing_is_interpreted(tmp_path: Path) -> None:
     for name in ("markup of a terminal", "emoji", "template"):
-        worded("labels", HOSTILE[name], HOSTILE[name]).save(tmp_path / "plan.json")
+        with_wording("labels", HOSTILE[name], HOSTILE[name]).save(tmp_path / "plan.json")
         shown = in_terminal(tmp_path, 200, "verify", "plan.json")
         assert f"Title: {HOSTILE[name]}" in shown
         assert "\x1b[1;31m" not in shown
@@ -172,7 +172,7 @@ def test_on_a_real_terminal_nothing_is_interpreted(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_terminal_without_these_letters_shows_their_numbers(tmp_path: Path) -> None:
-    worded("labels", TITLE, QUESTION).save(tmp_path / "plan.json")
+    with_wording("labels", TITLE, QUESTION).save(tmp_path / "plan.json")
     for command in ("verify", "explain"):
         done: Any = subprocess.run(
             [sys.executable, "-m", "metricshuffle", command, str(tmp_path / "plan.json")], capture_output=True, text=True, check=False,

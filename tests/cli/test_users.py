@@ -10,9 +10,9 @@ import pytest
 from tests.cli.conftest import Terminal
 
 from metricshuffle import Plan, Release
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, Model
-from metricshuffle.accounting.items.published_rate import published_item_rate
-from metricshuffle.cli.users_calibrate import _down
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, Model
+from metricshuffle.accounting.user_items.published_rate import published_item_rate
+from metricshuffle.cli.users_calibrate_command import _round_down_text
 
 CALIBRATE = "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20"
 SHAPE = "--clusters 3 --places 3 --inner 0.1"
@@ -77,7 +77,7 @@ def test_at_delta_0_only_composition_is_left(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("rate", [4.3067, 0.025, 1.9999, 600.0, 1e-31, 0.99999])
 def test_item_rates_are_rounded_down(rate: float) -> None:
-    assert rate * (1.0 - 1e-3) <= float(_down(rate)) <= rate * (1.0 + 1e-12)
+    assert rate * (1.0 - 1e-3) <= float(_round_down_text(rate)) <= rate * (1.0 + 1e-12)
 
 
 WAYS = {

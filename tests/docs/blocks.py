@@ -19,7 +19,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from metricshuffle.cli.app import app
+from metricshuffle.cli.command_group import app
 
 _FENCE = re.compile(r"(?P<vary><!-- numbers vary -->\n)?^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -14,10 +14,10 @@ from tests.oracles.multiset_laws import multiset_law
 from tests.oracles.same_others import count_laws, divergence
 from tests.oracles.shuffled_brute_force import every_data_set, multiset_weights, shuffled_delta
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, delta_upper, epsilon_upper
-from metricshuffle.accounting.clones.bound import ClonePair
-from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
-from metricshuffle.accounting.clones.metric_amplification import theorem_1
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, delta_upper, epsilon_upper
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair
+from metricshuffle.accounting.shuffling.clone_bound import epsilon_upper as clones_epsilon
+from metricshuffle.accounting.shuffling.closed_form_bounds import theorem_1
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
 from metricshuffle.spaces import closure

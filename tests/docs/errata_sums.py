@@ -14,10 +14,10 @@ from tests.oracles.clamped_sum import clamped_delta
 from tests.oracles.half_line import half_line_attack
 from tests.oracles.law_moments import mean_absolute
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile, local_profile, unpermuted_local_delta
 from metricshuffle.noise.polya import Polya
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle_papers.packing import packing_bound
 from metricshuffle_papers.reproduction import published_value

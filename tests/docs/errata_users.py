@@ -12,10 +12,10 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 from tests.docs.written import number
 
-from metricshuffle.accounting.composition.responses import ComposedResponses
-from metricshuffle.accounting.items.gaussian import gaussian_delta
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.user_level import group_delta
+from metricshuffle.accounting.composition.pure_responses import ComposedResponses
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_delta
+from metricshuffle.accounting.user_items.user_privacy import group_delta
 from metricshuffle_papers.earth_mover.privacy_bounds import Reading, theorem_4_4_item_rate
 
 # The worked example of the paper: epsilon 0.2 for a distance of 0.008, so a rate of 25; 10^5 users with 10^3 items.

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.bench_vectors import BOXES, task_of
+from benchmarks.bench_vectors import BOXES, load_task
 from benchmarks.maps import CASES, FLOORS, PEOPLE, accuracy_table, cost_table, costs, floor_table, floors, plan_of, single, vectors
 from numpy.typing import NDArray
 
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Inputs
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.queries.query import Inputs
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import task as tasks
+from metricshuffle.tasks import task as tasks
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "maps.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_costs_come_out_again() -> None:
 
 def test_vectors_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that memory stays bounded; what is published is about everybody all the same."""
-    task, cells = task_of(BOXES), np.random.default_rng(0).integers(0, 32, (50, 2))
+    task, cells = load_task(BOXES), np.random.default_rng(0).integers(0, 32, (50, 2))
     protocol = task.protocol
     assert isinstance(protocol, NoisyVectors)
     asked: list[int] = []
@@ -76,7 +76,7 @@ def test_vectors_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return whole(self, inputs, randomness)
 
     monkeypatch.setattr(NoisyVectors, "messages", noted)
-    monkeypatch.setattr(tasks, "BYTES_AT_ONCE", 20 * protocol.layout.size)
+    monkeypatch.setattr(tasks, "MESSAGE_BYTES_PER_PART", 20 * protocol.layout.size)
     tally = task.counted([cells])
     assert asked == [20, 20, 10]
     assert tally.people == 50

@@ -46,7 +46,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_commands_named_in_the_documents_exist() -> None:
     from tools.reference import every_command
 
-    from metricshuffle.cli.app import app
+    from metricshuffle.cli.command_group import app
 
     known = {part for name, _ in every_command(app) for part in (name, name.split()[0])}
     for page in PAGES:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metricshuffle.encodings.frame import LONGEST_HEADER, Frame, read_header, whole_of
+from metricshuffle.encodings.binary_frame import MAX_HEADER_BYTES, Frame, header_integer, read_header
 from metricshuffle.errors import PlanError
 
 FORMATS = ("test/1", "test-seeded/1")
@@ -50,7 +50,7 @@ def test_cuts_and_additions(body: bytes, more: bytes) -> None:
 
 def test_lengths_that_are_lies() -> None:
     """A header said to be longer than any is, and one said to be longer than the file, are refused before they are read."""
-    for length in (LONGEST_HEADER + 1, 2**32 - 1):
+    for length in (MAX_HEADER_BYTES + 1, 2**32 - 1):
         with pytest.raises(PlanError, match="cut short or damaged"):
             read(b"test/1\n" + length.to_bytes(4, "little") + bytes(8) + b"{}" + bytes(32))
 
@@ -65,6 +65,6 @@ def test_headers_that_are_none(text: bytes) -> None:
 @pytest.mark.parametrize("value", [None, True, 1.0, "1", -1, 2**63, [1]])
 def test_whole_numbers_of_a_header(value: object) -> None:
     """Only a whole number of at most 63 bits is one; the sentence names the field."""
-    assert whole_of({"people": 2**63 - 1}, "people", "a thing") == 2**63 - 1
+    assert header_integer({"people": 2**63 - 1}, "people", "a thing") == 2**63 - 1
     with pytest.raises(PlanError, match="its people is"):
-        whole_of({"people": value}, "people", "a thing")
+        header_integer({"people": value}, "people", "a thing")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
-from metricshuffle.encodings import Modular, Packed, packed
-from metricshuffle.encodings.packed import cheapest
+from metricshuffle.encodings import Modular, Packed, packed_vectors
+from metricshuffle.encodings.packed_vectors import cheapest_packing
 from metricshuffle.errors import ConditionError, DomainError, InputError
 from metricshuffle.randomness import Randomness
 
@@ -73,7 +73,7 @@ def test_more_people_than_one_block_of_words(monkeypatch: pytest.MonkeyPatch) ->
     encoding, values = Packed(5, 21, 2, 4, "shuffler"), np.arange(500).reshape(100, 5)
     whole = encoding.residues(values, Randomness.seeded(1))
     for words in (1, 28, 100):
-        monkeypatch.setattr(packed, "WORDS_TOGETHER", words)
+        monkeypatch.setattr(packed_vectors, "WORDS_TOGETHER", words)
         np.testing.assert_array_equal(encoding.residues(values, Randomness.seeded(1)), whole)
 
 
@@ -216,7 +216,7 @@ def test_cheapest_is_the_cheapest_of_all(honest: int, coordinates: int, bits: in
             while added_by_mixing(honest, encoding, 10.0) > Fraction(1e-6):
                 encoding = replace(encoding, shares=encoding.shares + 1)
             best.append((encoding.messages_per_user * (encoding.bits_per_message + 384), encoding))
-    chosen = cheapest(honest, coordinates, bits, 10.0, 1e-6)
+    chosen = cheapest_packing(honest, coordinates, bits, 10.0, 1e-6)
     assert chosen == min(best, key=lambda pair: pair[0])[1]
     assert added_by_mixing(honest, chosen, 10.0) <= Fraction(1e-6)
 
@@ -233,9 +233,9 @@ def test_cheapest_is_the_cheapest_of_all(honest: int, coordinates: int, bits: in
 )
 def test_what_eight_together_cost(honest: int, coordinates: int, bits: int, shares: int, sealed: float) -> None:
     """Shares and kilobytes a person without the check, worked out apart; it costs at most two shares and an eighth of the bytes."""
-    with_check = packed._fewest_shares(honest, Packed(coordinates, bits, 8, 3, "shuffler"), 10.0, 1e-6)
+    with_check = packed_vectors._fewest_shares(honest, Packed(coordinates, bits, 8, 3, "shuffler"), 10.0, 1e-6)
     assert shares <= with_check <= shares + 2
-    best = cheapest(honest, coordinates, bits, 10.0, 1e-6)
+    best = cheapest_packing(honest, coordinates, bits, 10.0, 1e-6)
     cost = best.messages_per_user * (best.bits_per_message + 384) / 8000
     assert 0.9 * sealed < cost < 1.125 * sealed
 
@@ -248,13 +248,13 @@ def test_the_security_of_eight_packed_residues() -> None:
 def test_cheapest_refuses_what_it_cannot_promise() -> None:
     for delta in (0.0, 1.0, -1.0, float("nan"), "x"):
         with pytest.raises(InputError, match="delta"):
-            cheapest(100, 10, 10, 1.0, delta)  # type: ignore[arg-type]
+            cheapest_packing(100, 10, 10, 1.0, delta)  # type: ignore[arg-type]
     for epsilon in (-1.0, float("nan")):
         with pytest.raises(InputError, match="epsilon"):
-            cheapest(100, 10, 10, epsilon, 1e-6)
+            cheapest_packing(100, 10, 10, epsilon, 1e-6)
     with pytest.raises(InputError, match="coordinates"):
-        cheapest(100, 0, 10, 1.0, 1e-6)
+        cheapest_packing(100, 0, 10, 1.0, 1e-6)
     with pytest.raises(InputError, match="bits"):
-        cheapest(100, 10, 63, 1.0, 1e-6)
+        cheapest_packing(100, 10, 63, 1.0, 1e-6)
     with pytest.raises(ConditionError, match="19 honest"):
-        cheapest(18, 10, 10, 1.0, 1e-6)
+        cheapest_packing(18, 10, 10, 1.0, 1e-6)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.estimation.inversion import Inversion
-from metricshuffle.estimation.likelihood import likeliest
+from metricshuffle.estimation.likelihood import fit_likelihood
 from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.randomizers import (
     BoundedGeometric,
@@ -65,7 +65,7 @@ def test_values_that_cannot_be_told_apart_are_refused_in_words() -> None:
         with pytest.raises(NotCertified, match=r"inverted|told"):
             Inversion.of(Channel(rows))
     # The likeliest shares exist all the same.
-    fit = likeliest((Channel([[0.6, 0.4], [0.2, 0.8], [0.4, 0.6]]).rows(),), np.array([40, 60]))
+    fit = fit_likelihood((Channel([[0.6, 0.4], [0.2, 0.8], [0.4, 0.6]]).rows(),), np.array([40, 60]))
     assert fit.gap * 100 <= 0.01
     assert fit.frequencies @ [0.6, 0.2, 0.4] == pytest.approx(0.4, abs=1e-2)
 
@@ -79,9 +79,9 @@ def log_likelihood(rows: NDArray[np.float64], frequencies: NDArray[np.float64], 
 def test_the_likelihood_rises_to_a_certified_maximum(kind: Randomizer) -> None:
     counts = np.array([(37 * report * report + 11 * report) % 23 for report in range(kind.outputs)], dtype=np.int64)
     rows, parts = kind.rows(), Inversion.of(kind).rows
-    path = [log_likelihood(rows, likeliest(parts, counts, shortfall=0.0, steps=steps).frequencies, counts) for steps in range(12)]
+    path = [log_likelihood(rows, fit_likelihood(parts, counts, shortfall=0.0, steps=steps).frequencies, counts) for steps in range(12)]
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(path))
-    fit = likeliest(parts, counts, shortfall=1e-6)
+    fit = fit_likelihood(parts, counts, shortfall=1e-6)
     assert fit.gap * counts.sum() <= 1e-6
     assert fit.frequencies.sum() == pytest.approx(1.0)
     # The conditions of Karush, Kuhn and Tucker: no slope above 1, and 1 where there is mass.
@@ -97,16 +97,16 @@ def test_the_likelihood_rises_to_a_certified_maximum(kind: Randomizer) -> None:
 def test_where_inversion_is_possible_the_likeliest_shares_are_the_inverted_ones() -> None:
     kind = KaryRandomizedResponse(4, 1.5)
     counts = np.array([400, 250, 200, 150])
-    fit = likeliest(Inversion.of(kind).rows, counts, shortfall=1e-9)
+    fit = fit_likelihood(Inversion.of(kind).rows, counts, shortfall=1e-9)
     assert fit.frequencies == pytest.approx(Inversion.of(kind).totals(counts.astype(float)) / 1000, abs=1e-4)
 
 
 def test_reports_that_cannot_be_and_no_reports() -> None:
     kind = Channel([[0.5, 0.5, 0.0], [0.1, 0.9, 0.0]])
     with pytest.raises(InputError, match="impossible"):
-        likeliest((kind.rows(),), np.array([1, 1, 1]))
+        fit_likelihood((kind.rows(),), np.array([1, 1, 1]))
     with pytest.raises(InputError, match="no reports"):
-        likeliest((kind.rows(),), np.array([0, 0, 0]))
+        fit_likelihood((kind.rows(),), np.array([0, 0, 0]))
 
 
 @settings(deadline=None, max_examples=60)

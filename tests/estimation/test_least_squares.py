@@ -16,7 +16,7 @@ from metricshuffle.errors import InputError
 from metricshuffle.estimation import _least_squares_kernels as kernels
 from metricshuffle.estimation.least_squares import nearest_shares
 from metricshuffle.estimation.simplex import simplex_projection
-from metricshuffle.estimation.windows import shares_from_windows
+from metricshuffle.estimation.window_shares import shares_from_windows
 
 Floats = NDArray[np.float64]
 
@@ -95,8 +95,8 @@ def test_several_runs_are_what_each_is_alone_and_sparse_is_dense() -> None:
 def test_runs_that_are_fitted_in_several_threads_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     design, means, errors = some_problem(3, 20, 12)
     alone = nearest_shares(design, means, errors)
-    monkeypatch.setattr("metricshuffle.estimation.least_squares.WORTH_A_THREAD", 0)
-    monkeypatch.setattr("metricshuffle.numerics.cores.usable_cores", lambda: 3)
+    monkeypatch.setattr("metricshuffle.estimation.least_squares.MIN_THREAD_WORK", 0)
+    monkeypatch.setattr("metricshuffle.numerics.threads.usable_cores", lambda: 3)
     threads = nearest_shares(design, means, errors)
     for one, other in ((alone.shares, threads.shares), (alone.gaps, threads.gaps), (alone.steps, threads.steps)):
         np.testing.assert_array_equal(one, other)

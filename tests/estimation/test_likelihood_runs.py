@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from metricshuffle.estimation.inversion import Inversion
-from metricshuffle.estimation.likelihood import likeliest
-from metricshuffle.estimation.likelihood_runs import LONG_LINE, Law, likeliest_runs
+from metricshuffle.estimation.likelihood import fit_likelihood
+from metricshuffle.estimation.likelihood_batches import MAX_TABLE_POINTS, ReportLaw, fit_likelihoods
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.drawing import ReportLaws, noise_quantiles, report_laws
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
-from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.randomizers.hadamard_response import HadamardResponse
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
+from metricshuffle.simulation.fast_draws import ReportLaws, noise_quantiles, report_laws
 
 RANDOMIZERS = {
     "labels": KaryRandomizedResponse(12, 2.0),
     "hadamard": HadamardResponse(6, 2.0),
     "short line": BoundedGeometric(15, 0.7),
-    "long line": BoundedGeometric(LONG_LINE + 8, 0.9),
+    "long line": BoundedGeometric(MAX_TABLE_POINTS + 8, 0.9),
     "map": PlanarGeometric(5, 4, 1.0),
-    "long map": PlanarGeometric(LONG_LINE + 4, 3, 1.5),
+    "long map": PlanarGeometric(MAX_TABLE_POINTS + 4, 3, 1.5),
 }
 
 
@@ -34,11 +34,11 @@ def test_each_release_gets_what_it_would_alone(name: str) -> None:
     generator, rows = np.random.default_rng(5), Inversion.of(randomizer).rows
     held = generator.multinomial(400, generator.dirichlet(np.full(randomizer.inputs, 0.5)), 6)
     counts = np.stack([report_laws(randomizer).counts(row, generator) for row in held])
-    shares = likeliest_runs(randomizer, counts).shares
+    shares = fit_likelihoods(randomizer, counts).shares
     assert np.allclose(shares.sum(axis=1), 1.0)
     assert shares.min() >= 0.0
     for row, reported in zip(shares, counts, strict=True):
-        alone = likeliest(rows, reported.astype(np.int64), shortfall=1e-9 if name == "labels" else 0.01).frequencies
+        alone = fit_likelihood(rows, reported.astype(np.int64), shortfall=1e-9 if name == "labels" else 0.01).frequencies
         # (which of two equally likely steps is taken hangs on the last digit; labels have a formula)
         assert np.abs(row - alone).max() < (1e-4 if name == "labels" else 2e-3)
 
@@ -46,7 +46,7 @@ def test_each_release_gets_what_it_would_alone(name: str) -> None:
 @pytest.mark.parametrize("name", ["short line", "long line", "map", "long map"])
 def test_laws_without_a_table_are_those_of_the_table(name: str) -> None:
     randomizer: Any = RANDOMIZERS[name]
-    table, law = randomizer.rows(), Law.of(randomizer)
+    table, law = randomizer.rows(), ReportLaw.of(randomizer)
     values = np.random.default_rng(1).random((3, randomizer.inputs))
     assert np.allclose(law.reports(values), values @ table, rtol=1e-7)
     assert np.allclose(law.back(values), values @ table.T, rtol=1e-7)

@@ -23,17 +23,17 @@ from tests.pages.parsed import ParsedPage
 from tools.picture import picture
 
 import metricshuffle as ms
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.errors import InputError, MissingExtra
 from metricshuffle.noise.polya import Polya
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.maps import STRENGTHS, shades_of, share_map
-from metricshuffle.pages.facts import grid_of, release_facts
-from metricshuffle.pages.numbers import frontier
-from metricshuffle.pages.what_if import Recomputed, consequences, honest_profile
-from metricshuffle.pages.words import Study, assessment
+from metricshuffle.numerics.rounding import format_number
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
+from metricshuffle.report.assessment_text import Study, assessment
+from metricshuffle.report.charts.share_maps import SHADE_COUNT, shade_indices, share_map
+from metricshuffle.report.curve_data import frontier
+from metricshuffle.report.failure_scenarios import ProtocolReview, consequences, honest_sum_profile
+from metricshuffle.report.plan_view import plan_grid, release_facts
 from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import epsilon_curves
 from metricshuffle_papers.synthetic import BANK, CITY, SNACKS, homes, river, snacks, visits
 
@@ -92,12 +92,12 @@ def test_the_page_tells_both_releases(made: Made) -> None:
             str(release.guarantee),
             str(release.if_shuffler_colludes),
             release_facts(study.release).interval_text,
-            plain(study.plan.choice.expected_error),
+            format_number(study.plan.choice.expected_error),
         ):
             assert told in text
             assert told in printed
         for candidate in study.plan.candidates:
-            assert f"{plain(candidate.expected_error)} {study.plan.query.unit}" in text
+            assert f"{format_number(candidate.expected_error)} {study.plan.query.unit}" in text
 
 
 def test_the_assessment_has_the_numbers_of_the_plan(made: Made) -> None:
@@ -111,9 +111,9 @@ def test_the_assessment_has_the_numbers_of_the_plan(made: Made) -> None:
         for told in (
             f"{plan.users:,} people", f"at least {plan.honest:,} of the {plan.users:,} reports", f"{choice.bits_per_user:,} bits",
             f"{choice.messages_per_user} messages",
-            str(choice.guarantee), str(choice.fallback), f"{plain(plan.query.diameter)} {plan.query.unit} apart", plan.digest[:16],
+            str(choice.guarantee), str(choice.fallback), f"{format_number(plan.query.diameter)} {plan.query.unit} apart", plan.digest[:16],
             "at most 2.719 times as likely with one as with the other, plus a probability of 1e-06",
-            f"expected error is {plain(choice.expected_error)} {plan.query.unit}", release_facts(study.release).interval_text,
+            f"expected error is {format_number(choice.expected_error)} {plan.query.unit}", release_facts(study.release).interval_text,
         ):  # fmt: skip
             assert told in whole
 
@@ -125,7 +125,7 @@ def test_the_chapter_about_users_tells_both_releases(made: Made) -> None:
         release = released.release
         assert release.raw_values_seen
         assert not release.unsafe_seeded
-        for told in (str(release.guarantee), released.full_replacement, f"{plain(round(study.error(released), 1))} m"):
+        for told in (str(release.guarantee), released.full_replacement, f"{format_number(round(study.error(released), 1))} m"):
             assert told in text
     assert str(study.central.release.if_shuffler_colludes) in text
     for told in (str(study.local.release.guarantee), study.local.full_replacement, f"{study.visits:,} visits"):
@@ -147,8 +147,8 @@ def test_the_map_tells_what_it_is_off_by(made: Made) -> None:
         assert released.shares.min() >= 0.0
         assert released.shares.sum() == pytest.approx(1.0)
         assert released.shares.shape == study.truth.shape
-        assert plain(round(study.distance(released), 1)) in text
-        assert f"earth mover's distance {plain(round(study.distance(released)))} m" in printed
+        assert format_number(round(study.distance(released), 1)) in text
+        assert f"earth mover's distance {format_number(round(study.distance(released)))} m" in printed
     for released in study.releases[:2]:
         for told in (str(released.release.guarantee), str(released.release.if_shuffler_colludes)):
             assert told in text
@@ -159,9 +159,9 @@ def test_the_map_tells_what_it_is_off_by(made: Made) -> None:
 
 def test_maps_have_one_scale() -> None:
     shares = np.array([0.0, 1e-6, 0.01, 0.04, 0.5])
-    assert shades_of(shares, 0.04).tolist() == [0, 0, STRENGTHS // 2, STRENGTHS, STRENGTHS]
+    assert shade_indices(shares, 0.04).tolist() == [0, 0, SHADE_COUNT // 2, SHADE_COUNT, SHADE_COUNT]
     with pytest.raises(ValueError, match="above 0"):
-        shades_of(shares, 0.0)
+        shade_indices(shares, 0.0)
     grid = ms.Grid(3, 2, 1.0)
     drawn = share_map("a", np.array([0.25, 0.25, 0.0, 0.0, 0.0, 0.5]), grid, 0.5)
     runs = [
@@ -216,7 +216,7 @@ def test_curves_pass_through_the_plan(made: Made) -> None:
 
 def test_consequences_are_the_exact_ones(made: Made) -> None:
     plan, choice = made.numbers.plan, made.numbers.plan.choice
-    rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(Recomputed.of(plan, choice))}
+    rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(ProtocolReview.of(plan, choice))}
     assert next(iter(rows.values())).epsilons[0] <= plan.target.epsilon * (1 + 1e-9)
     assert rows["The shuffler colludes", "with the analyst"].epsilons == (choice.local_epsilon,)
     assert isinstance(choice.mechanism, Sums)
@@ -229,17 +229,17 @@ def test_consequences_are_the_exact_ones(made: Made) -> None:
     assert rows["Users drop out or collude", "50% honest"].epsilons[0] > rows["Users drop out or collude", "80% honest"].epsilons[0] > 1.0
     twice, five = (rows["Someone moves farther", f"{times} times as far"].noise_alone[0] for times in (2, 5))
     assert 1.0 < twice < five < rows["Someone moves farther", "from one end to the other"].noise_alone[0]
-    assert math.isfinite(honest_profile(plan, choice.mechanism, plan.honest).delta(1.0, 20.0))
+    assert math.isfinite(honest_sum_profile(plan, choice.mechanism, plan.honest).delta(1.0, 20.0))
 
 
 def test_what_is_not_a_sum_has_no_such_charts(made: Made) -> None:
     plan = made.months.local.plan
     with pytest.raises(InputError, match="where its noise is at hand"):
-        Recomputed.of(plan, plan.choice.model_copy(update={"mechanism": None}))
+        ProtocolReview.of(plan, plan.choice.model_copy(update={"mechanism": None}))
     with pytest.raises(InputError, match="a user-histogram is none"):
         error_curves(plan)
     with pytest.raises(InputError, match="places on a grid"):
-        grid_of(made.numbers.plan)
+        plan_grid(made.numbers.plan)
 
 
 def test_a_place_on_a_map_is_told_in_metres() -> None:

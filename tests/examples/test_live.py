@@ -18,7 +18,7 @@ from examples.demo.live import GARBAGE, LATE, ORDER, PEOPLE, TWICE, live_round
 from rich.console import Console
 from tests.pages.parsed import ParsedPage
 
-from metricshuffle.pages.rendering import rendered_from
+from metricshuffle.report.template_engine import rendered_from
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,14 +19,14 @@ def without(reason: str) -> None:
 @pytest.fixture(scope="session")
 def java() -> None:
     from metricshuffle.errors import MissingExtra
-    from metricshuffle.executors import sessions
+    from metricshuffle.spark import session
 
     try:
         import pyspark  # noqa: F401
     except ImportError:
         without("pyspark is not installed (extra spark), so nothing can run on it")
     try:
-        sessions.java()
+        session.find_java()
     except MissingExtra as missing:
         without(str(missing))
 
@@ -34,8 +34,8 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[Any]:
     """Two threads; a task that fails is tried up to four times, as on a cluster. Few partitions after an exchange: each costs a moment."""
-    from metricshuffle.executors import sessions
+    from metricshuffle.spark import session
 
-    with sessions.session("local[2,4]") as opened:
+    with session.session("local[2,4]") as opened:
         opened.conf.set("spark.sql.shuffle.partitions", "2")
         yield opened

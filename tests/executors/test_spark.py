@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import CURATORS, KINDS, planned, task_of, values_of
+from tests.wire.kinds import CURATORS, KINDS, load_task, planned, values_of
 
 from metricshuffle import DomainError, InputError, Randomness
 from metricshuffle.errors import BatchTooSmall, InputWarning, PlanError
-from metricshuffle.executors import partitions
-from metricshuffle.executors import spark as roles
-from metricshuffle.executors.asked import AskedFrame
-from metricshuffle.planning.budget import Budget
+from metricshuffle.planning.budget.release_ledger import Budget
 from metricshuffle.spaces import Places
-from metricshuffle.wire import Ledger
+from metricshuffle.spark import partitions, roles
+from metricshuffle.spark.frame_request import FrameRequest
+from metricshuffle.tasks import Ledger
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
 pytestmark = pytest.mark.thorough
@@ -44,11 +43,11 @@ def rows_of(kind: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
         (f"p{person:05}", value) for person, many in enumerate(values_of(kind)) for value in (many if isinstance(many, list) else [many])
     ]
     columns: dict[str, list[Any]] = {"who": [who for who, _ in held]}
-    asked: dict[str, Any] = {"user_column": "who" if task_of(kind).query.items is not None else None}
+    asked: dict[str, Any] = {"user_column": "who" if load_task(kind).query.items is not None else None}
     if isinstance(held[0][1], tuple):
         return columns | {"x": [at[0] for _, at in held], "y": [at[1] for _, at in held]}, asked | {
             "column": ["x", "y"],
-            "coordinates": "places" if isinstance(task_of(kind).query.values_in, Places) else "cells",
+            "coordinates": "places" if isinstance(load_task(kind).query.values_in, Places) else "cells",
         }
     return columns | {"value": [value for _, value in held]}, asked | {"column": "value"}
 
@@ -61,7 +60,7 @@ def any_pandas() -> Iterator[None]:
         yield
 
 
-def frame_of(spark: Any, columns: dict[str, Any], partitions: int = 1) -> Any:
+def open_frame(spark: Any, columns: dict[str, Any], partitions: int = 1) -> Any:
     with any_pandas():
         frame = spark.createDataFrame(pyarrow.table(columns))
     return frame.coalesce(1) if partitions == 1 else frame.repartition(partitions)
@@ -74,7 +73,7 @@ def test_the_release_of_the_local_path_to_the_last_field(spark: Any, kind: str) 
     columns, options = rows_of(kind)
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
-        tally = AskedFrame.of(frame_of(spark, columns), plan.task, seed="same", **options).tally()
+        tally = FrameRequest.of(open_frame(spark, columns), plan.task, seed="same", **options).tally()
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
     on_spark = plan.estimate(plan.task.publish(tally, Randomness.seeded("noise")), raw_values_seen=True)
@@ -97,8 +96,8 @@ def test_true_inputs_add_up_exactly_in_many_partitions(spark: Any) -> None:
         order = np.random.default_rng(1).permutation(len(columns["who"]))  # users' rows lie anywhere
         mixed = {name: [cells[row] for row in order] for name, cells in columns.items()}
         mixed["who"] = [f" {name}\t" if row % 2 else name for row, name in enumerate(mixed["who"])]  # blanks around a name do not count
-        tally = roles.tally(frame_of(spark, mixed, 7), planned(kind), **options)
-        assert tally.to_bytes() == task_of(kind).counted([values_of(kind)]).to_bytes()
+        tally = roles.tally(open_frame(spark, mixed, 7), planned(kind), **options)
+        assert tally.to_bytes() == load_task(kind).counted([values_of(kind)]).to_bytes()
     assert set(CURATORS) >= {"curator's sum", "curator's histogram"}
 
 
@@ -106,13 +105,13 @@ def test_the_same_law_in_2000_groups_of_one_job(spark: Any) -> None:
     """Noisy sums of 2,000 small groups, each opened with randomness of its own: chi-square against the local path's, at 1e-6."""
     from scipy.stats import chi2_contingency
 
-    task, people, groups = task_of("sum in shares"), 30, 2_000
+    task, people, groups = load_task("sum in shares"), 30, 2_000
     job = partitions.PartitionJob(task.to_json(), ("value",))
 
     def of_groups(batches: Any) -> Any:
         for batch in batches:
             for start in range(0, batch.num_rows, people):
-                yield from partitions.tallied(iter([batch.slice(start, people)]), job)
+                yield from partitions.tally_partition(iter([batch.slice(start, people)]), job)
 
     values = [person % 4 for person in range(people)] * groups
     with any_pandas():
@@ -120,7 +119,7 @@ def test_the_same_law_in_2000_groups_of_one_job(spark: Any) -> None:
         # batches of 10,000 rows would cut groups in two, so there are 9,990
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "9990")
         try:
-            rows = frame.repartition(1).mapInArrow(of_groups, partitions.OUTCOME).collect()
+            rows = frame.repartition(1).mapInArrow(of_groups, partitions.OUTCOME_SCHEMA).collect()
         finally:
             spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     sums = [_centred(task, task.tally(bytes(row["tally"]))) for row in rows]
@@ -141,7 +140,7 @@ def _centred(task: Any, tally: Any) -> int:
 def test_run_counts_in_the_budget_and_refuses_a_small_batch_on_the_driver(spark: Any, tmp_path: Path) -> None:
     plan = planned("sum in shares")
     columns, options = rows_of("sum in shares")
-    frame = frame_of(spark, columns, 3)
+    frame = open_frame(spark, columns, 3)
     budget = Budget(tmp_path / "plan.ledger")
     release = roles.run(frame, plan, budget=budget, **options)
     assert release.reports == 40
@@ -161,7 +160,7 @@ def test_reports_are_written_once_and_shuffled(spark: Any, tmp_path: Path) -> No
     plan = planned("labels")
     columns, options = rows_of("labels")
     path = str(tmp_path / "reports")
-    reports = roles.randomize(frame_of(spark, columns, 3), plan, path, **options)
+    reports = roles.randomize(open_frame(spark, columns, 3), plan, path, **options)
     assert reports.columns == ["task", "round", "seeded", "batch", "number", "messages"]
     assert sorted(map(bytes, _messages(reports))) == sorted(map(bytes, _messages(reports)))
     batches = {bytes(row["batch"]) for row in reports.select("batch").distinct().collect()}
@@ -175,7 +174,7 @@ def test_reports_are_written_once_and_shuffled(spark: Any, tmp_path: Path) -> No
     with pytest.raises(PlanError, match="let go in an earlier batch"):
         roles.shuffle(reports, plan, ledger=ledger)
     with pytest.raises(InputError, match="reports are written once, so name another one"):
-        roles.randomize(frame_of(spark, columns, 3), plan, path, **options)
+        roles.randomize(open_frame(spark, columns, 3), plan, path, **options)
     for twice in (reports.union(reports), reports.where("number > 3").union(reports.where("number < 9"))):
         with pytest.raises(PlanError, match="the same reports are here twice"):
             roles.shuffle(twice, plan)
@@ -195,7 +194,7 @@ def test_wrong_values_in_one_partition_of_many(spark: Any, tmp_path: Path) -> No
     plan = planned("sum in shares")
     values: list[float | None] = [float(person % 4) for person in range(60)]
     values[7], values[23], values[41], values[55] = None, float("nan"), 99.0, 99.0
-    frame = frame_of(spark, {"kcal": values}, 11)
+    frame = open_frame(spark, {"kcal": values}, 11)
     for role in (partial(roles.run, frame, plan), partial(roles.randomize, frame, plan, str(tmp_path / "reports"))):
         with pytest.raises(DomainError) as told:
             role(column="kcal")
@@ -215,7 +214,7 @@ def test_wrong_values_in_one_partition_of_many(spark: Any, tmp_path: Path) -> No
 def test_users_are_grouped_and_never_counted_twice(spark: Any) -> None:
     """Rows of a user in several partitions are one user's; one value a person is refused or made where the rows are."""
     plan = planned("local sum")
-    frame = frame_of(spark, {"who": [row % 20 for row in range(60)], "kcal": [row % 20 for row in range(60)]}, 6)
+    frame = open_frame(spark, {"who": [row % 20 for row in range(60)], "kcal": [row % 20 for row in range(60)]}, 6)
     assert roles.tally(frame, plan, column="kcal", user_column="who", per_user="mean").people == 20
     with pytest.raises(InputError, match=r"rows of partition \d+ of the DataFrame belong to \d+ people, up to 3 to one of them"):
         roles.tally(frame, plan, column="kcal", user_column="who")
@@ -228,7 +227,7 @@ def test_users_are_grouped_and_never_counted_twice(spark: Any) -> None:
 
 def test_what_is_refused_before_anything_runs(spark: Any, tmp_path: Path) -> None:
     plan = planned("sum in shares")
-    frame = frame_of(spark, {"kcal": [1, 2], "a.b `c`": [1, 2]})
+    frame = open_frame(spark, {"kcal": [1, 2], "a.b `c`": [1, 2]})
     with pytest.raises(InputError, match=r"the DataFrame has no column 'name' \(column=\); its columns are: kcal, a\.b `c`"):
         roles.run(frame, plan, column="name")
     with pytest.raises(InputError, match="seeded randomness is refused on Spark"):
@@ -251,10 +250,10 @@ def test_what_is_refused_before_anything_runs(spark: Any, tmp_path: Path) -> Non
 
 
 def test_a_partition_handed_back_twice_is_noticed() -> None:
-    task = task_of("sum in shares")
+    task = load_task("sum in shares")
     job = partitions.PartitionJob(task.to_json(), ("value",))
-    row = next(partitions.tallied(iter([pyarrow.RecordBatch.from_pydict({"value": [1, 2]})]), job)).to_pylist()[0]
-    assert partitions.combined([row], job)[3] == [0]
+    row = next(partitions.tally_partition(iter([pyarrow.RecordBatch.from_pydict({"value": [1, 2]})]), job)).to_pylist()[0]
+    assert partitions.combine_outcomes([row], job)[3] == [0]
     assert json.loads(row["seen"])["used"] == 2
     with pytest.raises(PlanError, match="handed back a partition twice"):
-        partitions.combined([row, row], job)
+        partitions.combine_outcomes([row, row], job)

@@ -12,7 +12,7 @@ from tests.wire.kinds import planned
 
 from metricshuffle import Release
 from metricshuffle.errors import InputError
-from metricshuffle.executors.sessions import frame_of
+from metricshuffle.spark.session import open_frame
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
 
@@ -50,4 +50,4 @@ def test_a_release_from_spark(java: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["nowhere", "parquet:nowhere.parquet", "SELECT nowhere FROM nobody"])
 def test_what_is_not_there_is_told_in_a_sentence(spark: Any, words: str) -> None:
     with pytest.raises(InputError, match=r"^Spark could not do it, and so nothing was read: [^\n]*(nowhere|nobody)[^\n]*$"):
-        frame_of(spark, words).count()
+        open_frame(spark, words).count()

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.executors.test_spark import any_pandas, frame_of
-from tests.wire.kinds import planned, task_of
+from tests.executors.test_spark import any_pandas, open_frame
+from tests.wire.kinds import load_task, planned
 
 from metricshuffle.errors import MissingExtra
-from metricshuffle.executors import sessions
-from metricshuffle.executors import spark as roles
+from metricshuffle.spark import roles, session
 
 pytestmark = pytest.mark.thorough
 PATIENCE = 60.0
@@ -54,7 +53,7 @@ def test_killed_python_workers_change_nothing_but_noise(spark: Any, tmp_path: Pa
     A partition has handed over its rows and waits for the kill, so that this happens while it runs, at every repetition.
     """
     stalled, people = str(tmp_path), 30_000
-    task = task_of("line" if written else "curator's sum")
+    task = load_task("line" if written else "curator's sum")
 
     def waiting(batches: Any) -> Any:
         yield from batches
@@ -68,7 +67,7 @@ def test_killed_python_workers_change_nothing_but_noise(spark: Any, tmp_path: Pa
         while not os.path.exists(f"{stalled}/killed") and time.monotonic() < until:
             time.sleep(0.05)
 
-    rows = frame_of(spark, {"kcal": [person % 10 for person in range(people)]}, 1)
+    rows = open_frame(spark, {"kcal": [person % 10 for person in range(people)]}, 1)
     with any_pandas():
         frame = rows.mapInArrow(waiting, "kcal bigint")
     outcome: list[Any] = []
@@ -111,7 +110,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 assert "connect" in type(spark).__module__, type(spark)
 from metricshuffle import InputError, Task
-from metricshuffle.executors import spark as roles
+from metricshuffle.spark import spark as roles
 task = Task.load("task.json")
 frame = spark.range(40).selectExpr("id % 4 as kcal", "id % 20 as who")
 release = roles.run(frame, task, column="kcal")
@@ -153,16 +152,16 @@ def test_spark_connect(java: None, tmp_path: Path) -> None:
 def test_without_java_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingExtra, match=re.escape(f"Spark needs Java 17 or newer, and there is none in JAVA_HOME, {tmp_path}")):
-        sessions.java()
+        session.find_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingExtra, match="there is none on the path"):
-        sessions.java()
+        session.find_java()
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_412\"' >&2\n")
     old.chmod(0o755)
     with pytest.raises(MissingExtra, match=f"{old} is Java 8"):
-        sessions.java()
+        session.find_java()
     old.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(MissingExtra, match="is one that does not start"):
-        sessions.java()
+        session.find_java()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.bit_count import bit_count_law, bit_count_range
+from metricshuffle.noise.binomial_sum import bit_count_law, bit_count_range
 from metricshuffle.noise.convolution import Group, sum_law
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import ConditionError, InputError
-from metricshuffle.noise.bounded import BoundedSum, shared_table, tabulated, truncated
+from metricshuffle.noise.bounded_sum import BoundedSum, shared_table, tabulated_sum, truncated_sum
 from metricshuffle.noise.polya import Polya
 
 
@@ -23,7 +23,7 @@ def test_truncated_shares_are_conditional_masses(shape: Fraction) -> None:
         power = plain
         for _ in range(count - 1):
             power = np.convolve(power, plain)
-        found = truncated(noise, radius, count).law(-60.0)
+        found = truncated_sum(noise, radius, count).law(-60.0)
         assert found.mass == pytest.approx(power[len(power) // 2 :][: found.radius + 1], rel=1e-11)
         assert found.log_concave == (shape == 1)
 
@@ -31,14 +31,14 @@ def test_truncated_shares_are_conditional_masses(shape: Fraction) -> None:
 def test_a_table_is_its_own_law() -> None:
     noise = Polya(Fraction(1, 5), 0.4)
     table = shared_table(noise, 12)
-    law = tabulated(noise, 12, 1).law(-60.0)
+    law = tabulated_sum(noise, 12, 1).law(-60.0)
     assert law.mass == pytest.approx([weight / 2**64 for weight in table.weights], rel=1e-12)
     assert not law.log_concave  # floors are not log-concave, so positive parts are summed
-    assert tabulated(noise, 12, 5) is tabulated(noise, 12, 5)
+    assert tabulated_sum(noise, 12, 5) is tabulated_sum(noise, 12, 5)
 
 
 def test_bounded_noise_has_no_pure_epsilon_and_refuses_what_is_not_unimodal() -> None:
-    found = truncated(Polya(Fraction(1), 0.5), 4, 3)
+    found = truncated_sum(Polya(Fraction(1), 0.5), 4, 3)
     assert found.support == 12
     assert found.pure(0) == 0.0
     assert math.isinf(found.pure(1))

@@ -12,7 +12,7 @@ import pytest
 from tests.oracles.integer_power import dyadic_geometric, log_masses
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise import _tilting, convolution
+from metricshuffle.noise import _exponential_tilting, convolution
 from metricshuffle.noise.convolution import CertifiedRange, Group, covering_range, sum_law
 
 GEOMETRIC_1 = dyadic_geometric(Fraction(1), 15)
@@ -31,13 +31,13 @@ def whole(group: Group) -> tuple[int, int]:
 def stitched(monkeypatch: pytest.MonkeyPatch, groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     """The law by FFT, however small the sum is."""
     with monkeypatch.context() as patch:
-        patch.setattr(convolution, "FEW_CELLS", 0)
+        patch.setattr(convolution, "MAX_DIRECT_CELLS", 0)
         return sum_law(groups, low, high)
 
 
 def direct(monkeypatch: pytest.MonkeyPatch, groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     with monkeypatch.context() as patch:
-        patch.setattr(convolution, "FEW_CELLS", 10**7)
+        patch.setattr(convolution, "MAX_DIRECT_CELLS", 10**7)
         return sum_law(groups, low, high)
 
 
@@ -174,7 +174,7 @@ def test_light_shares_take_the_other_route_to_the_same_law(monkeypatch: pytest.M
     masses = np.concatenate([side[::-1], [1.0 - 2.0 * math.fsum(side)], side])
     group = Group(10**5, -400, masses, True)
     one_by_one = sum_law([group], -500, 500)
-    monkeypatch.setattr(_tilting, "DENSE", 0)
+    monkeypatch.setattr(_exponential_tilting, "MAX_DIRECT_PRODUCTS", 0)
     by_fft = sum_law([group], -500, 500)
     assert not np.array_equal(by_fft.log_mass, one_by_one.log_mass)
     assert (np.abs(by_fft.log_mass - one_by_one.log_mass) <= by_fft.log_error + one_by_one.log_error).all()

@@ -14,7 +14,7 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.noise import grid_laplace
-from metricshuffle.noise.grid_laplace import GridLaplace, Ratios, _refined
+from metricshuffle.noise.grid_laplace import GridLaplace, Ratios, _refine_comparison
 from metricshuffle.randomness import Randomness
 
 COARSE = GridLaplace(Fraction(3, 4), Fraction(1, 4))
@@ -64,7 +64,7 @@ def test_the_exact_coin_alone_has_the_right_law() -> None:
 
     def coins(way: float, count: int) -> int:
         stream = Randomness.seeded(5)
-        return sum(_refined(Fraction(way), 0, 0, stream) for _ in range(count))
+        return sum(_refine_comparison(Fraction(way), 0, 0, stream) for _ in range(count))
 
     for way in (0.0, 0.3, 2.0):
         heads, chance = coins(way, 1500), math.exp(-way)
@@ -74,9 +74,9 @@ def test_the_exact_coin_alone_has_the_right_law() -> None:
 def test_a_refined_coin_agrees_with_the_number_it_refines() -> None:
     stream = Randomness.seeded(1)
     edge = int(math.exp(-0.5) * 2**30)
-    assert _refined(Fraction(1, 2), edge - 1, 30, stream)
-    assert not _refined(Fraction(1, 2), edge + 1, 30, stream)
-    inside = [_refined(Fraction(1, 2), edge, 30, stream) for _ in range(400)]
+    assert _refine_comparison(Fraction(1, 2), edge - 1, 30, stream)
+    assert not _refine_comparison(Fraction(1, 2), edge + 1, 30, stream)
+    inside = [_refine_comparison(Fraction(1, 2), edge, 30, stream) for _ in range(400)]
     assert np.mean(inside) == pytest.approx(math.exp(-0.5) * 2**30 - edge, abs=0.12)
 
 
@@ -88,7 +88,7 @@ def test_the_enclosure_is_wide_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(given)
         return True
 
-    monkeypatch.setattr(grid_laplace, "_refined", refined)
+    monkeypatch.setattr(grid_laplace, "_refine_comparison", refined)
     way = np.full(4, 0.37)
     edge = int(math.exp(-0.37 * 0.75) * 2**64)
     words = np.array([edge, edge + 2**18, edge - 2**18, edge + 2**24], dtype=np.uint64)

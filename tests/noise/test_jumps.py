@@ -15,9 +15,9 @@ from tests.oracles.negative_binomial import sample_negative_binomial
 
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise import _sampling_kernels as kernels
-from metricshuffle.noise import jumps, sampling
-from metricshuffle.noise.jumps import jump_tables
-from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, rational_rate
+from metricshuffle.noise import compound_poisson, samplers
+from metricshuffle.noise.compound_poisson import jump_tables
+from metricshuffle.noise.samplers import LARGEST_RATE, SMALLEST_RATE, rational_rate
 from metricshuffle.randomness import Randomness
 
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
@@ -74,12 +74,12 @@ def test_more_digits_go_on_where_fewer_stop() -> None:
 
 
 def test_decimals_that_do_not_decide_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert jumps._tables(HALF, TENTH, 2, 60) is None
+    assert compound_poisson._tables(HALF, TENTH, 2, 60) is None
     exact = jump_tables(HALF, TENTH, 2)
-    again = jumps._tables(HALF, TENTH, 2, 400)
+    again = compound_poisson._tables(HALF, TENTH, 2, 400)
     assert again is not None
     np.testing.assert_array_equal(exact.numbers, again.numbers)
-    monkeypatch.setattr(jumps, "MOST_DECIMALS", 10)
+    monkeypatch.setattr(compound_poisson, "MAX_DECIMALS", 10)
     with pytest.raises(NotCertified, match="digits"):
         jump_tables.__wrapped__(HALF, TENTH, 2)
 
@@ -129,7 +129,7 @@ def test_a_number_next_to_a_threshold_is_decided_by_later_digits(digits: int, bu
     outcomes = []
     for above in (-1, 1):
         out = np.zeros((1, 1), dtype=np.int64)
-        sampling._add_jumps(out, np.zeros(1, dtype=np.int64), shape, rate, 1, Scripted(digits_of(row, above)), buffer_words=buffer_words)
+        samplers._add_jumps(out, np.zeros(1, dtype=np.int64), shape, rate, 1, Scripted(digits_of(row, above)), buffer_words=buffer_words)
         outcomes.append(bool(out[0, 0]))
     assert outcomes == [False, True]
 
@@ -161,7 +161,7 @@ def test_numbers_of_jumps_and_blocks_next_to_a_threshold(digits: int) -> None:
 
 
 def test_a_word_source_that_follows_the_digits_for_ever_is_broken() -> None:
-    row = jump_tables(HALF, TENTH, sampling.MOST_DIGITS).runs[0]
+    row = jump_tables(HALF, TENTH, samplers.MAX_DIGITS).runs[0]
     with pytest.raises(NotCertified, match="broken"):
         sample_negative_binomial(HALF, TENTH, 1, Scripted(list(map(int, row))))
 

@@ -12,8 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.noise.jumps import jump_tables
-from metricshuffle.noise.sampling import _add_jumps, rational_rate
+from metricshuffle.noise.compound_poisson import jump_tables
+from metricshuffle.noise.samplers import _add_jumps, rational_rate
 from metricshuffle.numerics.types import Words
 from metricshuffle.randomness import Randomness
 

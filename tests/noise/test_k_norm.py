@@ -14,7 +14,7 @@ from scipy.special import gammainc, ndtr
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.errors import ConditionError, DomainError, InputError
-from metricshuffle.noise.k_norm import BallNoise, DecimalDraws, GaussianNoise, L2Noise, LinfNoise, UnitBall, VectorNoise, precisely
+from metricshuffle.noise.k_norm import BallNoise, DecimalDraws, GaussianNoise, L2Noise, LinfNoise, UnitBall, VectorNoise, high_precision
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomness import Randomness
 
@@ -105,7 +105,7 @@ def test_the_cells_are_those_of_a_computation_with_twice_the_digits() -> None:
     for noise in (L2Noise(4, ONE, FINE), LinfNoise(4, ONE, FINE), GaussianNoise(5, ONE, FINE), BallNoise(2, ONE, FINE, ELLIPSE)):
         found = []
         for digits in (120, 240):
-            context = precisely()
+            context = high_precision()
             context.prec = digits
             with localcontext(context):
                 found.append(noise.vector(DecimalDraws(Randomness.seeded(8))))
@@ -116,7 +116,7 @@ def test_the_cells_are_those_of_a_computation_with_twice_the_digits() -> None:
 
 def test_the_uniform_numbers_keep_their_512_bits() -> None:
     stream, twin = Randomness.seeded(2), Randomness.seeded(2)
-    with localcontext(precisely()):
+    with localcontext(high_precision()):
         drawn = DecimalDraws(stream).uniform()
     exact = Fraction(2 * int.from_bytes(twin.words(8).tobytes(), "little") + 1, 2**513)
     assert abs(Fraction(drawn) / exact - 1) < Fraction(1, 10**118)

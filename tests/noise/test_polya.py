@@ -16,8 +16,8 @@ from tests.oracles import sgdl
 from tests.oracles.law_moments import mean_absolute
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.law import UNDERFLOW, SymmetricLaw
 from metricshuffle.noise.polya import Geometric, Polya, _log_masses, rounded_down
+from metricshuffle.noise.symmetric_pmf import MIN_MASS, SymmetricLaw
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "sums.json").read_text(encoding="utf-8"))
 UNIT = 2.0**-53
@@ -150,7 +150,7 @@ def test_masses_that_underflow_count_as_nothing_inside_and_as_something_outside(
     assert deep.any()
     assert not law.mass[deep].any()
     assert np.all(law.mass[~deep] > 1e-305)
-    assert law.outside >= UNDERFLOW
+    assert law.outside >= MIN_MASS
 
 
 def test_quantile_is_the_smallest_certified_radius() -> None:

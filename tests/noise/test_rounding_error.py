@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import metricshuffle as ms
-from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Geometric, Polya
-from metricshuffle.noise.rounding_error import FEW_PEOPLE, rounded_half_width, rounding_tail
+from metricshuffle.noise.random_rounding import FEW_PEOPLE, rounded_half_width, rounding_tail
+from metricshuffle.noise.symmetric_pmf import SymmetricLaw
 from metricshuffle.numerics.types import Floats
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 
 PARTS = 8
 

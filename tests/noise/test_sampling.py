@@ -18,15 +18,15 @@ from tests.oracles.polya_mpmath import negative_binomial_masses, polya_masses
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.noise import _sampling_kernels as kernels
-from metricshuffle.noise import sampling
+from metricshuffle.noise import samplers
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import (
+from metricshuffle.noise.samplers import (  # fmt: skip
     rational_rate,
     sample_discrete_laplace,
     sample_geometric,
     sample_polya,
     sample_polya_rows,
-)  # fmt: skip
+)
 from metricshuffle.randomness import Randomness
 
 TENTH, HALF = rational_rate(0.1), Fraction(1, 2)
@@ -43,9 +43,9 @@ def test_rational_rate_rounds_down_to_something_that_is_its_own_float(rate: floa
     rational = rational_rate(rate)
     assert Fraction(float(rational)) == rational <= Fraction(rate)
     assert Fraction(rate) - rational < Fraction(rate) / 2**29
-    assert rational.numerator <= sampling.LARGEST_NUMERATOR
-    assert rational.denominator <= sampling.LARGEST_DENOMINATOR
-    assert sampling._checked_rate(rational) == rational
+    assert rational.numerator <= samplers.LARGEST_NUMERATOR
+    assert rational.denominator <= samplers.LARGEST_DENOMINATOR
+    assert samplers._validate_rate(rational) == rational
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, 2.0**-33, 1025.0, math.inf, math.nan])
@@ -98,7 +98,7 @@ def test_discrete_laplace_law_and_a_rate_two_percent_off_is_noticed(rate: Fracti
 
 
 def test_discrete_laplace_at_a_tiny_rate_is_laplace() -> None:
-    rate = sampling.SMALLEST_RATE
+    rate = samplers.SMALLEST_RATE
     draws = sample_discrete_laplace(rate, 100_000, Randomness.seeded("tiny"))
     edges = np.linspace(0.05, 0.95, 19)  # of |Z| / 2^32, exponential to 2^-32 relative
     cells = np.searchsorted(edges, -np.expm1(-np.abs(draws) * float(rate)))
@@ -108,7 +108,7 @@ def test_discrete_laplace_at_a_tiny_rate_is_laplace() -> None:
 
 
 def test_discrete_laplace_at_the_largest_rate_is_zero() -> None:
-    assert not sample_discrete_laplace(sampling.LARGEST_RATE, 10_000, Randomness.seeded(1)).any()
+    assert not sample_discrete_laplace(samplers.LARGEST_RATE, 10_000, Randomness.seeded(1)).any()
 
 
 @pytest.mark.parametrize("shape", [HALF, Fraction(2, 3), Fraction(1, 50), Fraction(7, 3), Fraction(3)])
@@ -222,14 +222,14 @@ def _laplace(randomness: Randomness, buffer_words: int) -> Any:
     def fill(words: Any, state: Any) -> int:
         return int(kernels.fill_discrete_laplace(words, np.uint64(1), np.uint64(10), out, state))
 
-    sampling._driven(fill, out.size, randomness, buffer_words)
+    samplers._driven(fill, out.size, randomness, buffer_words)
     return out
 
 
 def _share(users: int, rate: Fraction) -> Callable[[Randomness, int], Any]:
     def draw(randomness: Randomness, buffer_words: int) -> Any:
         out = np.zeros((1500, 3), dtype=np.int64)
-        sampling._add_jumps(out, np.array([2, 0]), Fraction(1, users), rate, 2, randomness, buffer_words=buffer_words)
+        samplers._add_jumps(out, np.array([2, 0]), Fraction(1, users), rate, 2, randomness, buffer_words=buffer_words)
         assert not out[:, 1].any()
         return out
 

@@ -4,27 +4,27 @@ import threading
 
 import pytest
 
-from metricshuffle.numerics.cores import MOST_PARTS, aside, in_parts, usable_cores
+from metricshuffle.numerics.threads import MAX_PARTS, run_in_parts, start_in_thread, usable_cores
 
 
 @pytest.mark.parametrize("many", [0, 1, 2, 3, 7, 100])
 @pytest.mark.parametrize("cores", [1, 2, 3, 64])
 def test_parts_are_consecutive_and_cover_everything_once(many: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.numerics.cores.usable_cores", lambda: cores)
-    found = in_parts(lambda start, stop: list(range(start, stop)), many)
+    monkeypatch.setattr("metricshuffle.numerics.threads.usable_cores", lambda: cores)
+    found = run_in_parts(lambda start, stop: list(range(start, stop)), many)
     assert [place for part in found for place in part] == list(range(many))
-    assert len(found) == max(1, min(cores, many, MOST_PARTS))
+    assert len(found) == max(1, min(cores, many, MAX_PARTS))
 
 
 def test_parts_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.numerics.cores.usable_cores", lambda: 3)
+    monkeypatch.setattr("metricshuffle.numerics.threads.usable_cores", lambda: 3)
     together = threading.Barrier(3, timeout=20.0)  # broken if one part waits for another to end
-    assert in_parts(lambda start, _: (together.wait(), start)[1], 3) == [0, 1, 2]
+    assert run_in_parts(lambda start, _: (together.wait(), start)[1], 3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_a_part_that_fails_is_told(where: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.numerics.cores.usable_cores", lambda: 3)
+    monkeypatch.setattr("metricshuffle.numerics.threads.usable_cores", lambda: 3)
 
     def work(start: int, _: int) -> int:
         if start == where:
@@ -32,12 +32,12 @@ def test_a_part_that_fails_is_told(where: int, monkeypatch: pytest.MonkeyPatch) 
         return start
 
     with pytest.raises(ValueError, match=f"part {where}"):
-        in_parts(work, 3)
+        run_in_parts(work, 3)
 
 
 def test_what_goes_on_aside_is_waited_for_and_leaves_no_thread() -> None:
     go_on, before = threading.Event(), threading.active_count()
-    begun = aside(lambda: go_on.wait(20.0))
+    begun = start_in_thread(lambda: go_on.wait(20.0))
     go_on.set()  # (it could not have ended before)
     assert begun() is True
     assert threading.active_count() == before
@@ -45,7 +45,7 @@ def test_what_goes_on_aside_is_waited_for_and_leaves_no_thread() -> None:
     def failing() -> None:
         raise ValueError("aside")
 
-    waited = aside(failing)
+    waited = start_in_thread(failing)
     with pytest.raises(ValueError, match="aside"):
         waited()
 

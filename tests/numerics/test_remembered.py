@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from metricshuffle.numerics.search import Remembered, last_certified
+from metricshuffle.numerics.certified_search import MemoizedCheck, last_certified
 
 
 @pytest.mark.parametrize("root", [0.0123, 0.7, 5.0, 31.0])
@@ -19,7 +19,7 @@ def test_few_questions_enclose_a_root(root: float, guess: float, power: float) -
         asked.append(value)
         return float(30.0 * (1.0 - (root / value) ** power))
 
-    known = Remembered(excess, 0.01, 64.0)
+    known = MemoizedCheck(excess, 0.01, 64.0)
     known.enclose(guess, 28.0, 1e-8)
     assert known.passing <= root <= known.failing <= known.passing * (1.0 + 1.01e-8)
     assert len(asked) <= 32
@@ -28,6 +28,6 @@ def test_few_questions_enclose_a_root(root: float, guess: float, power: float) -
 
 
 def test_what_is_not_a_number_fails_and_is_halved_away() -> None:
-    known = Remembered(lambda value: math.nan if value > 3.0 else math.inf if value > 2.0 else -math.inf, 0.5, 64.0)
+    known = MemoizedCheck(lambda value: math.nan if value > 3.0 else math.inf if value > 2.0 else -math.inf, 0.5, 64.0)
     known.enclose(10.0, 1.0, 1e-6)
     assert known.passing <= 2.0 <= known.failing <= known.passing * (1.0 + 1.01e-6)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.numerics.rounding import ROUNDOFF, ULP, lowered, raised
+from metricshuffle.numerics.rounding import ROUNDOFF, ULP, round_down, round_up
 
 POSITIVE = st.floats(1e-3, 1e3)
 
@@ -30,17 +30,17 @@ def test_a_chain_of_operations_is_covered_by_two_more_roundings(numbers: list[fl
             value, truth = value / number, truth / Fraction(number)
     roundings = len(numbers) - 1 + 2
     roundings += roundings % 2
-    assert Fraction(lowered(value, roundings)) <= truth <= Fraction(raised(value, roundings))
+    assert Fraction(round_down(value, roundings)) <= truth <= Fraction(round_up(value, roundings))
 
 
 @settings(deadline=None, max_examples=300)
 @given(POSITIVE, POSITIVE)
 def test_two_cover_one_operation(one: float, other: float) -> None:
     truth = Fraction(one) / Fraction(other)
-    assert Fraction(lowered(one / other, 2)) <= truth <= Fraction(raised(one / other, 2))
+    assert Fraction(round_down(one / other, 2)) <= truth <= Fraction(round_up(one / other, 2))
 
 
 @given(POSITIVE, st.integers(0, 1000))
 def test_they_are_what_they_say(value: float, roundings: int) -> None:
-    assert raised(value, roundings) == value * (1.0 + roundings * 2.0**-53)
-    assert lowered(value, roundings) == value * (1.0 - roundings * 2.0**-53)
+    assert round_up(value, roundings) == value * (1.0 + roundings * 2.0**-53)
+    assert round_down(value, roundings) == value * (1.0 - roundings * 2.0**-53)

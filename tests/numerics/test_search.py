@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.numerics.search import Bracket, every_block, farthest_certified, first_certified, last_certified, last_whole
+from metricshuffle.numerics.certified_search import (
+    Bracket,
+    every_block,
+    farthest_certified,
+    first_certified,
+    last_certified,
+    last_certified_integer,
+)
 
 
 class Asked:
@@ -46,12 +53,12 @@ def test_halving_ends_where_floats_do() -> None:
 
 @given(st.integers(-(10**15), 10**15), st.integers(0, 10**15), st.integers(0, 10**15))
 def test_whole_numbers_on_both_sides(edge: int, before: int, after: int) -> None:
-    assert last_whole(lambda value: value >= edge, edge - 1 - before, edge + after) == edge
-    assert last_whole(lambda value: value <= edge, edge + 1 + after, edge - before) == edge
+    assert last_certified_integer(lambda value: value >= edge, edge - 1 - before, edge + after) == edge
+    assert last_certified_integer(lambda value: value <= edge, edge + 1 + after, edge - before) == edge
 
 
 def test_whole_numbers_that_are_neighbours_are_not_looked_at() -> None:
-    assert last_whole(lambda value: pytest.fail(f"{value} was looked at"), 3, 4) == 4
+    assert last_certified_integer(lambda value: pytest.fail(f"{value} was looked at"), 3, 4) == 4
 
 
 def test_the_first_that_passes_is_bracketed_by_the_one_before() -> None:

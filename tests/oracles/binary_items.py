@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.items.flow import LARGEST_EXPONENT
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.noise.bit_count import bit_count_law
-from metricshuffle.privacy.profile import LowerProfile, checked_distance, checked_epsilon
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.move_composition import LARGEST_EXPONENT
+from metricshuffle.noise.binomial_sum import bit_count_law
+from metricshuffle.privacy.profile import LowerProfile, checked_epsilon, validate_distance
 
 U = 2.0**-53
 
@@ -34,10 +34,10 @@ class BinaryItemsLower(LowerProfile):
         Conditions: none; 1e-12 <= b. Numerics: P rounded down, Q's tail up; 0 where neither says anything.
         Reference: Neyman and Pearson; bit_count.py.
         """
-        from metricshuffle.accounting.clones._tail_kernels import log_pmf, upper_tail
+        from metricshuffle.accounting.shuffling._binomial_tail_kernels import log_pmf, upper_tail
 
         epsilon = checked_epsilon(epsilon)
-        share = min(1.0, checked_distance(distance) / self.shuffle.diameter)
+        share = min(1.0, validate_distance(distance) / self.shuffle.diameter)
         moved, count = math.floor(self.shuffle.items * share * (1.0 - 4.0 * U)), float(self.shuffle.shuffled)
         moved = self.shuffle.items if share == 1.0 else moved
         total = self.item_rate * self.shuffle.diameter * (1.0 - 4.0 * U)

@@ -1,14 +1,14 @@
-"""What `FarMoves` says of one move."""
+"""What `LargeMoves` says of one move."""
 
 from __future__ import annotations
 
-from metricshuffle.accounting.vectors.changes import Changes
-from metricshuffle.accounting.vectors.far_moves import FarMoves
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
+from metricshuffle.accounting.vectors.large_moves import LargeMoves
 
 
-def far_delta(changes: Changes, epsilon: float) -> float:
-    return FarMoves(lambda _: (changes,)).delta(epsilon, 1.0)
+def large_move_delta(changes: FeatureChanges, epsilon: float) -> float:
+    return LargeMoves(lambda _: (changes,)).delta(epsilon, 1.0)
 
 
-def far_epsilon(changes: Changes, delta: float) -> float:
-    return FarMoves(lambda _: (changes,)).epsilon(delta, 1.0)
+def large_move_epsilon(changes: FeatureChanges, delta: float) -> float:
+    return LargeMoves(lambda _: (changes,)).epsilon(delta, 1.0)

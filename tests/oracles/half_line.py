@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from metricshuffle.noise.law import SymmetricLaw
+from metricshuffle.noise.symmetric_pmf import SymmetricLaw
 
 
 def half_line_attack(law: SymmetricLaw, epsilon: float, distance: int) -> float:

@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 
 Floats = NDArray[np.float64]
 

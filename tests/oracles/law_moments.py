@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.noise.law import SymmetricLaw
+from metricshuffle.noise.symmetric_pmf import SymmetricLaw
 
 
 def mean_absolute(law: SymmetricLaw) -> float:

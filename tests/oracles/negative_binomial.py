@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from metricshuffle.noise.sampling import _add_jumps, _row_sums, sample_geometric
+from metricshuffle.noise.samplers import _add_jumps, _row_sums, sample_geometric
 from metricshuffle.numerics.types import Integers64
 from metricshuffle.randomness import Randomness
 

@@ -149,7 +149,7 @@ def excess(people: int, messages: int, order: int) -> Fraction:
     return e[people] / a[people] / order - 1
 
 
-def far_delta(coordinates: Iterable[tuple[float, int]], epsilon: float, digits: int = 40) -> mpmath.mpf:
+def large_move_delta(coordinates: Iterable[tuple[float, int]], epsilon: float, digits: int = 40) -> mpmath.mpf:
     """E[(1 - e^(epsilon - loss))_+] over coordinates (rate, size), their losses told apart by rate, in many digits."""
     with mpmath.workdps(digits):
         law: dict[tuple[tuple[float, int], ...], mpmath.mpf] = {(): mpmath.mpf(1)}

@@ -16,8 +16,8 @@ import numpy as np
 import metricshuffle as ms
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features import Cells, Features, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Query
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Space, Users

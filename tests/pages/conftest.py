@@ -12,11 +12,12 @@ from tests.pages.parsed import ParsedPage
 
 from metricshuffle import Centroid, Grid, Histogram, Integers, Mean, Plan, Target, plan
 from metricshuffle.amplification.amplify import Amplification, amplify_generic
-from metricshuffle.pages import amplify, release_map
-from metricshuffle.pages.charts import marks
-from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.report import report
-from metricshuffle.pages.words import Study
+from metricshuffle.report import amplify_page as amplify
+from metricshuffle.report import map_page as release_map
+from metricshuffle.report.assessment_text import Study
+from metricshuffle.report.charts import vega
+from metricshuffle.report.report_page import report
+from metricshuffle.report.report_subject import Collection
 from metricshuffle_papers.compare.users import ComparedMethod, UserComparison
 from metricshuffle_papers.pages import reproduction, users_compare
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
@@ -28,13 +29,13 @@ PAGES = ("demo", "report", "map", "amplify", "users_compare", "reproduction")
 
 
 @pytest.fixture(scope="session")
-def drawn() -> list[marks.Spec]:
+def drawn() -> list[vega.Spec]:
     """The specifications of all charts on all pages, the narrow ones too; filled when `pages` are made."""
     return []
 
 
 @pytest.fixture(scope="session")
-def pages(drawn: list[marks.Spec]) -> dict[str, ParsedPage]:
+def pages(drawn: list[vega.Spec]) -> dict[str, ParsedPage]:
     made = {
         "demo": demo_page,
         "report": report_page,
@@ -43,14 +44,14 @@ def pages(drawn: list[marks.Spec]) -> dict[str, ParsedPage]:
         "users_compare": users_compare_page,
         "reproduction": reproduction_page,
     }
-    draw = marks._drawn
+    draw = vega._drawn
 
-    def noted(spec: marks.Spec, *words: str) -> marks.Drawing:
+    def noted(spec: vega.Spec, *words: str) -> vega.Drawing:
         drawn.append(spec)
         return draw(spec, *words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(marks, "_drawn", noted)
+        patch.setattr(vega, "_drawn", noted)
         return {name: ParsedPage(make()) for name, make in made.items()}
 
 

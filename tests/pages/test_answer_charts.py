@@ -13,14 +13,14 @@ from tests.pages.parsed import ParsedPage
 from tests.wire.kinds import BOX, run_of
 
 from metricshuffle import Plan, Release, Target, plan
-from metricshuffle.pages.charts.answers import answer_chart, on_a_line, zero_inside
-from metricshuffle.pages.charts.intervals import MOST_BARS, Named, bars_chart, number_chart, percent
-from metricshuffle.pages.charts.maps import scale_bar, shares_told, side_by_side
-from metricshuffle.pages.charts.marks import BLUE, WATER
-from metricshuffle.pages.charts.narrow import PHONE
-from metricshuffle.pages.charts.place_maps import INSET, Background, View, cells_map, place_map
-from metricshuffle.pages.release_map import page
 from metricshuffle.queries import Histogram, UserHistogram, UserLinearQuery
+from metricshuffle.report.charts.answer_charts import answer_chart, is_on_a_line, zero_inside
+from metricshuffle.report.charts.interval_charts import MAX_BARS, NamedInterval, bars_chart, number_chart, percent
+from metricshuffle.report.charts.phone_layout import PHONE_WIDTH
+from metricshuffle.report.charts.release_maps import INSET_SHARE, Background, View, cells_map, place_map
+from metricshuffle.report.charts.share_maps import legend_shares, maps_side_by_side, scale_bar
+from metricshuffle.report.charts.vega import BLUE, WATER
+from metricshuffle.report.map_page import page
 from metricshuffle.spaces import Categories, Circle, Clustered, Grid, Integers, Interval, Space, Tree, nested_squares, users_of
 
 pytestmark = pytest.mark.thorough
@@ -66,7 +66,7 @@ def test_every_query_is_drawn(kind: str) -> None:
     drawing = chart.drawing()
     assert drawing.marks.count("<path") > 2
     assert drawing.narrow is not None
-    assert drawing.narrow.width <= 1.08 * PHONE
+    assert drawing.narrow.width <= 1.08 * PHONE_WIDTH
     assert chart.title
     assert "95 % interval" in chart.description
     assert chart.svg().startswith("<svg")
@@ -82,9 +82,9 @@ def test_other_spaces_are_drawn(made: Any) -> None:
 
 def test_labels_and_numbers_without_an_order_are_bars() -> None:
     spaces = (Space(Integers(0, 5)), Space(Integers(0, 5), Circle(6)), Categories(["a", "b"]), Tree([-1, 0], [0, 1]))
-    assert [on_a_line(UserHistogram(users_of(space))) for space in spaces] == [True, True, False, False]
-    assert on_a_line(Histogram(Integers(0, 5)))
-    assert not on_a_line(Histogram(Grid(2, 2)))
+    assert [is_on_a_line(UserHistogram(users_of(space))) for space in spaces] == [True, True, False, False]
+    assert is_on_a_line(Histogram(Integers(0, 5)))
+    assert not is_on_a_line(Histogram(Grid(2, 2)))
 
 
 def test_bars_are_sorted_and_tell_how_many_are_left_out() -> None:
@@ -93,9 +93,9 @@ def test_bars_are_sorted_and_tell_how_many_are_left_out() -> None:
     table = release.value
     order = np.argsort(-np.asarray(table["share"]), kind="stable")
     seen = re.findall(r">(label \d+|a&#39;b|a'b|&lt;b&gt;[^<]*)</text>", drawn)
-    assert len(seen) == MOST_BARS
+    assert len(seen) == MAX_BARS
     assert [name.replace("&#39;", "'") for name in seen if name.startswith("label")] == [
-        table["label"][code] for code in order[:MOST_BARS] if table["label"][code].startswith("label")
+        table["label"][code] for code in order[:MAX_BARS] if table["label"][code].startswith("label")
     ]
     assert "and 16 more, together" in drawn
     assert "<b>" not in drawn
@@ -111,8 +111,12 @@ def test_a_page_escapes_what_others_wrote_once() -> None:
 
 
 def test_a_bar_is_hollow_exactly_where_the_interval_holds_zero() -> None:
-    rows = [Named("far", 5.0, 1.0, 9.0, "5"), Named("near", 1.0, -1.0, 3.0, "1"), Named("below", -3.0, -4.0, -2.0, "-3"),
-            Named("touching", 1.0, 0.0, 2.0, "1")]  # fmt: skip
+    rows = [
+        NamedInterval("far", 5.0, 1.0, 9.0, "5"),
+        NamedInterval("near", 1.0, -1.0, 3.0, "1"),
+        NamedInterval("below", -3.0, -4.0, -2.0, "-3"),
+        NamedInterval("touching", 1.0, 0.0, 2.0, "1"),
+    ]
     spec = bars_chart(rows, "mean", level="95 %")
     bars = {layer["mark"].get("filled", True): layer for layer in spec["layer"] if layer["mark"]["type"] == "bar"}
     assert [row["name"] for row in bars[True]["data"]["values"]] == ["far", "below"]
@@ -165,7 +169,7 @@ def test_cells_are_full_or_small_exactly_as_their_intervals_say() -> None:
     full, small = np.flatnonzero(~holding).tolist(), np.flatnonzero(holding & (shares > 0.0)).tolist()
     assert sorted(areas) == sorted([*full, *small])  # without a share, and zero inside: blank
     assert all(areas[code] == pytest.approx(1.0, abs=1e-3) for code in full)
-    assert all(areas[code] == pytest.approx(1.0 - 2.0 * INSET, abs=1e-3) for code in small)
+    assert all(areas[code] == pytest.approx(1.0 - 2.0 * INSET_SHARE, abs=1e-3) for code in small)
 
 
 def test_a_share_above_zero_is_never_blank() -> None:
@@ -209,8 +213,8 @@ def test_the_scale_is_a_round_number_of_metres(across: float, grid: Grid, length
 
 
 def test_legends_go_from_nothing_to_the_full_colour() -> None:
-    assert shares_told(0.2) == [(0, "0 %", "left"), (8, "5 %", "center"), (16, "20 %", "right")]
-    drawn = json.dumps(side_by_side([("The truth", np.full(4, 0.25), [])], Grid(2, 2, 500.0, "m"), 0.25, "time"))
+    assert legend_shares(0.2) == [(0, "0 %", "left"), (8, "5 %", "center"), (16, "20 %", "right")]
+    drawn = json.dumps(maps_side_by_side([("The truth", np.full(4, 0.25), [])], Grid(2, 2, 500.0, "m"), 0.25, "time"))
     assert all(f'"text": "{words}"' in drawn for words in ("share of time", "0 %", "25 %", "200 m"))
 
 
@@ -220,7 +224,7 @@ def test_a_place_far_outside_and_a_short_interval_are_seen() -> None:
     assert len(close["hconcat"]) == 2
     outside = json.dumps(place_map(grid, (-30.0, 90.0), [(-60.0, 0.0), (60.0, 120.0)], "95 %"))
     assert "concat" not in outside
-    beside = number_chart(Named("sum", -5.0, -9.0, 1.0, "-5"), (0.0, 10.0), "sum", "95 %")
+    beside = number_chart(NamedInterval("sum", -5.0, -9.0, 1.0, "-5"), (0.0, 10.0), "sum", "95 %")
     assert beside["encoding"]["x"]["scale"]["domain"] == [-9.0, 10.0]
 
 

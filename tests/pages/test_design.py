@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from tests.pages.parsed import ParsedPage
 
-from metricshuffle.pages.charts import marks
-from metricshuffle.pages.charts.narrow import PHONE, SMALLEST_TEXT, narrowed
+from metricshuffle.report.charts import vega
+from metricshuffle.report.charts.phone_layout import PHONE_WIDTH, SMALLEST_TEXT, narrow_spec
 from metricshuffle_papers.pages.reproduction import MARKS, MEANINGS, ShownVerdict, shown
 
-TEMPLATES = Path(marks.__file__).parents[1] / "templates"
+TEMPLATES = Path(vega.__file__).parents[1] / "templates"
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)[:2])
 BOTH = pytest.mark.parametrize("tokens", [LIGHT, DARK], ids=["light", "dark"])
@@ -97,7 +97,7 @@ def test_both_schemes_set_the_same_colours() -> None:
 def test_charts_are_set_in_the_typeface_of_the_page() -> None:
     sans = re.search(r"--sans: (.*);", STYLE)
     assert sans is not None
-    assert sans[1].replace('"', "") == marks.FONT
+    assert sans[1].replace('"', "") == vega.FONT
     assert "font: 16px/1.6 var(--sans)" in STYLE
 
 
@@ -144,14 +144,14 @@ def test_thousands_are_separated(page: ParsedPage) -> None:
     assert shown(1e-6) == "1e-06"
 
 
-def test_axes_separate_them_too(drawn: list[marks.Spec], pages: dict[str, ParsedPage]) -> None:
+def test_axes_separate_them_too(drawn: list[vega.Spec], pages: dict[str, ParsedPage]) -> None:
     formats = {part["format"] for spec in drawn for part in dictionaries(spec) if isinstance(part.get("format"), str)}
     assert pages
     assert len(formats) >= 2
-    assert all(written.startswith(",") or written == marks.SMALL_NUMBERS for written in formats)
+    assert all(written.startswith(",") or written == vega.SMALL_NUMBERS for written in formats)
 
 
-def test_there_are_no_bars_on_logarithmic_axes(drawn: list[marks.Spec], pages: dict[str, ParsedPage]) -> None:
+def test_there_are_no_bars_on_logarithmic_axes(drawn: list[vega.Spec], pages: dict[str, ParsedPage]) -> None:
     """They have no length that means anything; areas between two curves do."""
     assert pages
     for spec in drawn:
@@ -175,7 +175,7 @@ def test_a_narrow_chart_stands_below_itself_and_keeps_its_scale() -> None:
     across = {"field": "x", "scale": {"domain": [0, 60]}, "axis": {"tickCount": 9}}
     city = {"width": 480, "height": 320, "encoding": {"x": across, "y": {"field": "y", "scale": {"domain": [0, 40]}}}, "mark": "point"}
     curve = {**city, "encoding": {"x": across, "y": {"field": "y", "scale": {"type": "log", "domain": [1, 40]}}}}
-    changed = narrowed({"hconcat": [city, curve], "data": {"values": [{"width": 999}]}}, 300)
+    changed = narrow_spec({"hconcat": [city, curve], "data": {"values": [{"width": 999}]}}, 300)
     assert [(panel["width"], panel["height"]) for panel in changed["vconcat"]] == [(300, 200), (300, 320)]
     assert changed["vconcat"][0]["encoding"]["x"]["axis"]["tickCount"] == 4
     assert changed["data"] == {"values": [{"width": 999}]}
@@ -184,13 +184,13 @@ def test_a_narrow_chart_stands_below_itself_and_keeps_its_scale() -> None:
 
 def test_a_chart_that_fits_is_drawn_once_and_one_that_cannot_fit_scrolls() -> None:
     spec: dict[str, Any] = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
-    assert marks.drawing({**spec, "width": 200}, "a", "b", "c").narrow is None
-    wide = marks.drawing({**spec, "width": 600}, "a", "b", "c")
+    assert vega.drawing({**spec, "width": 200}, "a", "b", "c").narrow is None
+    wide = vega.drawing({**spec, "width": 600}, "a", "b", "c")
     assert wide.narrow is not None
-    assert abs(wide.narrow.width - PHONE) <= 8
+    assert abs(wide.narrow.width - PHONE_WIDTH) <= 8
     assert not wide.scrolls
     label = {"mark": {"type": "text", "text": "too long " * 20}}
-    long = marks.drawing({"width": 600, "layer": [spec, {**spec, **label}]}, "a", "b", "c")
+    long = vega.drawing({"width": 600, "layer": [spec, {**spec, **label}]}, "a", "b", "c")
     assert long.scrolls
 
 
@@ -267,7 +267,7 @@ def test_letters_of_charts_can_be_read_on_a_telephone(measured: list[dict[str, A
 
 @pytest.mark.thorough
 def test_the_policy_lets_the_style_through_and_everything_is_in_one_typeface(measured: list[dict[str, Any]]) -> None:
-    assert {typeface for found in measured for typeface in found["typefaces"]} == {marks.FONT}
+    assert {typeface for found in measured for typeface in found["typefaces"]} == {vega.FONT}
 
 
 @pytest.mark.thorough

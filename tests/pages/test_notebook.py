@@ -13,11 +13,11 @@ from tests.wire.kinds import planned, values_of
 import metricshuffle as ms
 import metricshuffle_papers as papers
 from metricshuffle.amplification.amplify import amplify_metric
-from metricshuffle.pages.charts.chart import Chart
+from metricshuffle.display import HtmlRepr, Plottable
 from metricshuffle.planning.advice import worth_showing
 from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.randomizers import KaryRandomizedResponse
-from metricshuffle.shown import Plotted, Shown
+from metricshuffle.report.charts.chart import Chart
 from metricshuffle_papers.compare.linear import LinearMethod
 from metricshuffle_papers.compare.users import ComparedMethod
 
@@ -27,7 +27,7 @@ HOSTILE = '<b>&"x'
 KINDS = ("unary sum", "curator's sum", "centroid", "labels", "map", "users' mean", "two rounds")
 
 
-def card(thing: Shown) -> ParsedPage:
+def card(thing: HtmlRepr) -> ParsedPage:
     """As a browser reads it; nothing is loaded, and no script runs."""
     page = ParsedPage(thing._repr_html_())
     assert not page.open
@@ -94,7 +94,7 @@ def test_the_largest_of_many_cells_are_shown() -> None:
     assert page.tags.count("tr") == 9
 
 
-OTHERS: dict[str, Callable[[], Shown]] = {
+OTHERS: dict[str, Callable[[], HtmlRepr]] = {
     "profile": lambda: PureProfile(0.5),
     "shuffled profile": lambda: amplification().upper,
     "lower profile": lambda: amplification().lower,
@@ -204,7 +204,7 @@ def test_where_altair_is_installed_charts_are_its_own(name: str) -> None:
 
 
 def test_what_has_no_chart_is_told_in_words() -> None:
-    from metricshuffle.pages.notebook import plot
+    from metricshuffle.report.notebook import plot
 
     with pytest.raises(ms.InputError, match="there is no chart of Simulation"):
         plot(ms.simulate(planned("unary sum"), 2))
@@ -248,8 +248,8 @@ def test_a_chart_that_cannot_be_drawn_says_what_is_missing(missing: str, monkeyp
 def test_what_is_plotted_is_shown_and_says_so() -> None:
     """Every class with a chart tells in its help what it can be asked for."""
     for kind in (ms.Plan, ms.Release, ms.PrivacyProfile, ms.LowerProfile, ms.Amplification, ms.GroupsAmplification):
-        assert issubclass(kind, Plotted)
+        assert issubclass(kind, Plottable)
         assert (kind.plot.__doc__ or "").strip()
     for other in (ms.Task, ms.Guarantee, ms.Candidate, ms.Simulation, ms.Audit, papers.LinearComparison, papers.UserComparison):
-        assert issubclass(other, Shown)
+        assert issubclass(other, HtmlRepr)
         assert not hasattr(other, "plot")

@@ -9,22 +9,22 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.pages.parsed import ParsedPage
-from tests.wire.kinds import KINDS, MADE, planned, task_of, values_of
+from tests.wire.kinds import KINDS, MADE, load_task, planned, values_of
 
 import metricshuffle as ms
 from metricshuffle.citations import PAPERS, STATEMENTS
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import promised, promised_delta, reached
-from metricshuffle.pages.chapters.headline import headline, two_digits
-from metricshuffle.pages.chapters.reach import reach_of
-from metricshuffle.pages.charts.plans import DOT, candidates_chart
-from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.methods import method_of, methods_text
-from metricshuffle.pages.report import report
-from metricshuffle.pages.what_if import Recomputed, consequences
-from metricshuffle.planning.explain import expected_text
+from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon
+from metricshuffle.planning.plan_text import expected_error_text
 from metricshuffle.privacy.target import Target
-from metricshuffle.wire.release import Release, measured
+from metricshuffle.report.charts.plan_charts import DOT_SIZE, candidates_chart
+from metricshuffle.report.failure_scenarios import ProtocolReview, consequences
+from metricshuffle.report.method_text import describe_methods, find_method
+from metricshuffle.report.report_page import report
+from metricshuffle.report.report_subject import Collection
+from metricshuffle.report.sections.headline import headline, two_digits
+from metricshuffle.report.sections.reach_curve import measure_reach
+from metricshuffle.tasks.release import Release, measured
 
 pytestmark = pytest.mark.thorough
 
@@ -62,7 +62,7 @@ def test_every_kind_has_a_page(kind: str) -> None:
         assert str(plan.if_shuffler_colludes) in page.text
     assert "whoever ran it saw the raw values" in page.text  # run on one machine
     for candidate in plan.candidates:
-        assert expected_text(plan.query, candidate.expected_error) in page.text
+        assert expected_error_text(plan.query, candidate.expected_error) in page.text
     if release.warning:
         assert release.warning in page.text
     assert not re.search(r"\b(nan|None|inf)\b", page.text)
@@ -72,21 +72,21 @@ def test_every_kind_has_a_page(kind: str) -> None:
 def test_the_three_numbers_are_those_of_the_plan(kind: str) -> None:
     plan = planned(kind)
     error, honest, colluding = headline(Collection.of(plan)).numbers
-    assert f"{error.number} {error.unit}".rstrip() == expected_text(plan.query, plan.choice.expected_error)
-    assert honest.number == promised(plan.guarantee.epsilon)
+    assert f"{error.number} {error.unit}".rstrip() == expected_error_text(plan.query, plan.choice.expected_error)
+    assert honest.number == format_epsilon(plan.guarantee.epsilon)
     for number, guarantee in ((honest, plan.guarantee), (colluding, plan.if_shuffler_colludes)):
-        if number.number == promised(guarantee.epsilon):  # an epsilon never stands alone
-            assert f"delta {promised_delta(guarantee.delta)}" in number.beside
-            assert reached(guarantee.distance) in number.beside or "any two labels" in number.beside
+        if number.number == format_epsilon(guarantee.epsilon):  # an epsilon never stands alone
+            assert f"delta {format_delta(guarantee.delta)}" in number.beside
+            assert format_distance(guarantee.distance) in number.beside or "any two labels" in number.beside
     if plan.choice.trusted == "nobody":
         assert colluding.number == "the same"
     elif plan.choice.trusted == "curator":
         assert colluding.number.startswith("raw ")
     elif plan.protocol.warning(plan.query):
         assert colluding.number == "in effect no protection"
-        assert promised(plan.if_shuffler_colludes.epsilon) in colluding.beside
+        assert format_epsilon(plan.if_shuffler_colludes.epsilon) in colluding.beside
     else:
-        assert colluding.number == promised(plan.if_shuffler_colludes.epsilon)
+        assert colluding.number == format_epsilon(plan.if_shuffler_colludes.epsilon)
 
 
 @pytest.mark.parametrize("kind", ["unary sum", "centroid", "labels"])
@@ -162,7 +162,7 @@ def test_a_release_of_another_plan_is_refused() -> None:
 def test_what_is_left_is_kept_by_the_protocol(kind: str) -> None:
     """Every epsilon of the table is one that the protocol's own account certifies, and less is not claimed than is promised."""
     plan = planned(kind)
-    rows = consequences(collection_of(kind).recomputed)
+    rows = consequences(collection_of(kind).protocol_review)
     assert rows[0].planned
     assert rows[0].epsilons[0] <= plan.target.epsilon * (1 + 1e-9)
     colluding = [row for row in rows if row.group.endswith("colludes")]
@@ -176,8 +176,8 @@ def test_what_is_left_is_kept_by_the_protocol(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["labels", "line", "witch hat", "users' items"])
 def test_an_epsilon_is_the_least_that_is_certified(kind: str) -> None:
-    task = task_of(kind)
-    epsilon = Recomputed(task, task.protocol, task.if_shuffler_colludes).epsilon(task.honest, task.query.diameter)
+    task = load_task(kind)
+    epsilon = ProtocolReview(task, task.protocol, task.if_shuffler_colludes).epsilon(task.honest, task.query.diameter)
     flat = Target(epsilon, task.guarantee.delta, task.query.diameter, "flat")
     assert task.protocol.account(task.query, flat, task.honest, task.rounds).kept
     less = flat.model_copy(update={"epsilon": epsilon * 0.99})
@@ -188,7 +188,7 @@ def test_an_epsilon_is_the_least_that_is_certified(kind: str) -> None:
 def test_nearer_moves_keep_the_promise(kind: str) -> None:
     """What the curve shows is nowhere above what was promised, and rises with the distance."""
     collection = collection_of(kind)
-    target, curve = planned(kind).target, reach_of(collection).published
+    target, curve = planned(kind).target, measure_reach(collection).published
     assert any(distance == target.distance for distance, _ in curve)
     assert [epsilon for _, epsilon in curve] == sorted(epsilon for _, epsilon in curve)
     for distance, epsilon in curve:
@@ -200,17 +200,17 @@ def test_nearer_moves_keep_the_promise(kind: str) -> None:
 def test_several_rounds_of_reports_add_up() -> None:
     """Frequencies account for one round; the epsilon that is told is that of all."""
     plan = ms.plan(ms.Histogram(ms.Categories(["a", "b"])), Target(1, 0, 1), 40, rounds=3, trusted="nobody")
-    epsilon = Recomputed.of(plan, plan.choice).epsilon(plan.honest, 1.0)
+    epsilon = ProtocolReview.of(plan, plan.choice).epsilon(plan.honest, 1.0)
     assert epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-3)
     assert epsilon >= 3 * plan.protocol.randomizer.local_epsilon() * (1 - 1e-12)  # type: ignore[attr-defined]
 
 
 def test_every_kind_cites_papers_and_statements() -> None:
     for kind in KINDS:
-        task, method = task_of(kind), method_of(task_of(kind))
+        task, method = load_task(kind), find_method(load_task(kind))
         assert set(method.papers) <= set(PAPERS) - {"metricshuffle"}
         assert set(method.statements) <= set(STATEMENTS.values())
-        text = " ".join(methods_text(task, 12))
+        text = " ".join(describe_methods(task, 12))
         for told in (task.protocol.name, ms.__version__, task.digest[:16], str(task.guarantee), "12 reports", "[1]"):
             assert told in text
         assert all(f"“{statement.label}”" in text for statement in method.ours)
@@ -225,7 +225,7 @@ def test_the_chart_of_candidates_has_a_dot_for_each_and_needs_no_extra() -> None
     titles = [panel["layer"][0]["mark"]["text"] for panel in chart.spec["hconcat"]]
     assert titles[0] == "expected error (kcal)"
     errors, alone = (
-        {place["y"]: place["x"] for layer in panel["layer"] if layer["mark"].get("size") == DOT for place in layer["data"]["values"]}
+        {place["y"]: place["x"] for layer in panel["layer"] if layer["mark"].get("size") == DOT_SIZE for place in layer["data"]["values"]}
         for panel in chart.spec["hconcat"]
     )
     assert errors == {row: candidate.expected_error for row, candidate in enumerate(plan.candidates)}

@@ -9,25 +9,25 @@ import numpy as np
 from scipy.stats import binom
 from tests.wire.kinds import planned
 
-from metricshuffle.pages.answer_table import geojson_text
-from metricshuffle.pages.chapters.headline import headline
-from metricshuffle.pages.chapters.reach import reach
-from metricshuffle.pages.charts.intervals import Named, bars_chart
-from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.notebook import html
-from metricshuffle.pages.what_if import Recomputed, consequences
-from metricshuffle.pages.words import assessment, consequence_text
 from metricshuffle.planning import plan
 from metricshuffle.planning.advice import Wishes, on_honest
 from metricshuffle.planning.consent import consent
-from metricshuffle.planning.explain import error_text
-from metricshuffle.planning.spread import Spread
+from metricshuffle.planning.pairwise_distances import DistanceSummary
+from metricshuffle.planning.plan_text import error_text
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Centroid, Histogram, Sum
 from metricshuffle.randomizers.count_response import CountResponse
+from metricshuffle.report.answer_export import geojson_text
+from metricshuffle.report.assessment_text import assessment, consequence_text
+from metricshuffle.report.charts.interval_charts import NamedInterval, bars_chart
+from metricshuffle.report.failure_scenarios import ProtocolReview, consequences
+from metricshuffle.report.notebook import html
+from metricshuffle.report.report_subject import Collection
+from metricshuffle.report.sections.headline import headline
+from metricshuffle.report.sections.reach_curve import reach
 from metricshuffle.spaces import Grid, Integers, Interval, Places
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 PROTOCOLS = ["polya-shuffle", "geometric-central"]
 
@@ -46,12 +46,12 @@ def test_few_honest_bits_on_the_shorter_axis_certify_no_long_move() -> None:
     moved = np.convolve(binom.pmf(np.arange(longer - apart + 1), longer - apart, flip), binom.pmf(np.arange(apart + 1), apart, 1 - flip))
     shorter = bits[1].summed_profile(honest).epsilon(delta, 3.0)
     assert float(np.maximum(moved - math.exp(shorter) * still, 0.0).sum()) > delta  # so that this epsilon would be wrong
-    assert math.isinf(Recomputed(task, protocol, alone).epsilon(honest, float(apart)))
+    assert math.isinf(ProtocolReview(task, protocol, alone).epsilon(honest, float(apart)))
 
 
 def test_what_no_account_keeps_is_not_said_of_the_noise_alone() -> None:
     """Reports of drawn items are not shares that are mixed; and a hair above what one argument says, the account keeps it."""
-    (half,) = [row for row in consequences(Collection.of(planned("users' samples")).recomputed) if "50%" in row.situation]
+    (half,) = [row for row in consequences(Collection.of(planned("users' samples")).protocol_review) if "50%" in row.situation]
     assert "alone" not in consequence_text(half, 0)
     task = planned("users' samples").task
     promise = task.target.model_copy(update={"epsilon": half.epsilons[0]})
@@ -59,14 +59,14 @@ def test_what_no_account_keeps_is_not_said_of_the_noise_alone() -> None:
 
 
 def test_the_nearest_move_of_a_curators_sum_has_an_epsilon() -> None:
-    epsilon = Collection.of(planned("curator's sum")).recomputed.epsilon(30, 1.0)
+    epsilon = Collection.of(planned("curator's sum")).protocol_review.epsilon(30, 1.0)
     assert 0.1999 < epsilon <= 0.2
 
 
 def test_distances_of_what_if_are_never_rounded_up() -> None:
     """2,469.96 is not 2,470, nor is the diagonal of a grid 12,350 m that is 12,345.6 m long."""
     made = plan(Sum(Integers(0, 123_456, "s")), Target(1.0, 0.0, 1234.98), 10, trusted="nobody", protocols=["geometric-local"])
-    told = [row.situation for row in consequences(Collection.of(made).recomputed)]
+    told = [row.situation for row in consequences(Collection.of(made).protocol_review)]
     assert "2 times as far: 2,469.96 s" in told
     assert "from one end to the other: 123,456 s" in told
 
@@ -83,7 +83,7 @@ def test_what_distances_are_measured_between_is_said_wherever_they_are() -> None
 
 def test_a_number_that_is_zero_or_one_is_no_label() -> None:
     made = plan(Sum(Integers(0, 1)), Target(1.0, 0.0, 1.0), 10, trusted="nobody", protocols=["geometric-local"])
-    assert "label" not in consequences(Collection.of(made).recomputed)[0].situation
+    assert "label" not in consequences(Collection.of(made).protocol_review)[0].situation
 
 
 def test_what_costs_nothing_nearby_does_not_hide_all_values_alike() -> None:
@@ -104,14 +104,14 @@ def test_where_noise_may_be_none_no_number_on_paper_comforts_anybody() -> None:
 
 
 def test_shares_of_pairs_are_never_rounded_up_nor_their_distances_down() -> None:
-    spread = Spread(Sum(Integers(0, 10**6)), 448, np.sort([*np.full(99_999, 1.0), 900_000.0]), all_pairs=False)
+    spread = DistanceSummary(Sum(Integers(0, 10**6)), 448, np.sort([*np.full(99_999, 1.0), 900_000.0]), all_pairs=False)
     assert "99.99 % of the pairs are at most 5 apart" in spread.sentences(5.0)[1]
-    close = Spread(Sum(Interval(0.0, 10.0)), 2, np.array([1.23442]), all_pairs=True)
+    close = DistanceSummary(Sum(Interval(0.0, 10.0)), 2, np.array([1.23442]), all_pairs=True)
     assert "a quarter of the pairs at most 1.23442, " in close.sentences()[0]
 
 
 def test_long_and_similar_names_keep_rows_of_their_own() -> None:
-    bars = [Named("x" * 9_000 + middle + "y" * 20, 1.0, 0.5, 1.5, "1 %") for middle in "abc"]
+    bars = [NamedInterval("x" * 9_000 + middle + "y" * 20, 1.0, 0.5, 1.5, "1 %") for middle in "abc"]
     rows = bars_chart(bars, "share", level="95 %")["layer"][0]["data"]["values"]
     assert len({row["name"] for row in rows}) == len(rows) == 3
     assert max(len(row["name"]) for row in rows) < 70
@@ -149,4 +149,4 @@ def test_what_fewer_honest_people_cost_is_what_the_plan_with_fewer_costs() -> No
 
 def test_some_who_are_not_counted_on_are_not_everybody() -> None:
     made = plan(Sum(Integers(0, 5)), Target(1.0, 1e-6, 2.0), 250, 249, encoding="modular", protocols=["polya-shuffle"])
-    assert consequences(Collection.of(made).recomputed)[0].situation.startswith("99% honest")
+    assert consequences(Collection.of(made).protocol_review)[0].situation.startswith("99% honest")

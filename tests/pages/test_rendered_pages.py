@@ -13,7 +13,7 @@ from tests.pages.parsed import ParsedPage
 
 import metricshuffle
 import metricshuffle_papers
-from metricshuffle.pages.charts import marks
+from metricshuffle.report.charts import vega
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (ROOT / "src", ROOT / "packages", ROOT / "examples")
@@ -86,7 +86,7 @@ def test_the_policy_allows_this_style_and_these_scripts_by_their_hashes(page: Pa
 
 @pytest.mark.parametrize("colour", ["INK", "MUTED", "GRID", "BLUE", "VERMILLION", "GREEN", "PURPLE", "WATER"])
 def test_the_style_knows_every_colour_of_the_charts(colour: str) -> None:
-    value = getattr(marks, colour)
+    value = getattr(vega, colour)
     assert f'svg [fill="{value}"] {{ fill: var(--' in STYLE
     assert f'svg [stroke="{value}"] {{ stroke: var(--' in STYLE
 

@@ -8,16 +8,16 @@ import pytest
 from jinja2 import UndefinedError
 
 from metricshuffle.errors import MissingExtra
-from metricshuffle.pages.charts.marks import svg
-from metricshuffle.pages.elements import Table
-from metricshuffle.pages.rendering import rendered, rendered_from, require_report_extra
+from metricshuffle.report.charts.vega import svg
+from metricshuffle.report.components import Table
+from metricshuffle.report.template_engine import render_template, rendered_from, require_report_extra
 
 SPEC = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
 
 
 def test_a_name_that_is_missing_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="sections"):
-        rendered("amplify.html.jinja", randomizer="krr", words="", parameters="")
+        render_template("amplify.html.jinja", randomizer="krr", words="", parameters="")
 
 
 @pytest.mark.parametrize("package", ["jinja2", "vl_convert"])
@@ -36,7 +36,7 @@ def test_a_chapter_without_anything_to_draw() -> None:
 def test_a_table_has_a_class_for_every_row() -> None:
     short = {"tables": [Table(("a",), [("1",), ("2",)], classes=["chosen"])]}
     with pytest.raises(UndefinedError):
-        rendered("report/failures.html.jinja", chapter=short)
+        render_template("report/failures.html.jinja", chapter=short)
 
 
 def test_a_chart_that_is_a_file_of_its_own() -> None:

@@ -14,19 +14,19 @@ from tests.cli.conftest import Terminal
 from tests.pages.parsed import ParsedPage
 
 import metricshuffle as ms
-from metricshuffle.pages.answer_table import answer_columns, csv_text, geojson_text
-from metricshuffle.pages.charts.answers import answer_chart
-from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.notebook import summary
-from metricshuffle.pages.release_map import page
-from metricshuffle.pages.report import report
-from metricshuffle.planning.simulate import simulate
+from metricshuffle.planning.error_simulation import simulate
 from metricshuffle.protocols.features import Features, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.randomizers import BoundedGeometric
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire.release import Release
-from metricshuffle.wire.task import Task
+from metricshuffle.report.answer_export import answer_columns, csv_text, geojson_text
+from metricshuffle.report.charts.answer_charts import answer_chart
+from metricshuffle.report.map_page import page
+from metricshuffle.report.notebook import summary
+from metricshuffle.report.report_page import report
+from metricshuffle.report.report_subject import Collection
+from metricshuffle.tasks.release import Release
+from metricshuffle.tasks.task import Task
 
 KINDS = ("line", "map", "line, floor")
 

@@ -10,23 +10,23 @@ from tests.wire.kinds import planned
 from tests.wire.wordings import HOSTILE, QUESTION, TITLE
 
 from metricshuffle import Plan, Release
-from metricshuffle.pages import release_map
-from metricshuffle.pages.collection import Collection
-from metricshuffle.pages.notebook import html
-from metricshuffle.pages.report import report
+from metricshuffle.report import map_page
+from metricshuffle.report.notebook import html
+from metricshuffle.report.report_page import report
+from metricshuffle.report.report_subject import Collection
 
 ALL = "".join(HOSTILE.values())[:100], " ".join(HOSTILE.values())[:500]
 """As much of all of them as there is room for: a page takes a second."""
 
 
-def worded(kind: str, title: str | None, question: str | None) -> Plan:
+def with_wording(kind: str, title: str | None, question: str | None) -> Plan:
     made = planned(kind)
     return made.model_copy(update={"task": made.task.reworded(title, question)})
 
 
 @cache
 def released(title: str | None, question: str | None) -> Release:
-    return worded("labels", title, question).run(["tea", "coffee", "water", "tea"] * 100)
+    return with_wording("labels", title, question).run(["tea", "coffee", "water", "tea"] * 100)
 
 
 def spaced(words: str) -> str:
@@ -36,7 +36,7 @@ def spaced(words: str) -> str:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("title", "question"), [(TITLE, QUESTION), (ALL[0].strip(), ALL[1].strip())], ids=["plain", "hostile"])
 def test_a_report_of_a_plan_and_of_a_release(title: str, question: str) -> None:
-    of_plan = ParsedPage(report(Collection.of(worded("labels", title, question))))
+    of_plan = ParsedPage(report(Collection.of(with_wording("labels", title, question))))
     of_release = ParsedPage(report(Collection.of(released(title, question))))
     for page in (of_plan, of_release):
         assert page.texts["title"][0] == f"metricshuffle: {title}"
@@ -51,16 +51,16 @@ def test_a_report_of_a_plan_and_of_a_release(title: str, question: str) -> None:
 
 @pytest.mark.parametrize(("title", "question"), [(TITLE, QUESTION), (ALL[0].strip(), ALL[1].strip())], ids=["plain", "hostile"])
 def test_the_page_of_a_map(title: str, question: str) -> None:
-    page = ParsedPage(release_map.page(released(title, question)))
+    page = ParsedPage(map_page.page(released(title, question)))
     assert (page.texts["title"][0], page.texts["bdi"]) == (f"metricshuffle: {title}", [title])
     assert spaced(question) in page.text
     assert page.tags.count("script") == page.tags.count("img") == 0
-    assert "How many people hold what" in ParsedPage(release_map.page(released(None, None))).text
+    assert "How many people hold what" in ParsedPage(map_page.page(released(None, None))).text
 
 
 def test_cards_of_a_notebook() -> None:
     title, question = (words.strip() for words in ALL)
-    for thing in (worded("labels", title, question), worded("labels", title, question).task, released(title, question)):
+    for thing in (with_wording("labels", title, question), with_wording("labels", title, question).task, released(title, question)):
         card = html(thing)
         page = ParsedPage(card)
         assert f"Title: {spaced(title)}" in page.text

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.numerics.rounding import format_epsilon, format_number
 from metricshuffle.planning import Plan, plan
 from metricshuffle.planning.advice import (
     Wishes,
@@ -98,7 +98,9 @@ def test_ninety_percent_are_suggested_with_what_they_cost(many: Plan) -> None:
     then = plan(MEAN, TARGET, 4_000, "90%", encoding="modular", protocols=["polya-shuffle"])
     assert "all 4,000 must report" in told
     assert "--honest 90% counts on 3,600 of them" in told
-    assert f"would then be {plain(then.choice.expected_error)} min instead of {plain(many.choice.expected_error)} min" in told
+    assert (
+        f"would then be {format_number(then.choice.expected_error)} min instead of {format_number(many.choice.expected_error)} min" in told
+    )
     assert on_honest(many, Wishes(honest="3900")) == []
     assert on_honest(many, Wishes(honest="90%")) == []
 
@@ -120,8 +122,8 @@ def test_nobody_need_be_honest_where_nobody_is_trusted() -> None:
 def test_a_loud_report_is_warned_of_and_a_cap_keeps_what_is_said(many: Plan) -> None:
     (told,) = on_one_report(many, Wishes())
     assert many.choice.local_epsilon > 8
-    assert told.startswith(f"Warning: one report alone has epsilon {promised(many.choice.local_epsilon)}, which hides little")
-    assert f"a factor of {promised(math.exp(many.choice.local_epsilon))}" in told
+    assert told.startswith(f"Warning: one report alone has epsilon {format_epsilon(many.choice.local_epsilon)}, which hides little")
+    assert f"a factor of {format_epsilon(math.exp(many.choice.local_epsilon))}" in told
     (error,) = re.findall(r"the expected error would be ([\d.]+) min", told)
     capped = plan(MEAN, TARGET, 4_000, max_local_epsilon=8.0)
     assert capped.choice.expected_error <= float(error) * 1.001
@@ -147,10 +149,10 @@ def test_a_cap_names_the_least_that_can_be_reached() -> None:
     shuffled = [offer for offer in capped.candidates if offer.trusted == "shuffler"]
     least = min(offer.local_epsilon for offer in shuffled)
     lines = on_limits(capped, wishes)
-    assert f"the least epsilon of one report that any such candidate reaches here is {promised(least)}" in lines[0]
+    assert f"the least epsilon of one report that any such candidate reaches here is {format_epsilon(least)}" in lines[0]
     best = min(shuffled, key=lambda offer: offer.expected_error)
     assert lines[1].startswith("More exact, but ruled out by --max-local-epsilon 1.5: polya-shuffle, modular (")
-    assert f"expected error {plain(best.expected_error)} min" in lines[1]
+    assert f"expected error {format_number(best.expected_error)} min" in lines[1]
     assert on_limits(capped, Wishes()) == []
     short = plan(MEAN, TARGET, 400, "90%", max_bits=30)
     fewest = min(offer.bits_per_user for offer in short.candidates if offer.trusted == "shuffler")
@@ -172,7 +174,7 @@ def test_a_limit_that_nothing_keeps_names_the_least() -> None:
 def test_one_person_hears_what_more_would_do(alone: Plan) -> None:
     lead, more = on_few_people(alone, Wishes())
     assert lead.startswith("1 honest person is too few for a shuffler to help")
-    error = plain(plan(MEAN, TARGET, 10).choice.expected_error)
+    error = format_number(plan(MEAN, TARGET, 10).choice.expected_error)
     assert more == f"With 10 people the expected error would be {error} min (polya-shuffle, unary, relying on the shuffler)."
     assert on_few_people(alone, Wishes(narrowed=True)) == []
     assert on_few_people(alone, Wishes(max_bits=20)) == []

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
-from tests.wire.kinds import KINDS, task_of
+from tests.wire.kinds import KINDS, load_task
 
 import metricshuffle as ms
+from metricshuffle.auditing.distinguishing_event import best_event
+from metricshuffle.auditing.neighbours import Neighbours, distance_between, neighbours_of
+from metricshuffle.auditing.simulated_batches import BatchScore, drawn
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
-from metricshuffle.planning.audits.batches import BatchScore, drawn
-from metricshuffle.planning.audits.evidence import best_event
-from metricshuffle.planning.audits.neighbours import Neighbours, distance_between, neighbours_of
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers import BinaryRandomizedResponse, KaryRandomizedResponse
@@ -228,7 +228,7 @@ def test_what_is_learned_is_not_believed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_task_is_consistent(kind: str) -> None:
-    task = task_of(kind)
+    task = load_task(kind)
     outcome = ms.audit(task, batches=60 if task.minimum > 1000 else 1000, confidence=0.999, randomness=SEEDED(kind))
     assert not outcome.refuted
     assert outcome.promised is not None

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import planned, reports_of, task_of, values_of
+from tests.wire.kinds import load_task, planned, reports_of, values_of
 
 from metricshuffle import Budget, InputError, Ledger, Plan, PlanError, Release, Shuffled
-from metricshuffle.cli.option_names import in_options
-from metricshuffle.declared import content_digest
-from metricshuffle.planning.budget import EVERYBODY, Notes, OpenBudget, article, ordinal, spendings
+from metricshuffle.cli.option_names import with_option_names
+from metricshuffle.models import content_digest
+from metricshuffle.planning.budget.release_ledger import EVERYBODY, LedgerContent, OpenLedger, article, ordinal, spendings
 from metricshuffle.protocols.tally import Batch
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire.payloads import PayloadForm
+from metricshuffle.tasks.message_format import MessageFormat
 
 TWO = "two rounds"
 
@@ -34,7 +34,7 @@ def two() -> Plan:
 
 
 def shuffled(round: int = 1, seed: int = 1) -> Shuffled:
-    return task_of(TWO).shuffle(reports_of(TWO, seed=seed, round=round))
+    return load_task(TWO).shuffle(reports_of(TWO, seed=seed, round=round))
 
 
 def test_every_run_is_the_next_round(two: Plan, budget: Budget) -> None:
@@ -92,9 +92,9 @@ def test_another_batch_in_a_released_round(two: Plan, budget: Budget) -> None:
 
 def test_reports_that_were_released_are_refused_with_others() -> None:
     """Sums of overlapping batches can be subtracted, so that only what one report hides is left; said for each kind of trust."""
-    task, reports = task_of("unary sum"), [reports_of("unary sum", seed=seed) for seed in (1, 2)]
-    account = OpenBudget(Path("plan.ledger"), Notes({}, ()))
-    account.notes = Notes({task.digest: {}}, (_noted(task.shuffle(reports[0])),))
+    task, reports = load_task("unary sum"), [reports_of("unary sum", seed=seed) for seed in (1, 2)]
+    account = OpenLedger(Path("plan.ledger"), LedgerContent({}, ()))
+    account.notes = LedgerContent({task.digest: {}}, (_noted(task.shuffle(reports[0])),))
     with pytest.raises(
         PlanError, match=r"1 of the 2 batches of reports .* each report hides by itself: epsilon 5.915 instead of 1. Nobody's report"
     ):
@@ -102,9 +102,9 @@ def test_reports_that_were_released_are_refused_with_others() -> None:
 
 
 def _noted(batch: Shuffled, people: str = EVERYBODY) -> Any:
-    from metricshuffle.planning.budget import Noted
+    from metricshuffle.planning.budget.release_ledger import RecordedRelease
 
-    return Noted.of(batch, people, raw_values_seen=False)
+    return RecordedRelease.of(batch, people, raw_values_seen=False)
 
 
 def test_groups_of_people(two: Plan, budget: Budget) -> None:
@@ -232,7 +232,7 @@ def test_who_waits_and_who_gives_up(two: Plan, budget: Budget) -> None:
 
 def test_many_batches_of_one_person(budget: Budget) -> None:
     """Thirty thousand ids: 16 bytes each in the batch, 33 in the ledger, read and compared in a moment."""
-    task, ids = task_of(TWO), np.random.default_rng(1).bytes(16 * 30_000)
+    task, ids = load_task(TWO), np.random.default_rng(1).bytes(16 * 30_000)
     batches = tuple(ids[at : at + 16] for at in range(0, len(ids), 16))
     many = Shuffled(Batch(task.digest, 1), 30_000, 30_000, {0: [7]}, task.protocol.modulus, batches=batches)
     data = many.to_bytes()
@@ -317,13 +317,13 @@ def test_sentences_name_what_python_was_given(two: Plan, budget: Budget, tmp_pat
         two.run(values_of(TWO), budget=budget, people="north")
     told.append(str(wrong.value))
     with pytest.raises(InputError) as wrong:
-        task_of("users' vectors").randomize([[1] * 8])
+        load_task("users' vectors").randomize([[1] * 8])
     told.append(str(wrong.value))
     with pytest.raises(InputError) as wrong:
-        task_of("sum in shares").run([1] * 41)
+        load_task("sum in shares").run([1] * 41)
     told.append(str(wrong.value))
     with pytest.raises(InputError) as wrong:
-        PayloadForm.of(task_of("aggregated sum").protocol)
+        MessageFormat.of(load_task("aggregated sum").protocol)
     told.append(str(wrong.value))
     assert not [sentence for sentence in told if "--" in sentence]
     for sentence, name in zip(
@@ -333,4 +333,4 @@ def test_sentences_name_what_python_was_given(two: Plan, budget: Budget, tmp_pat
     ):
         assert name in sentence
         option = f"--{name.strip('`').partition('=')[0].replace('_', '-')}"
-        assert option in in_options(sentence, {})
+        assert option in with_option_names(sentence, {})

@@ -13,13 +13,13 @@ import pytest
 from pyproj import Geod
 
 import metricshuffle as ms
-from metricshuffle.accounting.sums.rounded import rounded_rate
+from metricshuffle.accounting.sums.rounded_reports import rounded_rate
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.simulate import simulate
+from metricshuffle.planning.error_simulation import simulate
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.queries.places import ON_THE_GROUND
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.queries.centroid import GROUND_TEXT
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.spaces.places import POINTS_PER_DEGREE
 
 GEOD = Geod(ellps="WGS84")
@@ -164,7 +164,7 @@ def test_the_promise_is_about_metres_on_the_ground(box: tuple[float, float, floa
 
 def test_the_sentence_says_what_distances_are_between() -> None:
     plan = planned()
-    assert plan.task.guarantee.between == plan.task.if_shuffler_colludes.between == ON_THE_GROUND
+    assert plan.task.guarantee.between == plan.task.if_shuffler_colludes.between == GROUND_TEXT
     assert "cells" not in str(plan.task.guarantee)
     assert plan.task.guarantee.protects == "people together"
     assert "units of" in " ".join(plan.protocol.remarks(QUERY, plan.target, plan.honest, 1))

@@ -10,12 +10,12 @@ import pytest
 from tests.oracles.small_plans import SMALL, plan_of, values_of
 
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.files import whole_file
+from metricshuffle.files import atomic_file
 from metricshuffle.planning import Plan
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire.reports import read_reports, record_type, write_reports
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.report_batches import read_reports, record_type, write_reports
+from metricshuffle.tasks.task import Task
 
 SENT = [name for name, small in SMALL.items() if small.trusted != "curator"]
 KINDS = ["sum", "mean", "sum, aggregator", "labels", "users' items", "users' tree"]
@@ -125,7 +125,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("kept")
 
     def interrupted() -> None:
-        with whole_file(tmp_path / "old") as stream:
+        with atomic_file(tmp_path / "old") as stream:
             stream.write("half")
             raise KeyboardInterrupt
 
@@ -133,5 +133,5 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
         interrupted()
     assert (tmp_path / "old").read_text() == "kept"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
-    with pytest.raises(InputError, match="cannot write"), whole_file(tmp_path / "nowhere" / "file"):
+    with pytest.raises(InputError, match="cannot write"), atomic_file(tmp_path / "nowhere" / "file"):
         pass

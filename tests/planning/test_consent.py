@@ -8,17 +8,17 @@ import re
 
 import pytest
 from tests.selfcheck.drawn_plans import drawn
-from tests.wire.kinds import KINDS, planned, task_of
+from tests.wire.kinds import KINDS, load_task, planned
 
 from metricshuffle.errors import ConditionError, NotCertified
-from metricshuffle.numerics.rounding import about
+from metricshuffle.numerics.rounding import format_rough
 from metricshuffle.planning import Plan, plan
-from metricshuffle.planning.consent import Consent, consent, rarely, times
+from metricshuffle.planning.consent import Consent, consent, odds_text, rarity_text
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Histogram, Mean, Sum, UserHistogram
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space, users_of
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 ODDS = re.compile(r"at most ([\d,.]+) times as likely with one of them as with the other(?:, plus a chance of at most 1 in ([\d,]+))?")
 PAIR = re.compile(r"such as (-?[\d,]+(?:\.\d+)?) and (-?[\d,]+(?:\.\d+)?)[ .]")
@@ -95,7 +95,7 @@ def plain_words(said: Consent) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_is_true(kind: str) -> None:
-    check(task_of(kind))
+    check(load_task(kind))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_number_is_true(kind: str) -> None:
 )
 def test_what_is_printed_is_certified_anew(kind: str) -> None:
     """Not only compared with the guarantee: accounted from the mechanism, at the numbers that people read."""
-    task = task_of(kind)
+    task = load_task(kind)
     for share, (epsilon, delta) in zip((1.0, 0.5), odds(section(consent(task), "What nobody learns")), strict=False):
         if share == 1.0 or task.query.items is None:
             assert keeps(task, epsilon, delta, task.guarantee.distance * share, "flat")
@@ -134,14 +134,14 @@ def test_weak_promises_are_called_weak() -> None:
     for epsilon, told in ((9.0, "That hides little"), (40.0, "Next to nothing")):
         task = plan(Sum(Integers(0, 20)), Target(epsilon, 0.0, 5), 40, trusted="nobody").task
         assert told in section(consent(task), "What nobody learns")
-    assert "hides little" not in consent(task_of("local sum")).text
+    assert "hides little" not in consent(load_task("local sum")).text
 
 
 def test_a_flat_promise_says_nothing_of_nearer_ones() -> None:
     task = plan(Sum(Integers(0, 20)), Target(1.0, 0.0, 5, "flat"), 40, trusted="nobody").task
     assert task.guarantee.shape == "flat"
     assert "Nearer" not in consent(task).text
-    assert "Nearer" in consent(task_of("local sum")).text
+    assert "Nearer" in consent(load_task("local sum")).text
 
 
 def test_items_are_told_as_moves_on_average() -> None:
@@ -160,7 +160,7 @@ def test_items_are_told_as_moves_on_average() -> None:
 def test_errors_and_contacts_are_told_where_they_are_known() -> None:
     made = planned("labels")
     said = consent(made.task, expected_error=made.choice.expected_error, contact="Write to privacy@example.org")
-    assert f"off by about {about(100 * made.choice.expected_error)} % of the people" in said.text
+    assert f"off by about {format_rough(100 * made.choice.expected_error)} % of the people" in said.text
     assert section(said, "Questions").startswith("Write to privacy@example.org.")
     assert "off by" not in consent(made.task).text
 
@@ -183,14 +183,14 @@ def test_markdown_shows_labels_as_they_are() -> None:
     ],
 )
 def test_chances_are_never_told_smaller_than_they_are(delta: float, told: str) -> None:
-    assert rarely(delta) == told
+    assert rarity_text(delta) == told
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, math.log(2), 1.0, 2.0, 7.3, 12.0])
 def test_odds_round_up(epsilon: float) -> None:
-    promise = Guarantee.model_validate({**task_of("local sum").guarantee.model_dump(), "epsilon": epsilon})
+    promise = Guarantee.model_validate({**load_task("local sum").guarantee.model_dump(), "epsilon": epsilon})
     for share in (1.0, 0.5):
-        ((printed, _),) = odds(times(promise, share))
+        ((printed, _),) = odds(odds_text(promise, share))
         assert epsilon * share <= printed * (1 + 1e-12) <= epsilon * share + 0.1
 
 
@@ -207,5 +207,5 @@ def test_places_and_real_numbers_are_measured_as_they_are_protected() -> None:
 
 
 def test_no_two_sections_share_a_heading() -> None:
-    headings = [part.heading for part in consent(task_of("map")).sections]
+    headings = [part.heading for part in consent(load_task("map")).sections]
     assert all(one != other for one, other in itertools.combinations(headings, 2))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
-from metricshuffle.planning import drawing
-from metricshuffle.planning.drawing import ReportLaws
+from metricshuffle.simulation import fast_draws
+from metricshuffle.simulation.fast_draws import ReportLaws
 
 LAW = np.random.default_rng(3).dirichlet(np.full(12, 0.5), size=6)
 HELD = np.array([40, 0, 3, 150, 1, 6])
@@ -23,8 +23,8 @@ def test_reports_drawn_one_by_one_follow_the_law() -> None:
 @pytest.mark.parametrize("way", ["one by one", "multinomial", "normal"])
 def test_each_way_of_drawing_has_the_means_and_covariances_of_multinomial_laws(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way != "multinomial":
-        monkeypatch.setattr(drawing, "MANY_ENTRIES", 0)
-        monkeypatch.setattr(drawing, "ENTRIES_A_DRAW", 0 if way == "one by one" else 10**9)
+        monkeypatch.setattr(fast_draws, "MAX_EXACT_ENTRIES", 0)
+        monkeypatch.setattr(fast_draws, "ENTRIES_PER_DRAW", 0 if way == "one by one" else 10**9)
     generator, laws = np.random.default_rng(1), ReportLaws.of((LAW,))
     drawn = np.array([laws.counts(HELD, generator) for _ in range(4000)])
     means, covariances = HELD @ LAW, np.diag(HELD @ LAW) - LAW.T @ (HELD[:, None] * LAW)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 
 from metricshuffle import Centroid, DomainError, Histogram, InputError, Mean, Randomness, Sum, Target, UserHistogram, plan, users_of
+from metricshuffle.data.value_parts import join_parts, parts_of
 from metricshuffle.errors import InputWarning
-from metricshuffle.queries.values import joined, parts_of
 from metricshuffle.spaces import Categories, Grid, Integers, Places, Space
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
 COLUMNS: dict[str, list[Any]] = {
@@ -79,11 +79,11 @@ def make(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], Any]:
 @pytest.fixture(scope="module")
 def task() -> Task:
     """The sum of whole numbers from 0 to 20, reported by people who trust nobody."""
-    return task_of("local sum")
+    return load_task("local sum")
 
 
 def taken(query: Any, values: Any, **asked: Any) -> Any:
-    return joined(parts_of(query, values, **asked))
+    return join_parts(parts_of(query, values, **asked))
 
 
 def test_a_column_of_any_frame(make: Any, task: Task) -> None:
@@ -123,7 +123,7 @@ def test_sentences_name_what_python_was_given(make: Any, task: Task) -> None:
 
 
 def test_wrong_rows_are_counted_and_the_first_are_shown(make: Any, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 9)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 9)
     frame = {"n": [3, 99] * 20}
     with pytest.raises(DomainError) as told:
         task.run(make(frame), column="n")

@@ -13,11 +13,11 @@ import pytest
 import metricshuffle as ms
 from metricshuffle.errors import InputError
 from metricshuffle.planning import share_errors
-from metricshuffle.planning.crowd import clustered_shares
-from metricshuffle.planning.explain import plan_text
+from metricshuffle.planning.plan_text import plan_text
 from metricshuffle.protocols.features import Cells, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.vectors import NoisyVectors
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.population import clustered_shares
 
 LINE, MAP = ms.Histogram(ms.Integers(0, 63)), ms.Histogram(ms.Grid(16, 16))
 LABELS = ms.Histogram(ms.Categories(list("abcdefghij")))

@@ -13,11 +13,11 @@ import pytest
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, InputWarning, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate
-from metricshuffle.planning.explain import explanation, plan_text, why_chosen
 from metricshuffle.planning.plan import choose
+from metricshuffle.planning.plan_text import explanation, plan_text, why_chosen
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Reports
+from metricshuffle.protocols.protocol import Reports
 from metricshuffle.queries import Centroid, Mean, Sum
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Grid, Integers, Interval

@@ -11,10 +11,10 @@ import pytest
 from tests.oracles.small_plans import SMALL, plan_of, values_of
 
 import metricshuffle as ms
-from metricshuffle.declared import content_digest
 from metricshuffle.errors import PlanError
-from metricshuffle.protocols.answers import NoisyAnswers
+from metricshuffle.models import content_digest
 from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.noisy_answers import NoisyAnswers
 from metricshuffle.randomness import Randomness
 
 LARGEST_TASK = 64 * 1024

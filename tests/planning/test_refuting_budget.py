@@ -18,14 +18,14 @@ import pytest
 from numpy.typing import NDArray
 
 from metricshuffle.planning import plan
-from metricshuffle.planning.spending import Price, Spending
-from metricshuffle.planning.together import together
+from metricshuffle.planning.budget.joint_cost import joint_cost
+from metricshuffle.planning.budget.task_cost import Price, TaskCost
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.features import space_of
-from metricshuffle.protocols.vectors import feature_table
+from metricshuffle.protocols.noisy_vectors import feature_table
 from metricshuffle.queries import Centroid, Histogram, Mean, Sum
 from metricshuffle.spaces import Categories, Grid, Integers, Interval
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 pytestmark = pytest.mark.thorough
 
@@ -51,7 +51,7 @@ def shifted(law: Law, steps: int) -> Pair:
     return pair if steps >= 0 else pair[::-1]
 
 
-def put_together(pair: Pair, digits: int = 11) -> Pair:
+def join_messages(pair: Pair, digits: int = 11) -> Pair:
     """Reports of the same likelihood ratio as one."""
     first, second = pair
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -66,11 +66,11 @@ def put_together(pair: Pair, digits: int = 11) -> Pair:
 def joint(pairs: Sequence[Pair]) -> Pair:
     """Of independent reports."""
     first, second = np.ones(1), np.ones(1)
-    for one, other in map(put_together, pairs):
-        first, second = put_together((np.outer(first, one).ravel(), np.outer(second, other).ravel()))
+    for one, other in map(join_messages, pairs):
+        first, second = join_messages((np.outer(first, one).ravel(), np.outer(second, other).ravel()))
         digits = 4
         while len(first) > MOST_POINTS and digits > 1:
-            (first, second), digits = put_together((first, second), digits), digits - 1
+            (first, second), digits = join_messages((first, second), digits), digits - 1
     return first, second
 
 
@@ -105,7 +105,7 @@ def clamped(law: Law, radius: int, value: int, top: int, farthest: int) -> Law:
     return report
 
 
-def added_up(laws: Sequence[Law]) -> Law:
+def tally_reports_partition(laws: Sequence[Law]) -> Law:
     total = np.ones(1)
     for law in laws:
         total = np.convolve(total, law)
@@ -132,16 +132,18 @@ def sum_rounds(task: Task, moved: tuple[int, ...]) -> Iterator[list[Pair]]:
         yield [shifted(total, sum(moved))]
     else:
         for others in (0, noise.span // 2, noise.span):
-            rest = added_up([clamped(share, radius, others, noise.span, noise.radius)] * (task.honest - len(moved)))
+            rest = tally_reports_partition([clamped(share, radius, others, noise.span, noise.radius)] * (task.honest - len(moved)))
             for low in (True, False):
                 ends = [(0, steps) if low else (noise.span - steps, noise.span) for steps in moved]
-                mine = [added_up([clamped(share, radius, end[at], noise.span, noise.radius) for end in ends]) for at in (0, 1)]
+                mine = [
+                    tally_reports_partition([clamped(share, radius, end[at], noise.span, noise.radius) for end in ends]) for at in (0, 1)
+                ]
                 yield [(np.convolve(rest, mine[0]), np.convolve(rest, mine[1]))]
 
 
 def flipped(ones: int, bits: int, flip: float) -> Law:
     """The law of the ones among so many flipped bits."""
-    return added_up([np.array([flip, 1.0 - flip])] * ones + [np.array([1.0 - flip, flip])] * (bits - ones))
+    return tally_reports_partition([np.array([flip, 1.0 - flip])] * ones + [np.array([1.0 - flip, flip])] * (bits - ones))
 
 
 def counted(kinds: Sequence[Law]) -> dict[tuple[int, ...], float]:
@@ -340,7 +342,7 @@ def test_no_price_of_one_task_is_too_small(kind: str) -> None:
     task.verify()
     claimed, compared = task.guarantee, 0
     for rounds in range(1, task.rounds + 3):
-        part = Spending(task, rounds)
+        part = TaskCost(task, rounds)
         for distance in distances_of(task):
             price = part.at(distance)
             for pairs in shown(kind, distance, people_of(task)):
@@ -354,8 +356,8 @@ def test_no_price_of_one_task_is_too_small(kind: str) -> None:
 
 def refute(kinds: Sequence[str], rounds: Sequence[int]) -> int:
     """Compare what these tasks cost together with the joint laws of all rounds; returns how many laws were compared."""
-    parts = [Spending(made(kind), count) for kind, count in zip(kinds, rounds, strict=True)]
-    found = together(parts)
+    parts = [TaskCost(made(kind), count) for kind, count in zip(kinds, rounds, strict=True)]
+    found = joint_cost(parts)
     people = 3 if found.people_together else 1
     said = [(found.spent, [part.task.guarantee.distance for part in parts], rounds)]
     said.append((found.planned, said[0][1], [max(part.rounds, part.task.rounds) for part in parts]))
@@ -412,6 +414,6 @@ def test_a_promise_about_people_together_is_not_priced_by_one_person_s_law() -> 
     task = Task(**{**dict(honest), "guarantee": claimed, "digest": ""})
     task.verify()
     assert task.guarantee.protects == "people together"
-    assert Spending(task, 1).price.epsilon == pytest.approx(0.5, rel=2e-3)
+    assert TaskCost(task, 1).price.epsilon == pytest.approx(0.5, rel=2e-3)
     account = task.protocol.account(task.query, task.target.model_copy(update={"epsilon": 0.3}), task.honest, 1)
     assert account.protects == "one person"

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from tests.oracles.small_plans import SMALL, answered, plan_of, truth_of, values_of
 
-from metricshuffle.declared import content_digest
 from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, MissingExtra, PlanError
+from metricshuffle.models import content_digest
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Centroid, Mean, Sum, Table
-from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Grid, Integers, Interval
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 
 TARGET = Target(1.0, 1e-3, 4)
 PLANS: dict[str, dict[str, Any]] = {
@@ -287,7 +287,7 @@ def test_a_release_is_a_frame(name: str) -> None:
 
 def test_without_a_library_for_frames_a_release_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence, and nothing else is lost."""
-    monkeypatch.setattr("metricshuffle.queries.table.find_spec", lambda name: None)
+    monkeypatch.setattr("metricshuffle.queries.result_table.find_spec", lambda name: None)
     for wanted in ("mean", "labels"):
         with pytest.raises(MissingExtra, match=r"pandas, polars or pyarrow.*pip install"):
             released(wanted).to_frame()

@@ -14,8 +14,8 @@ from tests.oracles.small_plans import SMALL, plan_of
 from metricshuffle.errors import InputError, NotCertified, PlanError
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.answers import NoisyAnswers
 from metricshuffle.protocols.frequencies import Frequencies, shuffled_profile
+from metricshuffle.protocols.noisy_answers import NoisyAnswers
 from metricshuffle.queries import Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle.randomness import Randomness

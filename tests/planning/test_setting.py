@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.offers.sums import SumSetting
+from metricshuffle.planning.candidates.sum_calibration import SumSetting
 from metricshuffle.planning.plan import plan
-from metricshuffle.planning.setting import checked_setting
+from metricshuffle.planning.setting import validate_setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Centroid, Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
-from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, users_of
 
 NEAR = Target(1.0, 1e-6, 1.0)
@@ -33,7 +33,7 @@ ONLY_SUMS: dict[str, Any] = {"encoding": "unary", "padding": "bounded", "granula
 
 
 def steps_of(query: SummedQuery, target: Target, **choices: Any) -> SumSetting:
-    return SumSetting(checked_setting(query, target, 100, None, **choices), query)
+    return SumSetting(validate_setting(query, target, 100, None, **choices), query)
 
 
 def test_a_real_number_has_many_steps_in_a_grain() -> None:
@@ -53,7 +53,7 @@ def test_a_distance_in_cells_is_whole_where_it_was_meant_to_be() -> None:
 
 def test_epsilon_can_be_changed_alone() -> None:
     """All else of a setting stays."""
-    setting = checked_setting(Mean(Integers(0, 40)), Target(1.5, 1e-5, 7, "flat"), 9, 8)
+    setting = validate_setting(Mean(Integers(0, 40)), Target(1.5, 1e-5, 7, "flat"), 9, 8)
     assert setting.at_epsilon(2.0).target == Target(2.0, 1e-5, 7, "flat")
     assert setting.at_epsilon(2.0).honest == 8
 
@@ -71,7 +71,7 @@ def test_what_is_about_sums_makes_no_sense_for_tables_and_items(name: str, optio
 def test_samples_are_for_histograms_of_users_with_any_number_of_items(name: str) -> None:
     """No other protocol draws items, so nobody may believe that hers are drawn."""
     if name == "users":
-        assert checked_setting(QUERIES[name], NEAR, 50, samples=2).samples == 2
+        assert validate_setting(QUERIES[name], NEAR, 50, samples=2).samples == 2
     else:
         with pytest.raises(InputError, match=r"samples (makes no sense|must be a whole number from 1 to 1e6, for users with any number)"):
             plan(QUERIES[name], NEAR, 50, samples=2)
@@ -154,7 +154,9 @@ def test_only_the_protocols_that_are_wanted_are_calibrated(name: str) -> None:
 @pytest.mark.slow
 def test_the_order_of_protocols_does_not_depend_on_what_was_imported_first() -> None:
     """Families are asked by name, so that two plans of the same wishes are the same file."""
-    text = "import metricshuffle.planning.offers.{first}, metricshuffle as ms; q = ms.UserHistogram(ms.users_of(ms.Integers(0, 3), 1)); "
+    text = (
+        "import metricshuffle.planning.candidates.{first}, metricshuffle as ms; q = ms.UserHistogram(ms.users_of(ms.Integers(0, 3), 1)); "
+    )
     text += "print(ms.plan(q, ms.Target(1, 0, 1), 10, trusted='nobody').to_json())"
     plans = [
         subprocess.run([sys.executable, "-c", text.format(first=first)], capture_output=True, text=True, check=True).stdout

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from tests.oracles.small_plans import SMALL, plan_of, truth_of, values_of
 
 from metricshuffle.errors import BatchTooSmall, InputError
-from metricshuffle.planning import Plan, plan, simulate, user_runs
-from metricshuffle.planning.crowd import Crowd, zipf_shares
-from metricshuffle.planning.drawing import distance_of
-from metricshuffle.planning.simulate import Simulation
+from metricshuffle.planning import Plan, plan, simulate
+from metricshuffle.planning.error_simulation import Simulation
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Centroid, Mean, Sum, UserHistogram, UserLinearQuery
-from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation import user_item_runs
+from metricshuffle.simulation.fast_draws import distance_of
+from metricshuffle.simulation.population import Population, zipf_shares
 from metricshuffle.spaces import Clustered, Grid, Integers, users_of
 
 pytestmark = pytest.mark.thorough
@@ -217,7 +218,7 @@ def test_the_solver_measures_a_few_releases_of_many_points_and_nested_squares_te
         heap[row : row + 6, column : column + 6] = generator.random((6, 6))
         return (1.0 - heaped) * truth + heaped * heap.ravel() / heap.sum(), truth
 
-    near, far = [release(0.1) for _ in range(user_runs.SOLVED)], [release(0.3) for _ in range(12)]
+    near, far = [release(0.1) for _ in range(user_item_runs.SOLVER_RUNS)], [release(0.3) for _ in range(12)]
     exact = [distance_of(people, *pair) for pair in (*near, *far)]
     solved: list[float] = []
 
@@ -225,28 +226,28 @@ def test_the_solver_measures_a_few_releases_of_many_points_and_nested_squares_te
         solved.append(distance_of(*pair))
         return solved[-1]
 
-    monkeypatch.setattr(user_runs, "distance_of", looked_at)
-    assert user_runs.mean_distance(people, [*near, *far]) == pytest.approx(np.mean(exact), rel=0.15)
-    assert np.mean(exact) > 2.0 * np.mean(exact[: user_runs.SOLVED])
-    assert sorted(solved) == sorted(exact[: user_runs.SOLVED])  # (threads end when they do)
+    monkeypatch.setattr(user_item_runs, "distance_of", looked_at)
+    assert user_item_runs.mean_distance(people, [*near, *far]) == pytest.approx(np.mean(exact), rel=0.15)
+    assert np.mean(exact) > 2.0 * np.mean(exact[: user_item_runs.SOLVER_RUNS])
+    assert sorted(solved) == sorted(exact[: user_item_runs.SOLVER_RUNS])  # (threads end when they do)
     few = users_of(Grid(3, 3, 1.0), 2)
-    assert user_runs.mean_distance(few, [(np.eye(9)[0], np.eye(9)[place]) for place in (1, 2, 8, 0, 0, 8)]) == pytest.approx(
+    assert user_item_runs.mean_distance(few, [(np.eye(9)[0], np.eye(9)[place]) for place in (1, 2, 8, 0, 0, 8)]) == pytest.approx(
         (1 + 2 + 2 * math.sqrt(8.0)) / 6, abs=1e-6
     )
-    assert user_runs.mean_distance(people, [(truth, truth)] * 9) == 0.0
+    assert user_item_runs.mean_distance(people, [(truth, truth)] * 9) == 0.0
 
 
 def test_crowds() -> None:
     """Invented people hold what they should, and real ones count the same however much they hold."""
     generator = np.random.default_rng(0)
-    crowd = Crowd.drawn(SHARES, 1000, 7, generator)
+    crowd = Population.drawn(SHARES, 1000, 7, generator)
     assert crowd.sampled.sum() == 7000
     assert crowd.one.sum() == 1000
     assert np.array_equal(crowd.sampled / 7000, crowd.truth)
-    drawn = Crowd.drawn(SHARES, 1000, 7, generator, samples=3)
+    drawn = Population.drawn(SHARES, 1000, 7, generator, samples=3)
     assert drawn.sampled.sum() == 3000
     assert not np.array_equal(drawn.sampled / 3000, drawn.truth)
-    real = Crowd.of(users_of(SPACE), [[0] * 99, [5], [1, 2]], 2, generator)
+    real = Population.of(users_of(SPACE), [[0] * 99, [5], [1, 2]], 2, generator)
     np.testing.assert_allclose(real.truth, np.array([1, 0.5, 0.5, 0, 0, 1]) / 3)  # users count the same, not items
     assert real.sampled[[0, 5]].tolist() == [2, 2]
     assert real.sampled.sum() == 6
@@ -263,15 +264,15 @@ def test_people_who_hold_just_as_many_items_as_are_drawn_draw_them_too() -> None
     made = plan(UserHistogram(people), Target(60.0, 1e-2, 0.5, "flat"), 50, protocols=["item-wise"], samples=3)
     held = [[(user + item) % 12 for item in range(3)] for user in range(50)]
     generator = np.random.default_rng(0)
-    drawn = [Crowd.of(people, held, 3, generator).sampled for _ in range(200)]
-    exact = Crowd.of(people, held, 3, generator, draws=False).sampled
+    drawn = [Population.of(people, held, 3, generator).sampled for _ in range(200)]
+    exact = Population.of(people, held, 3, generator, draws=False).sampled
     assert np.array_equal(exact, np.bincount(np.concatenate(held), minlength=12))
     assert np.std([one[0] for one in drawn]) > 1.0
     found = simulate(made, 200, people=held)
     # 50 users draw three of their three: the drawing alone is off by more than this
     assert found.mean_absolute_error > 0.02
     with pytest.raises(InputError, match="only if all of them hold 4"):
-        Crowd.of(people, held, 4, generator, draws=False)
+        Population.of(people, held, 4, generator, draws=False)
 
 
 def test_plans_say_for_whose_items_an_error_is() -> None:

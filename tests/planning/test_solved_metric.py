@@ -13,13 +13,13 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 import metricshuffle as ms
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.local_metric.solver import LineTarget, algorithm_1n
-from metricshuffle.planning.solved import allowed_text
-from metricshuffle.planning.strongest import Promise, report_error, share_error
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, Randomizer
+from metricshuffle.solving.local_metric import LineTarget, algorithm_1n
+from metricshuffle.solving.randomizer_search import Promise, report_error, share_error
+from metricshuffle.solving.solution import allowed_text
 from metricshuffle.spaces import Circle, Clustered, Grid, Integers, Interval, Matrix, Space, Tree
 
 WEEK = Space(Integers(0, 6), Circle(7))

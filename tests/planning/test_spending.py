@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.planning import plan
-from metricshuffle.planning.spending import PairProfile, Spending, composed_epsilon, sampled_at
-from metricshuffle.planning.together import together
-from metricshuffle.privacy.curves import dominating_pair
+from metricshuffle.planning.budget.joint_cost import joint_cost
+from metricshuffle.planning.budget.task_cost import DominatingPairProfile, TaskCost, composed_epsilon, curve_epsilons
+from metricshuffle.privacy.dominating_pair import dominating_pair
 from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Histogram, Sum
 from metricshuffle.spaces import Categories, Integers
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 Law = NDArray[np.float64]
 Pair = tuple[Law, Law]
@@ -84,19 +84,19 @@ def worst(parts: list[tuple[Task, int]], delta: float) -> float:
 def test_released_rounds_cost_at_least_the_truth_and_not_much_more(bits: Task) -> None:
     """Two of three rounds, composed by enumeration; and a fourth that nobody planned."""
     for rounds in (1, 2):
-        truth, price = worst([(bits, rounds)], 1e-4), Spending(bits, rounds).price
+        truth, price = worst([(bits, rounds)], 1e-4), TaskCost(bits, rounds).price
         assert price.delta == 1e-4
         assert truth <= price.epsilon <= 1.15 * truth
-    assert Spending(bits, 3).price.epsilon == bits.guarantee.epsilon == 2.0
-    assert 2.0 < Spending(bits, 4).price.epsilon < 2.0 * 4 / 3
+    assert TaskCost(bits, 3).price.epsilon == bits.guarantee.epsilon == 2.0
+    assert 2.0 < TaskCost(bits, 4).price.epsilon < 2.0 * 4 / 3
 
 
 def test_different_tasks_cost_at_least_the_truth_and_not_much_more(bits: Task, coins: Task) -> None:
     """Flipped bits, twice, and a coin: every one moves by its own distance; less than the sum, and no less than the truth."""
-    found = together([Spending(bits, 2), Spending(coins, 1)])
+    found = joint_cost([TaskCost(bits, 2), TaskCost(coins, 1)])
     assert found.spent.delta == pytest.approx(2e-4)
     truth = worst([(bits, 2), (coins, 1)], found.spent.delta)
-    added = Spending(bits, 2).price.epsilon + Spending(coins, 1).price.epsilon
+    added = TaskCost(bits, 2).price.epsilon + TaskCost(coins, 1).price.epsilon
     assert truth <= found.spent.epsilon <= 1.1 * truth
     assert found.spent.epsilon < 0.9 * added
     assert found.spent.epsilon <= found.planned.epsilon <= bits.guarantee.epsilon + coins.guarantee.epsilon
@@ -104,9 +104,9 @@ def test_different_tasks_cost_at_least_the_truth_and_not_much_more(bits: Task, c
 
 def test_pure_tasks_add_up_exactly() -> None:
     """Discrete Laplace noise on a sum, and randomized response: with delta 0 the largest loss is the sum of both, which is attained."""
-    local = task_of("local sum")
+    local = load_task("local sum")
     labels = plan(Histogram(Categories(["a", "b", "c"])), Target(0.7, 0, 1), 5, trusted="nobody").task
-    found = together([Spending(local, 1), Spending(labels, 1)])
+    found = joint_cost([TaskCost(local, 1), TaskCost(labels, 1)])
     rows = np.asarray(labels.protocol.randomizer.rows())  # type: ignore[attr-defined]
     rate = local.protocol.randomizers[0].rate  # type: ignore[attr-defined]
     truth = 5 * rate + float(np.abs(np.log(rows[0] / rows[1])).max())
@@ -117,24 +117,24 @@ def test_pure_tasks_add_up_exactly() -> None:
 
 def test_one_value_that_moves_in_tasks_of_different_distances() -> None:
     """1 at 5 kcal and 1 at 10 kcal: 1.5 if one value moves by up to 5 in both; kcal and hours have nothing in common."""
-    five = task_of("local sum")
+    five = load_task("local sum")
     ten = plan(Sum(Integers(0, 20, "kcal")), Target(1, 0, 10), 40, trusted="nobody").task
     hours = plan(Sum(Integers(0, 20, "h")), Target(1, 0, 10), 40, trusted="nobody").task
-    found = together([Spending(five, 1), Spending(ten, 1)])
+    found = joint_cost([TaskCost(five, 1), TaskCost(ten, 1)])
     assert found.near is not None
     assert found.spent.epsilon == pytest.approx(2.0)
     assert found.near.spent.epsilon == pytest.approx(1.5)
     assert found.near.distances == (5.0, 5.0)
-    assert together([Spending(five, 1), Spending(hours, 1)]).near is None
+    assert joint_cost([TaskCost(five, 1), TaskCost(hours, 1)]).near is None
     told = " ".join(found.lines())
     assert "by up to 5 kcal in total in (1) and by up to 10 kcal in total in (2)" in told
     assert "the same value that moves, by up to 5 kcal in all tasks of this unit: epsilon 1.5" in told
-    assert "(and as above in the others)" in " ".join(together([Spending(task, 1) for task in (five, ten, hours)]).lines())
+    assert "(and as above in the others)" in " ".join(joint_cost([TaskCost(task, 1) for task in (five, ten, hours)]).lines())
     assert "nothing is promised" in told
 
 
 def test_fewer_rounds_cost_less_and_never_more_than_planned(bits: Task) -> None:
-    prices = [Spending(bits, rounds) for rounds in range(4)]
+    prices = [TaskCost(bits, rounds) for rounds in range(4)]
     assert prices[0].price.epsilon == prices[0].alone.epsilon == 0.0
     for fewer, more in pairwise(prices):
         assert fewer.price.epsilon < more.price.epsilon <= bits.guarantee.epsilon
@@ -147,12 +147,12 @@ def test_fewer_rounds_cost_less_and_never_more_than_planned(bits: Task) -> None:
 )
 def test_every_kind_of_task_has_a_price(kind: str) -> None:
     """More rounds than planned cost more than was promised; two tasks no more than the sum; after a curator nothing is left."""
-    task = task_of(kind)
-    twice = Spending(task, 2).price
+    task = load_task(kind)
+    twice = TaskCost(task, 2).price
     assert twice.epsilon > task.guarantee.epsilon
     assert twice.delta <= 2.0000001 * task.guarantee.delta
-    other = task_of("local sum")
-    found = together([Spending(task, 1), Spending(other, 1)])
+    other = load_task("local sum")
+    found = joint_cost([TaskCost(task, 1), TaskCost(other, 1)])
     assert max(task.guarantee.epsilon, 1.0) <= found.spent.epsilon * 1.0001
     assert found.spent.epsilon <= (task.guarantee.epsilon + 1.0) * (1 + 1e-12)
     assert math.isinf(found.colluding.epsilon) == (task.protocol.trusted == "curator")
@@ -164,26 +164,26 @@ def test_tiny_deltas(delta: float) -> None:
     """One person, and a delta that hardly is: sums of epsilons, or less, and never nothing."""
     task = plan(Sum(Integers(0, 20)), Target(1, delta, 5), 1, trusted="nobody", rounds=2).task
     other = plan(Sum(Integers(0, 20)), Target(2, delta, 5), 1, trusted="nobody").task
-    found = together([Spending(task, 1), Spending(other, 1)])
+    found = joint_cost([TaskCost(task, 1), TaskCost(other, 1)])
     assert found.spent.epsilon == pytest.approx(2.5, rel=1e-3)
     assert found.planned.epsilon == pytest.approx(3.0, rel=1e-3)
 
 
 def test_a_task_that_claims_too_much_has_no_price() -> None:
     """Ledgers hold tasks as they came; none is believed."""
-    honest = task_of("local sum")
+    honest = load_task("local sum")
     claimed = honest.guarantee.model_copy(update={"epsilon": 0.1})
     liar = Task(**{**dict(honest), "guarantee": claimed, "if_shuffler_colludes": claimed, "digest": ""})
     with pytest.raises(NotCertified, match="claims more than is true"):
-        together([Spending(liar, 1)])
+        joint_cost([TaskCost(liar, 1)])
 
 
 @given(st.floats(0.01, 5.0), st.integers(1, 6), st.sampled_from([1e-3, 1e-6, 1e-12]))
 def test_sampled_curves_lie_above_the_curve(rate: float, rounds: int, delta: float) -> None:
     """What dominates a round is nowhere below it, at the points and between them."""
     profile = PureProfile(rate)
-    at = sampled_at(profile, 1.0, rate, delta / rounds)
-    pair = PairProfile(dominating_pair(at, [profile.delta(epsilon, 1.0) for epsilon in at]))
+    at = curve_epsilons(profile, 1.0, rate, delta / rounds)
+    pair = DominatingPairProfile(dominating_pair(at, [profile.delta(epsilon, 1.0) for epsilon in at]))
     assert pair.pure(1.0) >= rate
     assert (pair.delta(0.0, 0.0), pair.delta(0.0, 1.5), pair.pure(1.5)) == (0.0, 1.0, math.inf)
     for epsilon in np.linspace(0.0, 1.2 * rate, 23).tolist():
@@ -192,6 +192,6 @@ def test_sampled_curves_lie_above_the_curve(rate: float, rounds: int, delta: flo
 
 def test_nothing_is_certified_beyond_what_is_looked_for(bits: Task) -> None:
     """The composed epsilon falls in delta, and is infinite where the promised deltas are more than it and nothing else is known."""
-    parts, distances = [Spending(bits, 1), Spending(bits, 2)], [3.0, 3.0]
+    parts, distances = [TaskCost(bits, 1), TaskCost(bits, 2)], [3.0, 3.0]
     assert composed_epsilon(parts, distances, 1e-2) < composed_epsilon(parts, distances, 2e-4)
     assert math.isinf(composed_epsilon(parts, distances, 0.0))

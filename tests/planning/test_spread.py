@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.spread import MOST_PAIRS, spread_of
+from metricshuffle.planning.pairwise_distances import MAX_PAIRS, summarize_distances
 from metricshuffle.queries import Centroid, Histogram, Mean, Sum, UserHistogram
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space, users_of
 
@@ -34,7 +34,7 @@ NUMBERS: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize(("query", "values", "apart"), NUMBERS.values(), ids=NUMBERS.keys())
 def test_quartiles_of_all_pairs(query: Any, values: Any, apart: Any) -> None:
-    spread = spread_of(query, values)
+    spread = summarize_distances(query, values)
     distances = [float(apart(a, b)) for a, b in combinations(values, 2)]
     assert spread.all_pairs
     assert spread.quartiles == pytest.approx(by_hand(distances), abs=1e-4)
@@ -44,20 +44,20 @@ def test_quartiles_of_all_pairs(query: Any, values: Any, apart: Any) -> None:
 
 def test_many_people_are_sampled_and_the_number_of_pairs_is_told() -> None:
     values = RNG.integers(0, 1001, 20_000)
-    spread = spread_of(Mean(Integers(0, 1000, "kcal")), values)
-    assert (len(spread.distances), spread.all_pairs) == (MOST_PAIRS, False)
+    spread = summarize_distances(Mean(Integers(0, 1000, "kcal")), values)
+    assert (len(spread.distances), spread.all_pairs) == (MAX_PAIRS, False)
     # |x - x'| of uniform numbers: the share of pairs within d is 1 - (1 - d)^2
     assert spread.quartiles == pytest.approx([1000 * (1 - np.sqrt(1 - part)) for part in (0.25, 0.5, 0.75)], rel=0.03)
     (told,) = spread.sentences()
     assert told.startswith("NOT PRIVATE")
     assert "from 100,000 pairs drawn at random" in told
-    assert spread_of(Mean(Integers(0, 1000)), values).quartiles == spread.quartiles, "the same values say the same"
+    assert summarize_distances(Mean(Integers(0, 1000)), values).quartiles == spread.quartiles, "the same values say the same"
 
 
 def test_users_are_as_far_apart_as_the_earth_mover_says() -> None:
     people = users_of(Space(Integers(0, 23, "h")))
     held = [RNG.integers(0, 24, size) for size in RNG.integers(1, 6, 12)]
-    spread = spread_of(UserHistogram(people), held)
+    spread = summarize_distances(UserHistogram(people), held)
     assert spread.quartiles == pytest.approx(by_hand([people.distance(a, b) for a, b in combinations(held, 2)]))
     assert "earth mover's distance" in spread.sentences(2.0)[0]
     assert spread.sentences(2.0)[1].endswith("% of the pairs are at most 2 h apart, the distance of this plan.")
@@ -65,7 +65,7 @@ def test_users_are_as_far_apart_as_the_earth_mover_says() -> None:
 
 def test_places_of_users_are_compared_item_by_item() -> None:
     held = [RNG.integers(0, 7, (size, 2)) for size in RNG.integers(1, 6, 30)]
-    spread = spread_of(UserHistogram(users_of(Space(GRID))), held)
+    spread = summarize_distances(UserHistogram(users_of(Space(GRID))), held)
     assert spread.of_items
     assert "an item of one and an item of the other" in spread.sentences()[0]
     assert np.isin(np.round(spread.distances), np.round([50 * np.hypot(x, y) for x in range(7) for y in range(7)])).all()
@@ -73,6 +73,6 @@ def test_places_of_users_are_compared_item_by_item() -> None:
 
 def test_labels_and_single_people_have_no_distances() -> None:
     with pytest.raises(InputError, match="any two labels are 1 apart"):
-        spread_of(Histogram(Categories(["a", "b"])), ["a", "b"])
+        summarize_distances(Histogram(Categories(["a", "b"])), ["a", "b"])
     with pytest.raises(InputError, match="at least two people"):
-        spread_of(Mean(Integers(0, 9)), [3])
+        summarize_distances(Mean(Integers(0, 9)), [3])

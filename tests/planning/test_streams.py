@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import planned, run_of, task_of
+from tests.wire.kinds import load_task, planned, run_of
 
 from metricshuffle import InputError
 from metricshuffle.errors import MissingExtra
-from metricshuffle.queries import table as tables
+from metricshuffle.queries import result_table as tables
 
 pyarrow: Any = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra tables)")
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -24,7 +24,7 @@ def module(name: str) -> Any:
 
 
 def test_a_lazy_frame_is_computed_once_and_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 7)
     polars = module("polars")
     rows: list[int] = []
 
@@ -33,18 +33,18 @@ def test_a_lazy_frame_is_computed_once_and_only_where_it_is_needed(monkeypatch: 
         return frame
 
     lazy = polars.DataFrame({"kcal": [row % 20 for row in range(40)], "other": ["x"] * 40}).lazy().map_batches(seen)
-    assert task_of("local sum").run(lazy, column="kcal").reports == 40
+    assert load_task("local sum").run(lazy, column="kcal").reports == 40
     assert sum(rows) == 40
     with pytest.raises(InputError, match="the LazyFrame has no column 'name'"):
-        task_of("local sum").run(lazy, column="name")
+        load_task("local sum").run(lazy, column="name")
     with pytest.raises(InputError, match=r"holds the values, column=; it has: kcal, other\."):
-        task_of("local sum").run(lazy)
+        load_task("local sum").run(lazy)
     assert sum(rows) == 40
 
 
 def test_a_relation_with_quotes_in_its_names() -> None:
     relation = module("duckdb").sql("""select range % 20 as "my ""own"" column", 1 as other from range(40)""")
-    assert task_of("local sum").run(relation, column='my "own" column').reports == 40
+    assert load_task("local sum").run(relation, column='my "own" column').reports == 40
 
 
 STREAMED = """
@@ -59,7 +59,7 @@ task = Task.load("task.json")
 values = made[sys.argv[1]]()
 task.counted([list(range(20))])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-from metricshuffle.queries.values import parts_of
+from metricshuffle.data.value_parts import parts_of
 assert task.counted(parts_of(task.query, values, column="kcal")).people == 20_000_000
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
@@ -75,7 +75,7 @@ def test_memory_stays_bounded(source: str, tmp_path: Path) -> None:
     with parquet.ParquetWriter(tmp_path / "values.parquet", column.schema) as stream:
         for _ in range(20):
             stream.write_table(column)
-    task_of("curator's sum").save(tmp_path / "task.json")
+    load_task("curator's sum").save(tmp_path / "task.json")
     done = subprocess.run([sys.executable, "-c", STREAMED, source], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.splitlines()[-1]) < 150, f"{done.stdout} MiB"  # (duckdb shows how far it is after two seconds)

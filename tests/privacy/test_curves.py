@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 import metricshuffle as ms
-from metricshuffle.accounting.composition.rounds import composed, composed_of
+from metricshuffle.accounting.composition.composed_profile import compose_profiles, compose_rounds
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.curves import POINTS, TradeOff, dominating_pair, falling, looked_at, lower_hull
+from metricshuffle.privacy.dominating_pair import POINTS, TradeOff, dominating_pair, fall_rates, lower_hull, sample_epsilons
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers import KaryRandomizedResponse
 
@@ -193,11 +193,11 @@ def test_loss_distributions_dominate_and_are_close(profile: PrivacyProfile, dist
 
 def test_composition_there_and_here() -> None:
     profile = PureProfile(0.5)
-    there, here = profile.to_pld(1.0).self_compose(10), composed(profile, 10)
+    there, here = profile.to_pld(1.0).self_compose(10), compose_rounds(profile, 10)
     for epsilon in (0.2, 1.0, 2.0, 3.0):
         assert there.get_delta_for_epsilon(epsilon) == pytest.approx(here.delta(epsilon, 1.0), rel=2e-3)
     both = profile.to_pld(1.0).compose(PureProfile(1.0).to_pld(1.0))
-    assert both.get_delta_for_epsilon(1.2) == pytest.approx(composed_of([profile, PureProfile(1.0)]).delta(1.2, 1.0), rel=2e-3)
+    assert both.get_delta_for_epsilon(1.2) == pytest.approx(compose_profiles([profile, PureProfile(1.0)]).delta(1.2, 1.0), rel=2e-3)
 
 
 def test_curves_of_shuffled_reports() -> None:
@@ -211,18 +211,18 @@ def test_curves_of_shuffled_reports() -> None:
 
 def test_where_it_is_looked() -> None:
     profile = PureProfile(1.0)
-    at = looked_at(lambda epsilon: profile.delta(epsilon, 1.0), 1.0)
+    at = sample_epsilons(lambda epsilon: profile.delta(epsilon, 1.0), 1.0)
     assert at[0] == 0.0
     assert at[-1] == 1.0
     assert len(at) == POINTS
-    assert looked_at(lambda epsilon: 0.0, 0.0) == [0.0]
-    assert looked_at(lambda epsilon: 0.0, 1.0) == [0.0, 1.0]
-    far = looked_at(lambda epsilon: math.exp(-1000.0 * epsilon), 1.0)
+    assert sample_epsilons(lambda epsilon: 0.0, 0.0) == [0.0]
+    assert sample_epsilons(lambda epsilon: 0.0, 1.0) == [0.0, 1.0]
+    far = sample_epsilons(lambda epsilon: math.exp(-1000.0 * epsilon), 1.0)
     assert far[-1] == 1.0
     assert far[POINTS // 2] < 0.05
     for wrong in (1, 2.5, True):
         with pytest.raises(InputError, match="points"):
-            looked_at(lambda epsilon: 0.0, 1.0, wrong)  # type: ignore[arg-type]
+            sample_epsilons(lambda epsilon: 0.0, 1.0, wrong)  # type: ignore[arg-type]
 
 
 def test_bad_input() -> None:
@@ -243,7 +243,7 @@ def test_bad_input() -> None:
 def test_the_lower_hull_is_that_of_points_taken_one_by_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     at = np.cumsum(np.append(0.0, rng.uniform(0.01, 0.2, 80)))
-    fall = falling(at, np.minimum.accumulate(np.exp(-at) * (1.0 + rng.random(81) * [0.0, 1e-12, 1e-3, 0.3, 3.0, 0.01][seed]) / 4.0))
+    fall = fall_rates(at, np.minimum.accumulate(np.exp(-at) * (1.0 + rng.random(81) * [0.0, 1e-12, 1e-3, 0.3, 3.0, 0.01][seed]) / 4.0))
 
     def one(a: int, b: int) -> float:
         return float(fall(np.array([a]), np.array([b]))[0])

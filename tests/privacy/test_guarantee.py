@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Geometric, Polya
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import format_number
 from metricshuffle.privacy.guarantee import Guarantee, Trust, likelihood_text
 from metricshuffle.privacy.profile import LowerProfile, PureProfile
 
@@ -50,7 +50,7 @@ def test_printed_promises_are_rounded_up() -> None:
     assert "delta 1.01e-06" in str(guarantee(delta=1.0001e-6))
     # What is off by rounding only is not shown as more.
     assert "epsilon 1 " in str(guarantee(epsilon=math.nextafter(1.0, 2.0), shape="flat"))
-    assert plain(12345.0) == "12,345"
+    assert format_number(12345.0) == "12,345"
 
 
 @pytest.mark.parametrize(

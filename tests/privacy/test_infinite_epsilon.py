@@ -12,21 +12,21 @@ import pytest
 from tests.oracles.shuffled_brute_force import multiset_weights
 
 import metricshuffle as ms
-from metricshuffle.accounting.blanket.bound import BlanketProfile
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
-from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports
+from metricshuffle.accounting.shuffling.binary_exact_bound import delta_bracket as two_reports
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketProfile
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, Clamped, QuantisedProfile
+from metricshuffle.accounting.sums.rare_clamping import RarelyClampedProfile
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
-from metricshuffle.accounting.two_reports.bound import TwoReports
-from metricshuffle.accounting.two_reports.bound import delta_bracket as two_reports
 from metricshuffle.amplification.groups import Groups
-from metricshuffle.amplification.measured import MeasuredProfile
-from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.amplification.metric_channel import MetricChannelProfile
+from metricshuffle.amplification.random_task import RandomTask
 from metricshuffle.errors import InputError
-from metricshuffle.noise.bounded import tabulated
+from metricshuffle.noise.bounded_sum import tabulated_sum
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import FARTHEST_EPSILON, PureProfile, PureUpTo, checked_epsilon
-from metricshuffle.protocols.frequencies import one_report, shuffled_profile
+from metricshuffle.protocols.frequencies import shuffled_profile, single_report_profile
 from metricshuffle.randomizers import Channel, KaryRandomizedResponse
 
 FAR = (800.0, 1e5, FARTHEST_EPSILON, math.inf)
@@ -85,14 +85,23 @@ def test_no_upper_bound_is_below_what_the_other_input_rules_out(seed: int) -> No
     channel, alone = channel_of(rows), truth(rows, [])
     apart = channel_of(rows, distances=1.0 - np.eye(len(rows)))
     for epsilon in FAR:
-        for profile in (channel.local_profile(), one_report(channel), one_report(apart), BlanketProfile(channel.blankets, 1)):
+        for profile in (
+            channel.local_profile(),
+            single_report_profile(channel),
+            single_report_profile(apart),
+            BlanketProfile(channel.blankets, 1),
+        ):
             assert profile.delta(epsilon, 1.0) == pytest.approx(alone, abs=1e-9)
             assert profile.delta(epsilon, 1.0) >= alone
         for people in (1, 2, 3):
             exact = truth(rows, [rows] * (people - 1))
             found = ms.amplify(channel, people).delta(epsilon)
             assert found.lower * (1 - 1e-9) <= exact <= found.upper * (1 + 1e-12)
-            for profile in (MeasuredProfile(apart, people), shuffled_profile(channel, people), BlanketProfile(channel.blankets, people)):
+            for profile in (
+                MetricChannelProfile(apart, people),
+                shuffled_profile(channel, people),
+                BlanketProfile(channel.blankets, people),
+            ):
                 assert profile.delta(epsilon, 1.0) >= exact * (1 - 1e-12)
 
 
@@ -105,8 +114,8 @@ def test_rounds_groups_and_lists_of_values_are_covered(seed: int) -> None:
     for epsilon in (800.0, math.inf):
         twice = 1.0 - (1.0 - alone) ** 2
         assert ms.amplify(channel, 1, rounds=2).delta(epsilon).upper >= twice * (1 - 1e-12)
-        assert composed(channel.local_profile(), 2).delta(epsilon, 1.0) >= twice * (1 - 1e-12)
-        assert ms.amplify(Parallel((0.5, 0.5), (channel, channel)), 1).delta(epsilon).upper >= alone * (1 - 1e-12)
+        assert compose_rounds(channel.local_profile(), 2).delta(epsilon, 1.0) >= twice * (1 - 1e-12)
+        assert ms.amplify(RandomTask((0.5, 0.5), (channel, channel)), 1).delta(epsilon).upper >= alone * (1 - 1e-12)
         members = ms.amplify(Groups([(channel, 2), (channel_of(more), 1)], dummies=[(np.array(uniform) / TOTAL, 1)])).delta(epsilon)
         crowds = [[rows, more, [uniform]], [rows, rows, [uniform]]]
         for found, own, others in zip(members, (rows, more), crowds, strict=True):
@@ -116,7 +125,7 @@ def test_rounds_groups_and_lists_of_values_are_covered(seed: int) -> None:
 
 
 def test_sums_of_bounded_noise_keep_what_lies_beyond_their_support() -> None:
-    noise = tabulated(Polya(Fraction(1), 1.0), 3, 2)  # two draws from -3..3
+    noise = tabulated_sum(Polya(Fraction(1), 1.0), 3, 2)  # two draws from -3..3
     exact = AdditiveNoise(noise)
     masses = np.concatenate([noise.masses[:0:-1], noise.masses])
     law = np.convolve(masses, masses)
@@ -126,9 +135,9 @@ def test_sums_of_bounded_noise_keep_what_lies_beyond_their_support() -> None:
             assert exact.delta(epsilon, steps) == pytest.approx(beyond, rel=1e-6)
             assert exact.delta(epsilon, steps) >= beyond * (1 - 1e-9)
             assert exact.curve(np.array([0.0, epsilon]), steps)[1] >= beyond * (1 - 1e-9)
-            for profile in (Clamped(exact, 1e-3), RarelyClamped(exact, 1e-9), SplitAndMix(exact, 40.0), Quantised(exact, 1)):
+            for profile in (Clamped(exact, 1e-3), RarelyClampedProfile(exact, 1e-9), SplitAndMix(exact, 40.0), QuantisedProfile(exact, 1)):
                 assert profile.delta(epsilon, steps) >= beyond * (1 - 1e-9)
-            assert composed(exact, 2).delta(epsilon, steps) >= (1.0 - (1.0 - beyond) ** 2) * (1 - 1e-9)
+            assert compose_rounds(exact, 2).delta(epsilon, steps) >= (1.0 - (1.0 - beyond) ** 2) * (1 - 1e-9)
 
 
 def test_what_is_private_without_a_delta_stays_so() -> None:
@@ -137,6 +146,6 @@ def test_what_is_private_without_a_delta_stays_so() -> None:
         assert PureUpTo(1.0, 2.0).delta(epsilon, 1.0) == 0.0
         assert PureUpTo(1.0, 2.0).delta(epsilon, 3.0) == 1.0
         assert ms.amplify(KaryRandomizedResponse(4, 1.0), 10).delta(epsilon).upper == 0.0
-    assert two_reports(TwoReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1), 3, math.inf).upper == pytest.approx(0.5, rel=1e-9)
+    assert two_reports(BinaryReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1), 3, math.inf).upper == pytest.approx(0.5, rel=1e-9)
     with pytest.raises(InputError, match="finite"):
         ms.fewest_users(KaryRandomizedResponse(4, 1.0), math.inf, 1e-6)

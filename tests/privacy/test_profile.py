@@ -12,7 +12,7 @@ import pytest
 from mpmath import mpf
 
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.privacy.profile import Band, PrivacyProfile, PureProfile
 
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise, displacements, planar_shift_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, QuantisedProfile, coarse_slope
+from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise, displacements, planar_shift_delta
 from metricshuffle.noise.polya import Geometric, Polya
-from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.certified_search import last_certified
 
 # Certified values may exceed the truth by a little, so monotone means monotone up to this.
 ROUNDING = 1 + 1e-5
@@ -134,7 +134,7 @@ def test_fewer_honest_polya_shares_mean_a_larger_epsilon(users: int, missing: in
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.001, 3.0), st.integers(1, 1000), st.integers(1, 5000))
 def test_coarse_noise_hides_every_residue(epsilon: float, granularity: int, distance: int) -> None:
-    profile = Quantised(AdditiveNoise(Geometric(coarse_slope(epsilon, granularity))), granularity)
+    profile = QuantisedProfile(AdditiveNoise(Geometric(coarse_slope(epsilon, granularity))), granularity)
     assert profile.pure(distance) <= epsilon * distance * (1 + 1e-13)
     assert profile.pure(1) >= epsilon * (1 - 1e-10)
     # Rounding can only hide: never more than moving to the next cell.
@@ -145,7 +145,7 @@ def test_coarse_noise_hides_every_residue(epsilon: float, granularity: int, dist
 @given(st.floats(1.0, 300.0), st.floats(0.2, 4.0), st.floats(1.0, 6.0), fractions)
 def test_planar_bounds_are_ordered(shape: float, rate: float, radius: float, fraction: float) -> None:
     axis = polya(shape, rate)
-    joint, split = PlanarNoise(axis), PerAxis(axis)
+    joint, split = PlanarNoise(axis), PerAxisProfile(axis)
     epsilon = fraction * joint.pure(radius)
     delta = joint.delta(epsilon, radius)
     assert axis.delta(epsilon, math.floor(radius)) <= delta * ROUNDING + SMALLEST

@@ -16,10 +16,10 @@ from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.protocols.answer_features import AnswerFeatures, Columns, PointShares, TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.answers import NoisyAnswers
+from metricshuffle.protocols.noisy_answers import NoisyAnswers
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.queries import Histogram, UserHistogram, UserLinearQuery
-from metricshuffle.queries.coordinates import Answers
+from metricshuffle.queries.exact_features import ExactAnswers
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Clustered, Grid, Integers, Matrix, NestedSquares, Scaled, Space, Tree, nested_squares, users_of
 from metricshuffle.spaces.metrics import Absolute
@@ -201,7 +201,7 @@ def test_a_curators_tally_is_exact_for_users_of_different_sizes() -> None:
     inputs = query.inputs(held, 1.0)
     assert inputs.sizes is not None
     coordinates = features.coordinates(query)
-    exact = Answers.of(coordinates, inputs.numbers[:, 0], inputs.sizes).total()
+    exact = ExactAnswers.of(coordinates, inputs.numbers[:, 0], inputs.sizes).total()
     below = Fraction(2) ** coordinates.power
     columns = list(zip(*(row for _, row in sorted(whole.sums.items())), strict=True))
     sizes = sorted(whole.sums)

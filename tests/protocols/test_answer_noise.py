@@ -11,12 +11,12 @@ import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.noise.grid_laplace import GridLaplace
-from metricshuffle.planning.drawing import simulated_noise
 from metricshuffle.protocols.answer_features import TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
-from metricshuffle.queries.coordinates import Answers
-from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.queries.exact_features import ExactAnswers
+from metricshuffle.queries.user_queries import UserHistogram
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.fast_draws import simulated_noise
 from metricshuffle.spaces import Clustered, users_of
 
 KINDS: tuple[Noise, ...] = ("l1", "l2", "linf", "gaussian")
@@ -25,7 +25,7 @@ KINDS: tuple[Noise, ...] = ("l1", "l2", "linf", "gaussian")
 def test_laplace_reports_have_the_exact_law_of_the_sum_rounded_down() -> None:
     noise = AnswerNoise("l1", 3.0, 2, cell=2.0)
     users = 20_000
-    answers = Answers(np.tile([5.0, -7.0], (users, 1)), np.full(users, 3), 1)
+    answers = ExactAnswers(np.tile([5.0, -7.0], (users, 1)), np.full(users, 3), 1)
     cells = noise.on_each(answers, Randomness.seeded("law"))
     grid = GridLaplace.at_least(3.0, Fraction(2))
     for column, value in enumerate((Fraction(5, 6), Fraction(-7, 6))):
@@ -42,7 +42,7 @@ def test_the_exact_law_of_a_report_keeps_the_rate_for_users_of_any_size(rate: fl
     noise = AnswerNoise("l1", 1.0 / rate, coordinates.numbers.shape[1], cell=1.0 / rate)
     grid = GridLaplace.at_least(noise.scale, Fraction(noise.cell))
     sets = [items for size in (1, 2, 3) for items in itertools.combinations_with_replacement((0, 1, 2), size)]
-    answers = Answers.of(coordinates, *people.coded([list(items) for items in sets]))
+    answers = ExactAnswers.of(coordinates, *people.coded([list(items) for items in sets]))
     laws = []
     for user in range(len(sets)):
         exact = answers.exact(user)
@@ -73,7 +73,7 @@ def test_mean_size_of_many_laplace_numbers_joins_up() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_leaves_is_unbiased_and_as_wide_as_it_says(kind: Noise) -> None:
     noise, users = AnswerNoise(kind, 0.5, 2), 1000
-    answers = Answers(np.tile([3.0, -1.0], (users, 1)), np.full(users, 2), 2)
+    answers = ExactAnswers(np.tile([3.0, -1.0], (users, 1)), np.full(users, 2), 2)
     cells = noise.on_each(answers, Randomness.seeded(f"wide {kind}"))
     middles = noise.middles(cells, 1)
     assert cells.dtype == np.int64
@@ -100,7 +100,7 @@ def test_the_scale_is_never_less_than_was_asked_for() -> None:
 
 def test_reports_drawn_in_parts_belong_to_their_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metricshuffle.protocols.answer_noise.NUMBERS_AT_ONCE", 7)
-    answers = Answers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
+    answers = ExactAnswers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
     noise = AnswerNoise("l1", 1.0, 3)
     middles = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)
     assert np.abs(middles - answers.floats()).max() < 30.0  # of answers at least 1000 apart

@@ -18,11 +18,11 @@ from metricshuffle.protocols.answer_features import Columns, TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
 from metricshuffle.queries import Centroid, Histogram, Mean, Query, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, PlanarGeometric, WitchHat
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
-from metricshuffle.randomizers.exponential import ExponentialMechanism
+from metricshuffle.randomizers.exponential_mechanism import ExponentialMechanism
 from metricshuffle.spaces import Categories, Clustered, Grid, Integers, Interval, users_of
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 FEW, REALS = Sum(Integers(0, 3)), Mean(Interval(0.0, 1.0))
 LABELS, LINE, CELLS = Histogram(Categories(["a", "b", "c"])), Histogram(Integers(0, 2)), Histogram(Grid(3, 4, 1.0))

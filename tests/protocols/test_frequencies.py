@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketProfile
 from metricshuffle.errors import DomainError, InputError, NotCertified, PlanError
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Protocol
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, Frequencies, displacements, normal_width, one_report, shuffled_profile
+from metricshuffle.protocols.frequencies import (
+    MIN_NORMAL_PEOPLE,
+    Frequencies,
+    displacements,
+    normal_width,
+    shuffled_profile,
+    single_report_profile,
+)
+from metricshuffle.protocols.protocol import Protocol
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.queries import Estimate, Histogram, Inputs, Mean, Sum
 from metricshuffle.randomizers import (
@@ -110,7 +117,7 @@ def test_lines_and_grids_are_accounted_by_the_best_bound() -> None:
     assert best.epsilon(1e-6, 2.0) < 0.97 * pairs <= pairs * (1 + 1e-6) < shifted.epsilon(1e-6, 2.0) < 1.5 * pairs
     assert displacements(KaryRandomizedResponse(3, 1.0), 2000) is None
     grid = PlanarGeometric(3, 2, 0.01, cell=100.0)
-    assert one_report(grid).pure(100.0) == pytest.approx(1.0 / math.sqrt(2.0))
+    assert single_report_profile(grid).pure(100.0) == pytest.approx(1.0 / math.sqrt(2.0))
 
 
 @pytest.mark.parametrize("randomizer", [PlanarGeometric(2, 3, 1.0), Channel([[0.8, 0.2], [0.3, 0.7]]), WitchHat(1.0, 2.0, 1.0, 8)], ids=str)
@@ -148,8 +155,8 @@ def test_warnings_are_words_in_a_field() -> None:
 
 def test_few_people_get_intervals_that_need_no_normal_law() -> None:
     """Chebyshev's inequality below thirty reports, the normal law from there on: for shares and for totals."""
-    for people in (FEW_PEOPLE - 1, FEW_PEOPLE):
-        width = 1.0 / math.sqrt(0.05) if people < FEW_PEOPLE else normal_width(0.05)
+    for people in (MIN_NORMAL_PEOPLE - 1, MIN_NORMAL_PEOPLE):
+        width = 1.0 / math.sqrt(0.05) if people < MIN_NORMAL_PEOPLE else normal_width(0.05)
         counted = estimate(protocol_of(KaryRandomizedResponse(4, 3.0)), FOUR, np.arange(people) % 4)
         low, high = counted.interval(0.95)
         np.testing.assert_allclose(counted.totals - low, width * counted.standard_errors)

@@ -10,13 +10,13 @@ import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, symmetric_p_value
 from tests.oracles.mechanism_runs import certain_delta, estimated_totals, observed_sums
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 
 

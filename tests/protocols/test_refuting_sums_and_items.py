@@ -10,28 +10,28 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
-from metricshuffle.accounting.composition.loss_distribution import dominating, grid_step
-from metricshuffle.accounting.composition.rounds import ComposedProfile
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.moves import moves_of
-from metricshuffle.accounting.items.one_item import every_distance
-from metricshuffle.accounting.items.sampled_users import SampledProfile, report_loss
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.composition.composed_profile import ComposedProfile
+from metricshuffle.accounting.composition.loss_distribution import dominating_losses, grid_step
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_upper
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.accounting.sums.axis_losses import AxisLosses
-from metricshuffle.accounting.sums.planar import PlanarNoise
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.single_item import every_distance
+from metricshuffle.accounting.user_items.single_move_bounds import moves_of
+from metricshuffle.accounting.user_items.subsampled_items import SubsampledProfile, report_loss
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.bounded import BoundedSum, shared_table
+from metricshuffle.noise.bounded_sum import BoundedSum, shared_table
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.rounding_error import rounded_half_width
+from metricshuffle.noise.random_rounding import rounded_half_width
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.protocols.item_accounts import OneItemProfile
-from metricshuffle.randomizers.additive import AdditiveRandomizer
-from metricshuffle.randomizers.exponential import PaddedExponential
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
+from metricshuffle.randomizers.exponential_mechanism import PaddedExponential
 from metricshuffle.spaces.matrix import Matrix
-from metricshuffle.spaces.table_tree import tree_below
+from metricshuffle.spaces.tree_detection import tree_below
 
 ROOM = 1.0 + 1e-9  # for what this file itself rounds
 
@@ -59,7 +59,7 @@ def shuffled(first: list[Floats], second: list[Floats], others: list[Floats]) ->
     return np.array([one.get(key, 0.0) for key in keys]), np.array([other.get(key, 0.0) for key in keys])
 
 
-def least_delta(profile: PrivacyProfile, epsilon: float, distance: float, shape: str = "linear", steps: int = 10) -> float:
+def min_delta(profile: PrivacyProfile, epsilon: float, distance: float, shape: str = "linear", steps: int = 10) -> float:
     """About the smallest delta that is certified; itself certified."""
     low, high = 1e-9, 1.0
     for _ in range(steps):
@@ -109,7 +109,7 @@ class Axis:
 def attack_plane(rng: random.Random, kind: str) -> int:
     axis, radius = Axis(kind, rng), rng.uniform(1.0, 9.0)
     profile, epsilon = PlanarNoise(axis.profile), rng.uniform(0.1, 0.6) * radius
-    flat, linear = profile.delta(epsilon, radius), least_delta(profile, epsilon, radius, steps=4)
+    flat, linear = profile.delta(epsilon, radius), min_delta(profile, epsilon, radius, steps=4)
     reach = math.floor(radius)
     cells = [(i, j) for i, j in product(range(reach + 1), repeat=2) if 0 < i * i + j * j <= radius * radius]
     for i, j in rng.sample(cells, min(len(cells), 8)):
@@ -164,7 +164,7 @@ def attack_rounds(rng: random.Random, kind: str, most: int) -> None:
     if kind == "bits":
         farthest = min(farthest, axis.bits)
     profile, epsilon = ComposedProfile(((axis.profile, rounds),)), rng.uniform(0.3, 1.0) * farthest * math.sqrt(rounds)
-    linear = least_delta(profile, epsilon, farthest, steps=4)
+    linear = min_delta(profile, epsilon, farthest, steps=4)
     for d in range(1, farthest + 1):
         p, q = axis.pair(d)
         for one, other in ((p, q), (q, p)):
@@ -208,7 +208,7 @@ def test_the_law_of_losses_dominates_every_pair(rough: float) -> None:
         widest = float(np.abs(np.log(p / q)).max())
         step = grid_step(widest * rng.choice([0.5, 1.0, 1.4]) / points)
         curve = np.array([divergence(p, q, step * i) for i in range(points + 1)]) * (1.0 + 1e-14 + rough * rng.random(points + 1))
-        law = dominating(np.minimum(curve, 1.0), step)
+        law = dominating_losses(np.minimum(curve, 1.0), step)
         at = np.arange(-points, points + 1) * step
         for epsilon in [*rng.uniform(-1.5 * widest, 1.5 * widest, 20), 0.0, step, -step, points * step]:
             covered = law.infinite + float(np.sum(law.masses * np.maximum(-np.expm1(epsilon - at), 0.0)))
@@ -274,7 +274,7 @@ def attack_samples(rng: random.Random, *, with_laws: bool) -> None:
     moves = moves_of(randomizer, 1.0)
     own = max(move.rate for move in moves) * (1.0 + 1e-15)
     one = ItemWiseProfile(own, shuffle, moves, "blanket flow") if with_laws else ItemWiseProfile(own, shuffle)
-    profile = SampledProfile(one, samples, 1.0)
+    profile = SubsampledProfile(one, samples, 1.0)
     held = [np.bincount([rng.randrange(3) for _ in range(size)], minlength=3) / size for size in (rng.randint(1, 4), rng.randint(1, 3))]
     apart = float(np.sum(np.abs(np.cumsum(held[0] - held[1])[:-1]) * np.diff(places)))
     if apart < 1e-3:
@@ -313,7 +313,7 @@ def test_no_single_item_gives_away_more(shape: str) -> None:
         radius = rng.uniform(0.4, 1.0)
         epsilon = rng.uniform(0.1, 0.9) * randomizer.rate * radius
         for profile in (OneItemProfile.of(randomizer, users), ItemWiseProfile(randomizer.rate, ItemShuffle.of("central", users, 1, 1.0))):
-            delta = least_delta(profile, epsilon, radius, shape, steps=5)
+            delta = min_delta(profile, epsilon, radius, shape, steps=5)
             for a, b in product(range(3), repeat=2):
                 if a != b and distances[a, b] <= radius:
                     p, q = shuffled([rows[a]], [rows[b]], [rows[rng.randrange(3)] for _ in range(users - 1)])

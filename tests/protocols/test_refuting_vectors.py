@@ -13,18 +13,18 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import metricshuffle as ms
-from metricshuffle.accounting.vectors.colluding import no_noise_probability
-from metricshuffle.accounting.vectors.far_moves import FarMoves
-from metricshuffle.accounting.vectors.unequal import rounding_factor
+from metricshuffle.accounting.vectors.average_rounding import rounding_factor
+from metricshuffle.accounting.vectors.compromised_shuffler import no_noise_probability
+from metricshuffle.accounting.vectors.large_moves import LargeMoves
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.protocols.features import Cells, Features, Hats, Lattice, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.features.base import changes_of
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Query
+from metricshuffle.protocols.features.feature_set import changes_of
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Absolute, Circle, Euclidean, Manhattan, Metric, Scaled, Space, Users, users_of
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 ULP_ROOM = 1.0 + 1e-12
 
@@ -63,7 +63,7 @@ def test_rounds_beyond_counting_are_not_certified() -> None:
         Task.of(query, vectors, ms.Target(0.05, 1e-6, 1161.0, "flat"), 100, rounds=rounds)
     move = changes_of(np.full(4, 0.1), np.ones(4))
     with pytest.raises(NotCertified, match="too many sums to be counted"):
-        FarMoves(lambda _: (move,), rounds=2**62).delta(0.1, 1.0)
+        LargeMoves(lambda _: (move,), rounds=2**62).delta(0.1, 1.0)
 
 
 def test_forged_sizes_are_refused_at_once() -> None:
@@ -74,7 +74,7 @@ def test_forged_sizes_are_refused_at_once() -> None:
 
 
 def test_the_closed_form_still_knows_common_multiples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricshuffle.accounting.vectors.unequal.MOST_EXACT", 0)
+    monkeypatch.setattr("metricshuffle.accounting.vectors.average_rounding.MAX_EXACT", 0)
     for most in range(1, 40):
         assert rounding_factor(most, math.lcm(*range(1, most + 1))) == 1
         assert rounding_factor(most, 3 * math.lcm(*range(1, most + 1))) == 1

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.small_plans import SMALL, plan_of, values_of
 
-from metricshuffle.encodings.frame import Frame
+from metricshuffle.encodings.binary_frame import Frame
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.protocols.tally import MOST_NUMBERS, Batch, Shuffled, Tally, exact_sums
+from metricshuffle.protocols.tally import MAX_NUMBERS, Batch, Shuffled, Tally, exact_sums
 from metricshuffle.randomness import Randomness
 
 BATCH = Batch("task", 1)
@@ -114,7 +114,7 @@ def test_residues_stay_below_the_modulus() -> None:
 def test_users_of_too_many_sizes_are_told_so() -> None:
     """A row of sums for every number of items must not fill the memory."""
     width = 2**12
-    rows = {size: [1] * width for size in range(1, MOST_NUMBERS // width + 1)}
+    rows = {size: [1] * width for size in range(1, MAX_NUMBERS // width + 1)}
     tally = Tally(BATCH, 1, 1, rows)
     with pytest.raises(InputError, match="so many different numbers of items"):
         tally.merge(Tally(BATCH, 1, 1, {10**6: [1] * width}))

@@ -19,7 +19,7 @@ from metricshuffle.queries import UserHistogram, UserLinearQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Grid, Integers, users_of
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 
 Floats = NDArray[np.float64]
 SPACE = Clustered(2, 3, 0.2)

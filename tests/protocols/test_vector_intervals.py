@@ -11,13 +11,13 @@ import pytest
 from scipy.sparse import csr_array
 
 import metricshuffle as ms
-from metricshuffle.planning.vector_runs import covered_share, crowd_of
 from metricshuffle.protocols.features import Cells, Edges, Features, Ramps, space_of
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.protocols.vector_intervals import SumNoise
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Estimate, Query
+from metricshuffle.queries.query import Estimate, Query
 from metricshuffle.randomizers import BoundedGeometric
+from metricshuffle.simulation.vector_runs import covered_share, crowd_of
 from metricshuffle.spaces import Clustered, Space, Users, users_of
 
 MISSES = (0.5, 0.2, 0.1, 0.05, 0.01, 1e-3, 1e-4, 1e-6)

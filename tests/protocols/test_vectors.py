@@ -12,13 +12,13 @@ import pytest
 import metricshuffle as ms
 from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, NotCertified, PlanError
 from metricshuffle.planning.plan import Plan
-from metricshuffle.protocols.base import Reports
 from metricshuffle.protocols.features import Cells, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.vectors import NoisyVectors, feature_table
+from metricshuffle.protocols.noisy_vectors import NoisyVectors, feature_table
+from metricshuffle.protocols.protocol import Reports
 from metricshuffle.randomizers import BoundedGeometric
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import users_of
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 LINE = ms.Histogram(ms.Integers(0, 15))
 TARGET = ms.Target(2.0, 1e-6, 4.0)

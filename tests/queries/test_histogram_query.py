@@ -13,7 +13,7 @@ from metricshuffle.errors import DomainError, InputError
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.types import Floats
 from metricshuffle.queries import Estimate, Histogram, Query, Table
-from metricshuffle.queries.cells import places_of
+from metricshuffle.queries.cell_table import places_of
 from metricshuffle.randomizers import PlanarGeometric
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, Space
 

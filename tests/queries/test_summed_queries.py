@@ -9,8 +9,8 @@ from metricshuffle.errors import DomainError, InputError
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.numerics.types import Floats
 from metricshuffle.queries import Centroid, Estimate, Mean, Query, Sum
-from metricshuffle.queries.numbers import STEPS_PER_GRAIN
-from metricshuffle.queries.sums import SummedQuery
+from metricshuffle.queries.mean_and_sum import STEPS_PER_GRAIN
+from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.spaces import Categories, Grid, Integers, Interval
 
 

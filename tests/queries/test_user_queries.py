@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from metricshuffle.errors import DomainError, InputError, PlanError
 from metricshuffle.protocols.answer_features import AnswerFeatures, Columns, TreeEdges
-from metricshuffle.queries.coordinates import Answers, Coordinates
-from metricshuffle.queries.user_items import MOST_ITEMS, UserHistogram, UserLinearQuery, UserQuery
+from metricshuffle.queries.exact_features import ExactAnswers, ExactFeatures
+from metricshuffle.queries.user_queries import MAX_ITEMS, UserHistogram, UserLinearQuery, UserQuery
 from metricshuffle.spaces import Absolute, Categories, Clustered, Discrete, Grid, Integers, Matrix, Scaled, Space, Tree, users_of
 
 LINE = Space(Integers(0, 100), Scaled(Absolute(), 0.01))
@@ -24,12 +24,12 @@ VECTORS = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.1], [0.0, 0.9, 0.1], [0.1, 0.8
 BETWEEN = np.linalg.norm(VECTORS[:, None] - VECTORS[None], axis=2)
 
 
-def answers_of(query: UserQuery, held: Any) -> Answers:
+def answers_of(query: UserQuery, held: Any) -> ExactAnswers:
     """The exact answers of people who hold these items."""
     features: AnswerFeatures = TreeEdges() if isinstance(query, UserHistogram) else Columns()
     inputs = query.inputs(held, 1.0)
     assert inputs.sizes is not None
-    return Answers.of(features.coordinates(query), inputs.numbers[:, 0], inputs.sizes)
+    return ExactAnswers.of(features.coordinates(query), inputs.numbers[:, 0], inputs.sizes)
 
 
 def words(items: int | None = None) -> Any:
@@ -117,7 +117,7 @@ def test_answers_are_exact_for_users_of_any_size(held: list[list[int]]) -> None:
 
 def test_sums_of_large_negative_numerators_are_exact() -> None:
     numerators = np.array([[-(2.0**52) + 1.0], [2.0**52 - 3.0], [-5.0]])
-    assert Answers(numerators, np.array([1, 1, 3]), 0).total() == [Fraction(-2) - Fraction(5, 3)]
+    assert ExactAnswers(numerators, np.array([1, 1, 3]), 0).total() == [Fraction(-2) - Fraction(5, 3)]
 
 
 def test_everybody_counts_the_same_however_many_items_she_holds() -> None:
@@ -130,7 +130,7 @@ def test_everybody_counts_the_same_however_many_items_she_holds() -> None:
 @given(st.lists(st.floats(-1e12, 1e12), min_size=6, max_size=6).filter(lambda column: max(column) > min(column)))
 def test_coordinates_keep_32_bits_of_the_range_wherever_it_lies(column: list[float]) -> None:
     table = np.array(column)[:, None]
-    rounded = Coordinates.of(table)
+    rounded = ExactFeatures.of(table)
     width = float(np.ptp(table))
     assert np.abs(rounded.table + rounded.middle - table).max() <= width * 2.0**-30 + 1e-15 * np.abs(table).max()
 
@@ -234,7 +234,7 @@ def test_a_user_without_items_and_one_with_too_many_are_refused() -> None:
     with pytest.raises(DomainError, match="holds no items"):
         query.inputs([["a"], []], 1.0)
     with pytest.raises(InputError, match="up to 1,048,576 items"):
-        query.inputs([np.zeros(MOST_ITEMS + 1, dtype=np.int64)], 1.0)
+        query.inputs([np.zeros(MAX_ITEMS + 1, dtype=np.int64)], 1.0)
 
 
 def test_queries_with_tables_can_be_compared() -> None:

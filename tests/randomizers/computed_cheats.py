@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from tests.randomizers.honest import Honest, Line, Seven
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, LocalHash, Randomizer
 from metricshuffle.randomness import Randomness
@@ -347,7 +347,7 @@ class SlightlyBiased(Seven):
         return shifted
 
 
-class Steady(Honest):
+class SteadyTime(Honest):
     def variances(self) -> Any:
         return 0.99 * super().variances()
 
@@ -416,7 +416,7 @@ COMPUTED = [
     (SomethingElse(), "(local_epsilon|a blanket) of inputs 2 and 4"),
     (Biased(), "debiasing with the mean"),
     (SlightlyBiased(), "for input 0, target 2, but got an error of 7.14e-05"),
-    (Steady(), "variance of debiasing for input 0, target 0"),
+    (SteadyTime(), "variance of debiasing for input 0, target 0"),
     (Loose(), "totals"),
     (Forgetful(share=0.25), r"JSON that holds the whole randomizer, but got another rows\(\)"),
     (Unreadable(), "JSON that holds the whole randomizer, but got what cannot be read back .*more is not one of its fields"),

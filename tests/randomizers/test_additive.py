@@ -11,17 +11,17 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_val
 
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.randomizers.additive import AdditiveRandomizer, rounded
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer, round_randomly
 from metricshuffle.randomness import Randomness
 
 
 def test_rounding_is_exact_and_unbiased() -> None:
     values = np.arange(12, dtype=np.int64)
-    drawn = np.stack([rounded(values, 5, Randomness.seeded(f"round {i}")) for i in range(2000)])
+    drawn = np.stack([round_randomly(values, 5, Randomness.seeded(f"round {i}")) for i in range(2000)])
     assert ((drawn == values // 5) | (drawn == -(-values // 5))).all()
     up = (drawn - values // 5).mean(axis=0)
     assert up == pytest.approx((values % 5) / 5, abs=0.055)
-    assert (rounded(values, 1, Randomness.seeded(1)) == values).all()
+    assert (round_randomly(values, 1, Randomness.seeded(1)) == values).all()
 
 
 @pytest.mark.parametrize(("padding", "radius"), [("none", 0), ("clamp", 3), ("bounded", 3)])

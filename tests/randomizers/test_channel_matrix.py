@@ -13,7 +13,7 @@ from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
 from metricshuffle.errors import DomainError, InputError, NotCertified
 from metricshuffle.randomizers import Channel, KaryRandomizedResponse, Randomizer, _channel_kernels
-from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT
 from metricshuffle.randomness import Randomness
 
 SMALL = [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]]
@@ -22,8 +22,8 @@ LINE = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
 
 def test_weights_are_integers_that_sum_to_the_total_and_keep_the_support() -> None:
     channel = Channel([[1.0, 0.0, 0.0], [1e-30, 1.0 - 1e-12, 1e-12], [1 / 3, 1 / 3, 1 / 3]])
-    assert [sum(int(weight) for weight in row) for row in channel.weights] == [TOTAL] * 3
-    assert channel.weights[0].tolist() == [TOTAL, 0, 0]
+    assert [sum(int(weight) for weight in row) for row in channel.weights] == [TOTAL_WEIGHT] * 3
+    assert channel.weights[0].tolist() == [TOTAL_WEIGHT, 0, 0]
     assert channel.weights[1, 0] == 1  # what can happen is not rounded to what cannot
     assert channel.local_epsilon(0, 1) == math.inf
     assert channel.reports(np.zeros(1000, dtype=np.int64), Randomness.seeded(1)).max() == 0

@@ -136,8 +136,8 @@ def test_the_inequalities_behind_false_alarms() -> None:
 
 @pytest.mark.slow
 def test_false_alarms_are_as_rare_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batch_checks, "FAMILY", 0.01)
-    monkeypatch.setattr(_sampler_evidence, "FAMILY", 0.01)  # instead of 7.5e-8: thirteen families may fail 13 runs of 100
+    monkeypatch.setattr(_batch_checks, "FALSE_ALARM_PROBABILITY", 0.01)
+    monkeypatch.setattr(_sampler_evidence, "FALSE_ALARM_PROBABILITY", 0.01)  # instead of 7.5e-8: thirteen families may fail 13 runs of 100
     alarms = 0
     for run in range(60):
         honest = (Honest(), Seven(), Line())[run % 3]

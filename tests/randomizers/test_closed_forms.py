@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_upper
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_upper
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
     BoundedGeometric,

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
 
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness

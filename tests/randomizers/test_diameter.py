@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.parallel import Parallel
+from metricshuffle.amplification.random_task import RandomTask
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,
@@ -52,4 +52,4 @@ def test_the_farthest_pair(randomizer: Randomizer) -> None:
 
 def test_only_the_pair_in_question_counts() -> None:
     assert ChannelPair(ROWS, 0, 1).diameter == 1.0
-    assert Parallel((0.5, 0.5), (BoundedGeometric(7, 0.4), KaryRandomizedResponse(3, 1.0))).diameter == 1.0
+    assert RandomTask((0.5, 0.5), (BoundedGeometric(7, 0.4), KaryRandomizedResponse(3, 1.0))).diameter == 1.0

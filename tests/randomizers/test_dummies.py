@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import shuffled_delta
 
-from metricshuffle.accounting.blanket.bound import delta_upper
+from metricshuffle.accounting.shuffling.blanket_bound import delta_upper
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import AmongDummies
 from metricshuffle.randomness import Randomness

@@ -15,13 +15,20 @@ from tests.randomizers.honest import Line
 
 import metricshuffle as ms
 from metricshuffle.amplification.groups import Groups
-from metricshuffle.amplification.real_line import on_a_real_line
+from metricshuffle.amplification.real_valued_pairs import takes_real_numbers
 from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.protocols.features import Cells
-from metricshuffle.protocols.frequencies import Frequencies, displacements, knows_distances, measured, one_report, shuffled_profile
+from metricshuffle.protocols.frequencies import (
+    Frequencies,
+    displacements,
+    knows_distances,
+    metric_channel_profile,
+    shuffled_profile,
+    single_report_profile,
+)
+from metricshuffle.protocols.noisy_vectors import floor_slope
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import floor_slope
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
     BoundedGeometric,
@@ -34,7 +41,7 @@ from metricshuffle.randomizers import (
     SubsetSelection,
     WitchHat,
 )
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.randomizer import has_law_of
 from metricshuffle.randomness import Randomness
 from metricshuffle.testing import check_randomizer
@@ -70,9 +77,9 @@ def test_a_law_is_kept_by_the_class_itself_or_by_all_that_say_so() -> None:
     assert not has_law_of(SaysItKeepsTheLaw(options=4, epsilon=1.0), KaryRandomizedResponse)
     assert not has_law_of(KaryRandomizedResponse(3, 1.0), BoundedGeometric)
     assert not has_law_of("a text", Channel)
-    assert on_a_real_line(LaplaceOnInterval(0, 1, 1.0, steps=4))
-    assert on_a_real_line(WitchHat(1.0, 1.0, 1.0, steps=4))
-    assert not on_a_real_line(bare(LaplaceOnInterval)(0, 1, 1.0, steps=4))
+    assert takes_real_numbers(LaplaceOnInterval(0, 1, 1.0, steps=4))
+    assert takes_real_numbers(WitchHat(1.0, 1.0, 1.0, steps=4))
+    assert not takes_real_numbers(bare(LaplaceOnInterval)(0, 1, 1.0, steps=4))
 
 
 def test_an_own_law_is_accounted_like_the_same_table() -> None:
@@ -114,10 +121,10 @@ def test_other_places_that_knew_a_class_by_its_ancestor_look_at_its_law() -> Non
     for own in (line, grid):
         assert displacements(own, 10) is None
         assert not knows_distances(own)
-        assert one_report(own).delta(0.1, 1.0) > 0.0
+        assert single_report_profile(own).delta(0.1, 1.0) > 0.0
         assert shuffled_profile(own, 50).delta(0.01, 1.0) > 0.0
     assert displacements(BoundedGeometric(4, 0.5), 10) is not None
-    assert measured(bare(Channel)([[0.6, 0.4], [0.4, 0.6]], distances=[[0.0, 1.0], [1.0, 0.0]]), 10) is None
+    assert metric_channel_profile(bare(Channel)([[0.6, 0.4], [0.4, 0.6]], distances=[[0.0, 1.0], [1.0, 0.0]]), 10) is None
     labels = ms.Space(ms.Categories(list("abcd")))
     assert floor_slope(KaryRandomizedResponse(4, 1.0), Cells(), labels) is not None
     assert floor_slope(OwnTable(options=4, epsilon=1.0), Cells(), labels) is None

@@ -11,7 +11,7 @@ import pytest
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.randomizers import WitchHat
-from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
 from metricshuffle.randomness import Randomness
 
@@ -82,7 +82,7 @@ def test_neighbouring_weights_keep_the_rate_as_fractions(half_width: float, epsi
 @pytest.mark.parametrize("hat", [WitchHat(10, 2.0, 0.4, steps=40), WitchHat(1, 0.7, 3.0, steps=11), WitchHat(5, 6.0, 0.01, steps=2)])
 def test_the_sampled_law_is_exact(hat: WitchHat) -> None:
     weights = hat.weights
-    assert weights[0] + 2 * sum(weights[1:]) + 2 * hat.steps * weights[-1] == TOTAL
+    assert weights[0] + 2 * sum(weights[1:]) + 2 * hat.steps * weights[-1] == TOTAL_WEIGHT
     rows, estimate = hat.rows(), hat.debiasing()[:, 0]
     for code in (0, hat.steps // 2, hat.steps, hat.inputs - 1):
         x = float(hat.values_of(np.array([code]))[0])

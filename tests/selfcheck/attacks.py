@@ -14,7 +14,7 @@ from tests.selfcheck.views import Law, SameOthers, View, binomial, counted, like
 
 import metricshuffle as ms
 from metricshuffle.protocols.features import space_of
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 
 Attack = View | SameOthers
@@ -22,7 +22,7 @@ Numbers = np.random.Generator
 WIDEST_PLANE = 400
 """Cells on a side of what is looked at of two axes together."""
 MOST_OUTCOMES, MOST_ENTRIES = 3000, 2**18
-MOST_FEATURES = 4
+MAX_FEATURES = 4
 """Sums that are looked at together with all their outcomes."""
 
 
@@ -276,13 +276,13 @@ def _feature_sums(query: Any, protocol: ms.NoisyVectors, honest: int, distance: 
             continue
         vectors = [_vector(table, held, protocol) for held in (first, second)]
         changed = np.flatnonzero(vectors[0] != vectors[1])
-        for some in (numbers.permutation(changed)[:MOST_FEATURES], changed):
+        for some in (numbers.permutation(changed)[:MAX_FEATURES], changed):
             laws = []
             for held in (first, second):
                 weights = blur[held[0]] if held.size == 1 else np.ones(1)
                 counted_as = [np.array([x]) for x in range(len(table))] if held.size == 1 else [held]
                 possible = [_vector(table, items, protocol) for items in counted_as]
-                whole = len(some) > MOST_FEATURES
+                whole = len(some) > MAX_FEATURES
                 law: Any = 0.0
                 for weight, vector in zip(weights, possible, strict=True):
                     parts = [_outcomes(shape, rates[e], int(vector[e]), (int(vectors[0][e]), int(vectors[1][e])), whole) for e in some]

@@ -17,11 +17,11 @@ from scipy.optimize import linear_sum_assignment
 import metricshuffle as ms
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.protocols.features import Cells, Hats, Ramps, ShiftedBoxes, space_of
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Query
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric
 from metricshuffle.spaces import Circle, Manhattan, Space, Users
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 ROOM = 1.0 + 1e-9
 """The oracle computes in floats, rounded to nearest."""
@@ -192,7 +192,7 @@ def broken(task: Task, generator: random.Random) -> list[str]:
     return wrong
 
 
-def accepted(count: int, seed: int) -> int:
+def select_accepted(count: int, seed: int) -> int:
     generator, found = random.Random(seed), 0
     for _ in range(count):
         try:
@@ -206,10 +206,10 @@ def accepted(count: int, seed: int) -> int:
 
 
 def test_what_is_accepted_is_true() -> None:
-    assert accepted(150, seed=1) >= 30
+    assert select_accepted(150, seed=1) >= 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_what_is_accepted_is_true_of_many(seed: int) -> None:
-    assert accepted(1500, seed) >= 300
+    assert select_accepted(1500, seed) >= 300

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.service.conftest import NewCollection
-from tests.service.running import task_of
+from tests.service.running import load_task
 
-from metricshuffle.service.collection import Collection, Hop
-from metricshuffle.service.ingest import Intake
-from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
-from metricshuffle.service.server import Application
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Store
-from metricshuffle.wire.task import Task
+from metricshuffle.collection.keys import AnalystKey, KeyFolder, analyst_of
+from metricshuffle.collection.shuffler.asgi_app import Application
+from metricshuffle.collection.shuffler.ingest import Intake
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.interface import Store
+from metricshuffle.collection.terms import Collection, Hop
+from metricshuffle.tasks.task import Task
 
 Result = TypeVar("Result")
 SITE = "https://survey.example"
@@ -57,7 +57,7 @@ class Service:
         hops = [Hop(**self.shuffler.new_party().model_dump() | {"url": url})]
         admission = "tickets" if tickets else "open"
         collection = self._new(
-            task or task_of(messages, users), hops=hops, analyst=analyst_of(self.analyst.public), admission=admission, longer=0, **terms
+            task or load_task(messages, users), hops=hops, analyst=analyst_of(self.analyst.public), admission=admission, longer=0, **terms
         )
         assert self.shuffler.open(collection.served, tickets)
         return collection

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 
 from metricshuffle import Categories, Centroid, Grid, Histogram, Integers, Interval, Mean, Places, Sum, Target, UserHistogram
-from metricshuffle.accounting.sums.rounded import rounded_rate
-from metricshuffle.noise.sampling import rational_rate
-from metricshuffle.protocols.base import Protocol
+from metricshuffle.accounting.sums.rounded_reports import rounded_rate
+from metricshuffle.collection.sealed_boxes import PrivateKey
+from metricshuffle.collection.terms import Collection, instant
+from metricshuffle.noise.samplers import rational_rate
 from metricshuffle.protocols.features import Cells, Hats, Ramps, ShiftedBoxes, space_of
 from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.noisy_vectors import NoisyVectors, feature_table
+from metricshuffle.protocols.protocol import Protocol
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import NoisyVectors, feature_table
-from metricshuffle.queries.base import Query
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, PlanarGeometric
-from metricshuffle.randomizers.additive import AdditiveRandomizer
-from metricshuffle.service.boxes import PrivateKey
-from metricshuffle.service.collection import Collection, instant
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.spaces.users import users_of
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 PEOPLE, HONEST = 60, 40
 BERN = (46.9, 7.35, 46.99, 7.52)
 
 
-def task_of(query: Query, protocol: Protocol, distance: float, epsilon: float = 4.0) -> Task:
+def load_task(query: Query, protocol: Protocol, distance: float, epsilon: float = 4.0) -> Task:
     """A weak promise, so that few people and few shares are enough; nothing here depends on how strong it is."""
     return Task.of(query, protocol, Target(epsilon=epsilon, delta=0.5, distance=distance), PEOPLE, HONEST)
 
@@ -42,7 +42,7 @@ def sums(spans: tuple[int, ...], rate: float, *, step: float = 1.0, granularity:
 
 
 def place_sums(places: Places, unit: float, distance: float) -> Sums:
-    """Noise on places that are rounded at random to units, as much as `task_of` promises."""
+    """Noise on places that are rounded at random to units, as much as `load_task` promises."""
     rate = float(rational_rate(rounded_rate(3.99 / distance * unit / math.sqrt(2.0))))
     randomizers = tuple(
         AdditiveRandomizer(span=span, shape=Fraction(1, HONEST), rate=rate, granularity=grain)
@@ -113,7 +113,7 @@ def tasks() -> dict[str, Task]:
         ),
         "any items as vectors": (*vectors(UserHistogram(users_of(labels)), Cells(), 0.02, units=20, most_items=12), 1.0),
     }
-    return {name: task_of(*parts) for name, parts in made.items()}
+    return {name: load_task(*parts) for name, parts in made.items()}
 
 
 def collection_of(task: Task, **more: Any) -> Collection:

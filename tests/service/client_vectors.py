@@ -17,21 +17,21 @@ import numpy as np
 import pytest
 from tests.service.client_tasks import channel, tasks
 
-from metricshuffle.encodings.modular import Modular
-from metricshuffle.noise import sampling
-from metricshuffle.noise.jumps import jump_tables
-from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace, sample_polya
+from metricshuffle.collection import recipes
+from metricshuffle.collection.recipes import recipe_of
+from metricshuffle.collection.sealed_boxes import BoxFormat
+from metricshuffle.encodings.modular_shares import Modular
+from metricshuffle.noise import samplers
+from metricshuffle.noise.compound_poisson import jump_tables
+from metricshuffle.noise.samplers import rational_rate, sample_discrete_laplace, sample_polya
 from metricshuffle.numerics.types import Integers64, Words
-from metricshuffle.queries.base import Query
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers import KaryRandomizedResponse
-from metricshuffle.randomizers.dyadic import TOTAL
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT
 from metricshuffle.randomness import Randomness
-from metricshuffle.service import recipes
-from metricshuffle.service.boxes import Sealing
-from metricshuffle.service.recipes import recipe_of
 from metricshuffle.spaces import Categories, Grid, Places
-from metricshuffle.wire.payloads import PayloadForm
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.message_format import MessageFormat
+from metricshuffle.tasks.task import Task
 
 FILE = Path(__file__).parents[2] / "clients" / "js" / "test" / "vectors.json"
 REPORTS_EACH = 6
@@ -64,7 +64,7 @@ def replayed(words: Sequence[int], more: str = "more") -> Replayed:
 @contextmanager
 def no_word_wasted() -> Iterator[None]:
     """Samplers read ahead; here they give back what they did not use, so that what is read next follows."""
-    driven = sampling._driven
+    driven = samplers._driven
 
     def frugal(kernel: Callable[[Words, Integers64], int], goal: int, randomness: Randomness, buffer_words: int) -> None:
         assert isinstance(randomness, Replayed)
@@ -80,7 +80,7 @@ def no_word_wasted() -> Iterator[None]:
         randomness.at = start + used
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "_driven", frugal)
+        patch.setattr(samplers, "_driven", frugal)
         yield
 
 
@@ -119,7 +119,7 @@ def row_cases() -> dict[str, Any]:
     """Every partial sum of every row, and one beside it: a report is told by the upper 63 bits of a word."""
     table, cases = channel(5, 9), []
     for code, row in enumerate(table.weights.tolist()):
-        for number in beside(np.cumsum(np.array(row, dtype=object)).tolist()[:-1], TOTAL - 1):
+        for number in beside(np.cumsum(np.array(row, dtype=object)).tolist()[:-1], TOTAL_WEIGHT - 1):
             for word in (2 * number, 2 * number + 1):
                 source = replayed([word])
                 report = int(table.reports(np.array([code]), source)[0])
@@ -134,7 +134,7 @@ def kary_cases() -> list[dict[str, Any]]:
     for options, epsilon in ((2, 1.0), (5, 2.0), (12, 0.3)):
         law, cases = KaryRandomizedResponse(options, epsilon), []
         limits = [law.keep + option * law.other for option in range(options)]
-        for number in beside(limits, TOTAL - 1):
+        for number in beside(limits, TOTAL_WEIGHT - 1):
             for code in {0, options // 2, options - 1}:
                 source = replayed([(number >> 31) | 0xABCD << 32, (number & (2**31 - 1)) << 33])
                 report = int(law.reports(np.array([code]), source)[0])
@@ -150,14 +150,14 @@ def rank_cases() -> list[dict[str, Any]]:
 
     found = []
     for shape, rate in ((Fraction(1, 40), 0.05), (Fraction(1, 3), 1.5)):
-        tables = jump_tables(shape, rational_rate(rate), recipes.DIGITS)
+        tables = jump_tables(shape, rational_rate(rate), recipes.DIGIT_WORDS)
         for rows in (tables.runs[:1], tables.bits[:2], tables.numbers[:-1], tables.blocks):
             digits = recipes._digits(rows)
             cases = []
             for text in digits:
                 limit = int(text, 16)
                 for number in (limit - 1, limit + 1):
-                    words = [number >> 64 * place & LARGEST for place in range(recipes.DIGITS - 1, -1, -1)]
+                    words = [number >> 64 * place & LARGEST for place in range(recipes.DIGIT_WORDS - 1, -1, -1)]
                     source = replayed(words)
                     rank, used = kernels.rank(source.all, 0, rows, 0, len(rows))
                     source.at = used
@@ -230,7 +230,7 @@ def sealing_cases() -> list[dict[str, Any]]:
     for messages in (1, 5, 10, 20, 200):
         for ticket in (0, 16):
             for hops in (1, 3):
-                form = Sealing(digest, 9, messages, ticket, hops)
+                form = BoxFormat(digest, 9, messages, ticket, hops)
                 cases.append({"messages": messages, "payload": 9, "ticket": ticket, "hops": hops, "size": form.report_size})
     return cases
 
@@ -266,7 +266,7 @@ def point(domain: Any, source: Randomness) -> Any:
 def payloads_of(task: Task, value: Any, source: Randomness) -> list[str]:
     """A report of the Python client, as its messages in hexadecimal digits."""
     messages = task.randomize([value], source).messages
-    return [bytes(payload).hex() for payload in PayloadForm.of(task.protocol).taken_apart(messages)[0]]
+    return [bytes(payload).hex() for payload in MessageFormat.of(task.protocol).split_messages(messages)[0]]
 
 
 def report_cases() -> dict[str, Any]:

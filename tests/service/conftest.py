@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import pytest
 
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.guarded_clock import SteadyTime
+from metricshuffle.collection.store.interface import Store
+from metricshuffle.collection.terms import Collection, instant
 from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
-from metricshuffle.service.clock import Steady
-from metricshuffle.service.collection import Collection, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
-from metricshuffle.service.store import Store
-from metricshuffle.service.stores import store_of
 from metricshuffle.spaces import Integers
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 
 def missing(what: str) -> None:
@@ -131,7 +131,7 @@ def store_url(new_store_url: Callable[[], str]) -> str:
 @pytest.fixture
 def store(store_url: str, clock: Clock) -> Iterator[Store]:
     """An empty store of every kind, which asks `clock`: the machine's, unless the test sets it."""
-    store = store_of(store_url, clock)
+    store = connect_store(store_url, clock)
     yield store
     store.close()
 
@@ -179,8 +179,8 @@ class Clocks:
     def __call__(self) -> float:
         return self.wall
 
-    def steady(self) -> Steady:
-        return Steady(self.boot, self.seconds)
+    def steady(self) -> SteadyTime:
+        return SteadyTime(self.boot, self.seconds)
 
     def wait(self, seconds: float) -> None:
         self.wall, self.seconds = self.wall + seconds, self.seconds + seconds
@@ -203,7 +203,7 @@ def open_store(store_url: str, clocks: Clocks) -> Iterator[Callable[[], Store]]:
     stores: list[Store] = []
 
     def new() -> Store:
-        stores.append(store_of(store_url, clocks, clocks.steady))
+        stores.append(connect_store(store_url, clocks, clocks.steady))
         stores[-1].now()
         return stores[-1]
 

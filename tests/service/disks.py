@@ -26,8 +26,8 @@ from tests.service.loop_disk import NAMES_TOO, NOTHING_ELSE, Disk, run
 from tests.service.test_forensic import after_release
 from tests.service.test_kills import KILLED, POINTS, RELEASING, Case, new_case, state
 
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.store import STATES
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.store.interface import STATES
 
 MOMENTS = [*((point, until, 1) for point, until in POINTS), *(("handed in", "released", times) for times in range(1, 6))]
 """Points, how far it should get, and how often it is there before something happens."""

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Entry, Store, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Entry, Store, Verdict
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 5
@@ -145,7 +145,7 @@ def _shuffle(job: Job) -> int:
     folder, clock = Path(job.folder), [job.opened]
     if job.room:
         _limit(job.room)
-    store = store_of(job.url, lambda: clock[0])
+    store = connect_store(job.url, lambda: clock[0])
     shuffler = Shuffler(store, KeyFolder.at(folder / "keys"), after=job.after or None, at=_killer(job))
     served = (folder / "served").read_bytes()
     shuffler.open(served)
@@ -167,7 +167,7 @@ def _shuffle(job: Job) -> int:
 
 def _put(shuffler: Shuffler, digest: str, folder: Path) -> None:
     """Hand in the reports as people do, again and again until each is acknowledged or it is too late."""
-    from metricshuffle.service.collection import Collection
+    from metricshuffle.collection.terms import Collection
 
     store: Store = shuffler.store
     row = store.row(digest)
@@ -180,7 +180,7 @@ def _put(shuffler: Shuffler, digest: str, folder: Path) -> None:
     for start in range(0, len(reports), AT_ONCE):
         entries = []
         for report in reports[start : start + AT_ONCE]:
-            _, boxes = sealing.opened_report(report, keys.private)
+            _, boxes = sealing.open_report(report, keys.private)
             tag = keys.tag(report)
             entries.append(Entry(tag, b"", keys.hidden(tag, b"".join(boxes))))
         for report, verdict in zip(reports[start:], store.put(digest, entries), strict=False):

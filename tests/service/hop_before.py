@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.service.rounds import HONEST, Round, new_round
 
-from metricshuffle.service.keys import KeyFolder, release_token
-from metricshuffle.service.states import Shuffler
+from metricshuffle.collection.keys import KeyFolder, release_token
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
 
 PEOPLE = HONEST + 4
 

@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 
 import metricshuffle as ms
-from metricshuffle.service.boxes import PrivateKey, Sealing
-from metricshuffle.service.collection import Collection, Hop, Party, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Entry, Verdict
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.sealed_boxes import BoxFormat, PrivateKey
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.interface import Entry, Verdict
+from metricshuffle.collection.terms import Collection, Hop, Party, instant
 
 HONEST, USERS = 20, 400
 
@@ -35,7 +35,7 @@ class Round:
     collection: Collection
     analyst: AnalystKey
     tickets: tuple[bytes, ...] = ()
-    sealing: Sealing = field(init=False)
+    sealing: BoxFormat = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sealing", self.collection.sealing)
@@ -53,12 +53,12 @@ class Round:
 
     def entry(self, report: bytes, keys: CollectionKeys) -> Entry:
         """A report as the shuffler stores it when it comes."""
-        ticket, boxes = self.sealing.opened_report(report, keys.private)
+        ticket, boxes = self.sealing.open_report(report, keys.private)
         tag = keys.tag(report)
         return Entry(tag, keys.ticket_hash(ticket) if ticket else b"", keys.hidden(tag, b"".join(boxes)))
 
     def boxes(self, reports: Iterable[bytes], key: PrivateKey) -> list[bytes]:
-        return [box for report in reports for box in self.sealing.opened_report(report, key)[1]]
+        return [box for report in reports for box in self.sealing.open_report(report, key)[1]]
 
     def split(self, output: bytes, layer: int = 0) -> list[bytes]:
         """The boxes that were let go, as whoever opens that layer gets them."""
@@ -68,7 +68,7 @@ class Round:
 
     def opened(self, output: bytes) -> list[bytes]:
         """The payloads in what was let go, as the analyst reads them, sorted."""
-        return sorted(self.sealing.opened_box(box, self.analyst.private) for box in self.split(output))
+        return sorted(self.sealing.open_box(box, self.analyst.private) for box in self.split(output))
 
 
 def opened_round(shuffler: Shuffler, *, now: float | None = None, seconds: float = 60, tickets: int = 0, **terms: Any) -> Round:

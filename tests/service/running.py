@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from metricshuffle.collection.keys import AnalystKey, KeyFolder, analyst_of
+from metricshuffle.collection.operator.control_api import Operator
+from metricshuffle.collection.sealed_boxes import ADDED
+from metricshuffle.collection.terms import Collection, instant
 from metricshuffle.planning import plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
-from metricshuffle.service.boxes import ADDED
-from metricshuffle.service.collection import Collection, instant
-from metricshuffle.service.control import Operator
-from metricshuffle.service.keys import AnalystKey, KeyFolder, analyst_of
 from metricshuffle.spaces import Integers
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.task import Task
 
 ROOT = Path(__file__).parents[2]
 STARTING = 60.0
@@ -36,7 +36,7 @@ STARTING = 60.0
 
 
 @cache
-def task_of(messages: int = 10, users: int = 1_000_000, honest: int = 4, rounds: int = 9) -> Task:
+def load_task(messages: int = 10, users: int = 1_000_000, honest: int = 4, rounds: int = 9) -> Task:
     """A task whose reports have so many messages of nine bytes. (What it promises is not what its noise gives, for most numbers of them;
     a shuffler does not ask.)"""
     alone = messages == 1
@@ -143,7 +143,7 @@ class Running:
         """A collection that this shuffler has opened, and no other one."""
         operator, now = self.operator, int(time.time())
         collection = Collection.new(
-            task or task_of(),
+            task or load_task(),
             **{
                 "round": 1,
                 "hops": [operator.new_hop()],
@@ -234,8 +234,8 @@ def request_of(url: str, body: bytes) -> bytes:
 async def posted_async(url: str, reports: Iterable[bytes], connections: int, before: Callable[[int], None] = lambda _: None) -> Posted:
     """What became of reports that are sent so many at once; `before` is told which one is sent next."""
     parts, loop = urlsplit(url), asyncio.get_running_loop()
-    waiting, posted = list(enumerate(reports))[::-1], Posted([], [])
-    posted.statuses, posted.seconds = [0] * len(waiting), [0.0] * len(waiting)
+    waiting, post_report = list(enumerate(reports))[::-1], Posted([], [])
+    post_report.statuses, post_report.seconds = [0] * len(waiting), [0.0] * len(waiting)
 
     async def worker() -> None:
         connection: _Connection | None = None
@@ -247,18 +247,18 @@ async def posted_async(url: str, reports: Iterable[bytes], connections: int, bef
                     _, connection = await loop.create_connection(_Connection, parts.hostname or "", parts.port or 80)
                 begun = loop.time()
                 async with asyncio.timeout(30):
-                    posted.statuses[number] = await connection.asked(request_of(url, report))
-                posted.seconds[number] = loop.time() - begun
+                    post_report.statuses[number] = await connection.asked(request_of(url, report))
+                post_report.seconds[number] = loop.time() - begun
             except (OSError, TimeoutError):
                 connection = None
         if connection is not None:
             connection.transport.close()
 
     await asyncio.gather(*(worker() for _ in range(connections)))
-    return posted
+    return post_report
 
 
-def posted(url: str, reports: Iterable[bytes], connections: int = 64) -> Posted:
+def post_report(url: str, reports: Iterable[bytes], connections: int = 64) -> Posted:
     """Send reports to the address of a collection (`Collection.url`), so many at once."""
     with ThreadPoolExecutor(1) as aside:  # a browser of another test may have a loop in this thread
         return aside.submit(asyncio.run, posted_async(url, reports, connections)).result()

@@ -8,8 +8,8 @@ import sys
 from functools import partial
 
 from metricshuffle.cli import main
-from metricshuffle.service import serving
-from metricshuffle.service.states import Shuffler
+from metricshuffle.collection.shuffler import server
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
 
 
 def run(point: str) -> None:
@@ -17,7 +17,7 @@ def run(point: str) -> None:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(serving, "Shuffler", partial(Shuffler, at=at))  # noqa: B010 - the one name by which it is made
+    setattr(server, "Shuffler", partial(Shuffler, at=at))  # noqa: B010 - the one name by which it is made
     main()
 
 

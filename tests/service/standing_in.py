@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from metricshuffle.service.boxes import NotOpened
-from metricshuffle.service.collection import Collection, Hop, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
-from metricshuffle.wire.task import Task
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.sealed_boxes import NotOpened
+from metricshuffle.collection.terms import Collection, Hop, instant
+from metricshuffle.tasks.task import Task
 
 HANG_UP = 0
 """Instead of an answer."""
@@ -76,7 +76,7 @@ class StandIn:
 
     def boxes(self, collection: Collection, report: bytes) -> tuple[bytes, list[bytes]]:
         """The ticket and the boxes in a report."""
-        return collection.sealing.opened_report(report, self.hops[collection.digest][1].private)
+        return collection.sealing.open_report(report, self.hops[collection.digest][1].private)
 
     def reports(self, collection: Collection) -> list[bytes]:
         """Those that came for a collection, each once, in their order."""
@@ -140,9 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, b'{"error":"as a test wants it."}' if status >= 400 else b"", **extra)
 
     def _token(self, collection: Collection) -> bool:
-        from metricshuffle.service.keys import is_token
+        from metricshuffle.collection.keys import matches_token
 
-        return is_token(self.headers.get("Authorization", "").removeprefix("Bearer "), collection.terms.analyst.release)
+        return matches_token(self.headers.get("Authorization", "").removeprefix("Bearer "), collection.terms.analyst.release)
 
     def do_GET(self) -> None:
         self.shuffler.asked.append(self.path)

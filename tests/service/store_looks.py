@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.store import Entry, Store
+from metricshuffle.collection.store.interface import Entry, Store
+from metricshuffle.collection.terms import Collection
 
 COUNTS = """
 SELECT digest, (SELECT count(DISTINCT tag) FROM report WHERE collection = c.id), (SELECT count(*) FROM ticket WHERE collection = c.id),

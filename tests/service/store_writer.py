@@ -12,21 +12,21 @@ import sys
 import time
 from collections.abc import Callable
 
-from metricshuffle.service.store import Entry, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Entry, Verdict
 
 BATCH = 20
 
 
-def ticket_of(seed: str, number: int) -> bytes:
+def parse_ticket(seed: str, number: int) -> bytes:
     return hashlib.blake2b(f"{seed} {number}".encode(), digest_size=16).digest()
 
 
 def write(url: str, digest: str, seed: str) -> None:
     """Fresh reports, one for each ticket of a seed (without one where none is asked for), until it is closed."""
-    store, number = store_of(url), 0
+    store, number = connect_store(url), 0
     while True:
-        entries = [Entry(os.urandom(16), ticket_of(seed, number + place), os.urandom(200)) for place in range(BATCH)]
+        entries = [Entry(os.urandom(16), parse_ticket(seed, number + place), os.urandom(200)) for place in range(BATCH)]
         verdicts = store.put(digest, entries)
         stored = [entry.tag.hex() for entry, verdict in zip(entries, verdicts, strict=True) if verdict is Verdict.STORED]
         if stored:
@@ -40,7 +40,7 @@ def write(url: str, digest: str, seed: str) -> None:
 
 def seal(url: str, digest: str) -> None:
     """What a driver does: look until it is not open any more."""
-    store = store_of(url)
+    store = connect_store(url)
     while store.seal(digest) == "open":
         time.sleep(0.002)
     print(store.seal(digest), flush=True)
@@ -49,7 +49,7 @@ def seal(url: str, digest: str) -> None:
 
 def look(url: str) -> None:
     """Open it, whoever opens it too."""
-    print(len(store_of(url).rows()), flush=True)
+    print(len(connect_store(url).rows()), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.service.standing_in import Output, StandIn, standing_in
-from tests.wire.kinds import task_of, values_of
+from tests.wire.kinds import load_task, values_of
 from tests.wire.test_payloads import CARRIED
 from tests.wire.test_release_file import resigned
 
 import metricshuffle as ms
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.collector import InconsistentMessagesError
+from metricshuffle.collection.analyst.download import Fetching, NotReleased
+from metricshuffle.collection.client.report_builder import seal_reports
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import InputError, NotCertified, PlanError
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.collecting import Spoiled
-from metricshuffle.service.collection import Collection, canonical
-from metricshuffle.service.fetching import Fetching, NotReleased
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.service.making import sealed
-from metricshuffle.wire.collected import guarantee_among, promise_kept
-from metricshuffle.wire.release import Release
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.collection_summary import guarantee_for_honest, is_promise_kept
+from metricshuffle.tasks.release import Release
+from metricshuffle.tasks.task import Task
 
 KIND = "sum in shares"
 
@@ -53,7 +53,7 @@ def small_task(rounds: int = 1, users: int = 60, honest: int = 20) -> Task:
 def reported(shuffler: StandIn, collection: Collection, values: Sequence[Any]) -> list[bytes]:
     """Everybody's report has come, and what the shuffler lets go lies there."""
     inputs = collection.task.query.inputs(values, collection.task.protocol.step)
-    made = sealed(collection, inputs, [bytes([0])] * inputs.people, [b""] * inputs.people)
+    made = seal_reports(collection, inputs, [bytes([0])] * inputs.people, [b""] * inputs.people)
     reports = [report.report for report in made]
     shuffler.received += reports
     shuffler.let_go(collection)
@@ -71,7 +71,7 @@ def garbage(collection: Collection, payloads: Callable[[list[bytes]], list[bytes
     sealing = collection.sealing
     if payloads is None:
         return sealing.closed([secrets.token_bytes(sealing.inner_size) for _ in range(sealing.messages)], collection.keys[-1])
-    made = collection.form.taken_apart(collection.task.randomize([values_of_one(collection.task)]).messages)[0]
+    made = collection.form.split_messages(collection.task.randomize([values_of_one(collection.task)]).messages)[0]
     return sealing.report(payloads([part.tobytes() for part in made]), collection.keys)
 
 
@@ -88,7 +88,7 @@ QUICK = (KIND, "labels", "vectors of labels")
 @pytest.mark.parametrize("kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.thorough) for kind in CARRIED])
 def test_the_analyst_counts_what_people_sent(kind: str, shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
     """Exactly: the sums of the release are those of the messages before they were sealed and mixed."""
-    task, collection = task_of(kind), shuffler.opened(task_of(kind), key)
+    task, collection = load_task(kind), shuffler.opened(load_task(kind), key)
     people = task.honest + 2 if task.honest < task.users else task.users
     sent: list[Any] = []
     protocol, original = type(task.protocol), type(task.protocol).messages
@@ -142,10 +142,10 @@ def test_what_a_release_says(shuffler: StandIn, key: AnalystKey, tmp_path: Path)
 def test_one_person_in_both_roles_and_tickets_are_told(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
     collection = released(shuffler, key, apart=False)
     assert "Operator and analyst are the same" in str(Analyst(key).collect(collection, tmp_path / "release.json"))
-    labels = task_of("labels")
+    labels = load_task("labels")
     with_tickets = shuffler.opened(labels, key, tickets=[bytes(16)])
     inputs = labels.query.inputs(["tea"] * 300, 1.0)
-    shuffler.received += [report.report for report in sealed(with_tickets, inputs, [b""] * 300, [bytes(16)] * 300)]
+    shuffler.received += [report.report for report in seal_reports(with_tickets, inputs, [b""] * 300, [bytes(16)] * 300)]
     shuffler.let_go(with_tickets)
     said = str(Analyst(key).collect(with_tickets, tmp_path / "other.json"))
     assert "Every report spent a ticket" in said
@@ -169,23 +169,23 @@ def test_asynchronous(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> Non
 def test_the_stated_guarantee_is_that_of_what_was_released_without_colluders(people: int, colluders: int) -> None:
     """A function of their difference alone; certified, and not much less is."""
     task, honest = small_task(), people - colluders
-    told = guarantee_among(task, honest)
+    told = guarantee_for_honest(task, honest)
     assert told is not None
     assert told.trust.honest_reports == honest
-    assert promise_kept(task, told.epsilon, honest, 1)
-    assert not promise_kept(task, told.epsilon * 0.99, honest, 1)
+    assert is_promise_kept(task, told.epsilon, honest, 1)
+    assert not is_promise_kept(task, told.epsilon * 0.99, honest, 1)
     assert told.epsilon <= task.guarantee.epsilon
     alike = (task.guarantee.distance, task.guarantee.delta, task.guarantee.shape, task.guarantee.protects)
     assert (told.distance, told.delta, told.shape, told.protects) == alike
 
 
 def test_more_honest_reports_hide_more_and_too_few_less() -> None:
-    epsilons = [guarantee.epsilon for honest in (20, 25, 30, 60) if (guarantee := guarantee_among(small_task(), honest)) is not None]
+    epsilons = [guarantee.epsilon for honest in (20, 25, 30, 60) if (guarantee := guarantee_for_honest(small_task(), honest)) is not None]
     assert epsilons == sorted(epsilons, reverse=True)
     assert len(set(epsilons)) == 4
-    fewer = guarantee_among(small_task(), 15)
+    fewer = guarantee_for_honest(small_task(), 15)
     assert fewer is None or fewer.epsilon > 1.0
-    assert guarantee_among(small_task(), 0) is None
+    assert guarantee_for_honest(small_task(), 0) is None
 
 
 def test_of_several_rounds_it_is_this_one_by_itself(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_of_several_rounds_it_is_this_one_by_itself(shuffler: StandIn, key: Anal
     assert told is not None
     assert told.rounds == 1
     assert told.epsilon < task.guarantee.epsilon
-    assert promise_kept(task, told.epsilon, 30, 1)
+    assert is_promise_kept(task, told.epsilon, 30, 1)
     assert "this round by itself" in str(release)
 
 
 def test_where_nobody_is_trusted_it_is_the_promise_itself(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
-    collection = released(shuffler, key, values_of("local sum", 35), task=task_of("local sum"))
+    collection = released(shuffler, key, values_of("local sum", 35), task=load_task("local sum"))
     release = Analyst(key).collect(collection, tmp_path / "release.json")
     assert release.collected is not None
     assert release.collected.guarantee_as_arrived == release.guarantee
@@ -242,7 +242,7 @@ def test_a_release_cannot_say_more_than_is_certified(edit: str, shuffler: StandI
 
 
 def test_releases_without_a_collection_are_what_they_were() -> None:
-    release = ms.Task.run(task_of(KIND), values_of(KIND))
+    release = ms.Task.run(load_task(KIND), values_of(KIND))
     assert "collected" not in json.loads(release.to_json())
     assert Release.from_json(release.to_json()).collected is None
 
@@ -360,7 +360,9 @@ def test_a_garbage_box_refuses_the_sum_and_spends_the_round(shuffler: StandIn, k
     budget = ms.Budget(tmp_path / "plan.ledger")
     each = collection.terms.messages
     for _ in range(2):
-        with pytest.raises(Spoiled, match=f"{each} of {31 * each} messages cannot be opened .* the round is spent") as refusal:
+        with pytest.raises(
+            InconsistentMessagesError, match=f"{each} of {31 * each} messages cannot be opened .* the round is spent"
+        ) as refusal:
             Analyst(key).collect(collection, tmp_path / "release.json", budget=budget)
         assert "a random number" in str(refusal.value)
         (noted,) = budget.releases
@@ -385,13 +387,13 @@ def test_a_payload_out_of_range_refuses_the_sum(change: Any, shuffler: StandIn, 
     collection = released(shuffler, key)
     shuffler.received.append(garbage(collection, change))
     shuffler.let_go(collection)
-    with pytest.raises(Spoiled, match=r"are not complete reports .* the round is spent"):
+    with pytest.raises(InconsistentMessagesError, match=r"are not complete reports .* the round is spent"):
         Analyst(key).collect(collection, tmp_path / "release.json")
 
 
 def test_single_messages_that_cannot_be_read_are_told_and_left_out(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
     """Nobody's sum needs them. They are not in the answer, and among the declared colluders: whoever follows the protocol sends no such."""
-    task = task_of("labels")
+    task = load_task("labels")
     collection = released(shuffler, key, values_of("labels", 320), task=task, colluders=10)
     shuffler.received += [garbage(collection), garbage(collection, lambda p: [b"\0\x07"]), garbage(collection, lambda p: [b"\x01\0"])]
     shuffler.let_go(collection)
@@ -406,12 +408,12 @@ def test_single_messages_that_cannot_be_read_are_told_and_left_out(shuffler: Sta
 
 
 def test_more_unreadable_messages_than_declared_colluders_give_no_answer(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:
-    task = task_of("labels")
+    task = load_task("labels")
     collection = released(shuffler, key, values_of("labels", task.honest - 1), task=task, colluders=1)
     shuffler.received += [garbage(collection), garbage(collection)]
     shuffler.let_go(collection)
     budget = ms.Budget(tmp_path / "plan.ledger")
-    with pytest.raises(Spoiled, match=r"2 of .* cannot be read.* more than the 1 colluders .* the round is spent"):
+    with pytest.raises(InconsistentMessagesError, match=r"2 of .* cannot be read.* more than the 1 colluders .* the round is spent"):
         Analyst(key).collect(collection, tmp_path / "release.json", budget=budget)
     assert len(budget.releases) == 1
 
@@ -455,7 +457,7 @@ def test_the_parts_of_a_split_are_one_estimate(shuffler: StandIn, key: AnalystKe
     assert told is not None
     assert (release.reports, told.people, told.honest) == (57, 57, 24)
     assert [part.people for part in told.parts] == [25, 32]
-    assert told.guarantee_as_arrived == guarantee_among(small_task(), 24)
+    assert told.guarantee_as_arrived == guarantee_for_honest(small_task(), 24)
     alone = [Analyst(key).collect(part, tmp_path / f"{part.digest[:8]}.json") for part in parts]
     modulus = small_task().protocol.modulus
     assert modulus is not None

@@ -19,14 +19,14 @@ from tests.service.standing_in import StandIn, standing_in
 from tests.service.test_analyst import released
 
 import metricshuffle as ms
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.decryption_pool import BOXES_PER_PART, MAX_BOXES_HERE, open_boxes
+from metricshuffle.collection.analyst.download import NotReleased
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.sealed_boxes import BoxFormat, PrivateKey
 from metricshuffle.errors import InputWarning, PlanError
 from metricshuffle.files import locked
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.boxes import PrivateKey, Sealing
-from metricshuffle.service.fetching import NotReleased
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.service.opening import AT_ONCE, FEW, opened_boxes
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 
 
 @pytest.fixture
@@ -147,30 +147,30 @@ def test_killed_at_any_point_the_same_command_goes_on(point: str, shuffler: Stan
 def test_processes_open_what_one_opens() -> None:
     """Damaged boxes are told apart from good ones, wherever they are opened; the key stands in no list of processes."""
     private = PrivateKey.new()
-    sealing, public = Sealing(b"d" * 32, 9, 10), private.public
+    sealing, public = BoxFormat(b"d" * 32, 9, 10), private.public
     some = [public.sealed(index.to_bytes(9, "little"), sealing.info(0)) for index in range(2000)]
     for index in range(0, 2000, 100):
         some[index] = secrets.token_bytes(57)
-    boxes = [some[start : start + 2000] for start in range(0, 2000, 2000)] * (FEW // 2000 + 1)
+    boxes = [some[start : start + 2000] for start in range(0, 2000, 2000)] * (MAX_BOXES_HERE // 2000 + 1)
     parts = [b"".join(part) for part in boxes]
     count = sum(map(len, boxes))
-    assert count > FEW
-    here = sorted(opened_boxes(sealing, private, parts, count, 1))
-    apart = sorted(opened_boxes(sealing, private, parts, count, 2))
+    assert count > MAX_BOXES_HERE
+    here = sorted(open_boxes(sealing, private, parts, count, 1))
+    apart = sorted(open_boxes(sealing, private, parts, count, 2))
     assert here == apart
     assert all(payloads[9 * 100 : 9 * 101] == bytes(9) and good[100] == 0 and good[101] == 1 for payloads, good in apart)
     assert all(sum(good) == 1980 for _, good in apart)
-    assert AT_ONCE * 57 < 2**20
+    assert BOXES_PER_PART * 57 < 2**20
 
 
 @pytest.mark.thorough
 def test_what_goes_wrong_while_boxes_are_read_ends_the_processes() -> None:
     private = PrivateKey.new()
-    sealing = Sealing(b"d" * 32, 9, 10)
+    sealing = BoxFormat(b"d" * 32, 9, 10)
 
     def broken() -> Iterator[bytes]:
         yield private.public.sealed(bytes(9), sealing.info(0)) * 100
         raise PlanError("as a test wants it.")
 
     with pytest.raises(PlanError, match="as a test wants it"):
-        list(opened_boxes(sealing, private, broken(), FEW + 1, 2))
+        list(open_boxes(sealing, private, broken(), MAX_BOXES_HERE + 1, 2))

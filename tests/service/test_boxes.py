@@ -6,14 +6,14 @@ import secrets
 
 import pytest
 
+from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened, PrivateKey, PublicKey
 from metricshuffle.errors import PlanError
-from metricshuffle.service.boxes import NotOpened, PrivateKey, PublicKey, Sealing
 
 PAYLOADS = [bytes([0]) + value.to_bytes(8, "little") for value in (1, 5, 2**61)]
 
 
-def sealing(**changes: object) -> Sealing:
-    return Sealing(**{"digest": b"d" * 32, "payload": 9, "messages": 3, "ticket": 16, "hops": 1, **changes})  # type: ignore[arg-type]
+def sealing(**changes: object) -> BoxFormat:
+    return BoxFormat(**{"digest": b"d" * 32, "payload": 9, "messages": 3, "ticket": 16, "hops": 1, **changes})  # type: ignore[arg-type]
 
 
 def test_lengths_are_those_of_the_format() -> None:
@@ -29,19 +29,17 @@ def test_every_hop_opens_its_layer_and_the_analyst_the_last(hops: int) -> None:
     keys = [PrivateKey.new() for _ in range(hops + 1)]
     report = form.report(PAYLOADS, [key.public for key in keys], ticket)
     assert len(report) == form.report_size
-    handed, boxes = form.opened_report(report, keys[-1])
+    handed, boxes = form.open_report(report, keys[-1])
     assert handed == ticket
     for layer in range(hops - 1, 0, -1):
         assert all(len(box) == form.box_size(layer) for box in boxes)
-        boxes = [form.opened_box(box, keys[layer], layer) for box in boxes]
-    assert [form.opened_box(box, keys[0]) for box in boxes] == PAYLOADS
+        boxes = [form.open_box(box, keys[layer], layer) for box in boxes]
+    assert [form.open_box(box, keys[0]) for box in boxes] == PAYLOADS
 
 
 def test_nothing_is_shared_between_boxes() -> None:
     form, first, analyst = sealing(), PrivateKey.new(), PrivateKey.new()
-    boxes = [
-        box for _ in range(20) for box in form.opened_report(form.report(PAYLOADS, [analyst.public, first.public], b"t" * 16), first)[1]
-    ]
+    boxes = [box for _ in range(20) for box in form.open_report(form.report(PAYLOADS, [analyst.public, first.public], b"t" * 16), first)[1]]
     for start in (0, 16, 32, 41):
         assert len({box[start : start + 16] for box in boxes}) == len(boxes)
 
@@ -54,12 +52,12 @@ def test_a_flipped_bit_anywhere_is_the_same_refusal() -> None:
         broken = bytearray(report)
         broken[bit // 8] ^= 1 << bit % 8
         with pytest.raises(NotOpened) as refusal:
-            form.opened_report(bytes(broken), first)
+            form.open_report(bytes(broken), first)
         words.add(str(refusal.value))
     assert len(words) == 1
     for wrong in (b"", report[:-1], report + b"\0", bytes(len(report))):
         with pytest.raises(NotOpened):
-            form.opened_report(wrong, first)
+            form.open_report(wrong, first)
 
 
 def test_a_box_of_another_collection_layer_or_key_does_not_open() -> None:
@@ -67,12 +65,12 @@ def test_a_box_of_another_collection_layer_or_key_does_not_open() -> None:
     report = form.report(PAYLOADS, [analyst.public, first.public], b"t" * 16)
     for other, key in ((sealing(digest=b"e" * 32), first), (form, analyst), (sealing(hops=1, messages=2), first)):
         with pytest.raises(NotOpened):
-            other.opened_report(report, key)
-    box = form.opened_report(report, first)[1][0]
+            other.open_report(report, key)
+    box = form.open_report(report, first)[1][0]
     with pytest.raises(NotOpened):
-        sealing(digest=b"e" * 32).opened_box(box, analyst)
+        sealing(digest=b"e" * 32).open_box(box, analyst)
     with pytest.raises(NotOpened):
-        form.opened_box(box, first)
+        form.open_box(box, first)
     with pytest.raises(NotOpened):
         analyst.opened(box, form.info(1))
 

@@ -16,14 +16,14 @@ from tests.service.conftest import Clock
 from tests.service.driven import Forks, Job
 from tests.service.hop_before import PEOPLE, Answer, Chained, HopBefore, chained, handed_over, hop_before
 from tests.service.rounds import HONEST, Round, new_round
-from tests.service.running import Running, posted, running
+from tests.service.running import Running, post_report, running
 
-from metricshuffle.service.chain import Link, Owed, Refused, Unreachable
-from metricshuffle.service.control import open_everywhere
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Store, StoreError
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.operator.control_api import open_at_all_hops
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.upstream import UpstreamLink, UpstreamReceipt, UpstreamRejected, UpstreamUnreachable
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Store, StoreError
 
 START = 2_000_000_000.0
 
@@ -37,7 +37,7 @@ def hop() -> Iterator[HopBefore]:
 @pytest.fixture
 def second(tmp_path: Path, clock: Clock, hop: HopBefore) -> Iterator[Shuffler]:
     clock.stop(START)
-    store = store_of(f"sqlite:///{tmp_path / 'second.db'}", clock)
+    store = connect_store(f"sqlite:///{tmp_path / 'second.db'}", clock)
     yield Shuffler(store, KeyFolder.at(tmp_path / "second"), after=hop.url)
     store.close()
 
@@ -93,7 +93,7 @@ def test_whoever_cannot_be_used_now_is_asked_again(second: Shuffler, hop: HopBef
     clock.ahead = 60
     hop.get = lambda: Answer(status, headers={"Location": f"{hop.url}/elsewhere"})
     for _ in range(2):
-        with pytest.raises(Unreachable, match=f"answers {status}"):
+        with pytest.raises(UpstreamUnreachable, match=f"answers {status}"):
             second.advance(chain.made.digest)
     assert all("elsewhere" not in path for _, path, _, _ in hop.asked)
     hop.get = lambda: handed_over(chain.boxes)
@@ -106,7 +106,7 @@ def test_what_is_cut_short_is_fetched_again(second: Shuffler, hop: HopBefore, tm
     clock.ahead = 60
     for sent in (0, 10, 1000, len(b"".join(chain.boxes)) - 1):
         hop.get = lambda sent=sent: handed_over(chain.boxes, sent=sent)  # type: ignore[misc]
-        with pytest.raises(Unreachable):
+        with pytest.raises(UpstreamUnreachable):
             second.advance(chain.made.digest)
         assert not any("fetched" in name for name in files(second))
     hop.get = lambda: handed_over(chain.boxes)
@@ -120,9 +120,9 @@ def test_a_hop_that_trickles_is_not_listened_to(
     chain = chained(second, hop, tmp_path / "first", START)
     clock.ahead = 60
     hop.get = lambda: handed_over(chain.boxes)
-    monkeypatch.setattr("metricshuffle.service.chain.SLOWEST", 10**12)
-    monkeypatch.setattr("metricshuffle.service.chain.PATIENCE", 0.0)
-    with pytest.raises(Unreachable, match="too slow"):
+    monkeypatch.setattr("metricshuffle.collection.shuffler.upstream.MIN_BYTES_PER_SECOND", 10**12)
+    monkeypatch.setattr("metricshuffle.collection.shuffler.upstream.BASE_DOWNLOAD_SECONDS", 0.0)
+    with pytest.raises(UpstreamUnreachable, match="too slow"):
         second.advance(chain.made.digest)
     assert not any("fetched" in name for name in files(second))
     monkeypatch.undo()
@@ -249,14 +249,14 @@ def test_what_a_cheating_hop_does_unseen(second: Shuffler, hop: HopBefore, tmp_p
 def test_how_often_a_cheating_hop_is_seen(second: Shuffler, hop: HopBefore, tmp_path: Path, attempts: int) -> None:
     """Every drawn attempt of each kind that is seen, and none of the others."""
     chain, seen = chained(second, hop, tmp_path / "first", START), {}
-    link = Link(chain.made.collection, 1)
+    link = UpstreamLink(chain.made.collection, 1)
     for cheat, answer in {**{name: cheat[0] for name, cheat in CHEATS.items()}, **UNSEEN}.items():
         seen[cheat] = 0
         for _ in range(attempts):
             hop.get = lambda answer=answer: answer(chain)  # type: ignore[misc]
             try:
                 link.fetched(tmp_path / "fetched", chain.token)
-            except Refused:
+            except UpstreamRejected:
                 seen[cheat] += 1
     assert seen == {**dict.fromkeys(CHEATS, attempts), **dict.fromkeys(UNSEEN, 0)}
 
@@ -267,7 +267,7 @@ def test_bytes_that_are_not_those_announced_are_fetched_again(second: Shuffler, 
     clock.ahead = 60
     for announced in ("0" * 64, "", "x"):
         hop.get = lambda announced=announced: handed_over(chain.boxes, announced=announced)  # type: ignore[misc]
-        with pytest.raises(Unreachable, match="not the bytes that it announced"):
+        with pytest.raises(UpstreamUnreachable, match="not the bytes that it announced"):
             second.advance(chain.made.digest)
     hop.get = lambda: handed_over(chain.boxes)
     assert second.advance(chain.made.digest) == "released"
@@ -308,7 +308,7 @@ def test_messages_that_do_not_open_or_are_twice_inside_spoil_nobody_elses(
     opened = []
     for box in released:
         try:
-            opened.append(form.opened_box(box, made.analyst.private))
+            opened.append(form.open_box(box, made.analyst.private))
         except Exception:
             opened.append(b"")
     assert opened.count(b"") == 6
@@ -323,7 +323,7 @@ def test_a_hop_that_cannot_be_told_delays_nothing_and_is_told_later(second: Shuf
     chain = chained(second, hop, tmp_path / "first", START)
     clock.ahead = 60
     hop.get, hop.delete = lambda: handed_over(chain.boxes), lambda: Answer(503)
-    with pytest.raises(Unreachable):
+    with pytest.raises(UpstreamUnreachable):
         second.advance(chain.made.digest)
     row = second.store.row(chain.made.digest)
     assert row is not None
@@ -331,7 +331,7 @@ def test_a_hop_that_cannot_be_told_delays_nothing_and_is_told_later(second: Shuf
     assert not second.keys.has(row.key)
     assert f"{chain.made.digest}.owed" in files(second)
     second.store.acknowledge(chain.made.digest)
-    with pytest.raises(Unreachable):
+    with pytest.raises(UpstreamUnreachable):
         second.advance(chain.made.digest)
     row = second.store.row(chain.made.digest)
     assert row is not None
@@ -420,10 +420,10 @@ def test_what_was_fetched_and_is_damaged_here_is_given_up(second: Shuffler, hop:
 
 
 def test_the_token_is_not_printed() -> None:
-    assert "secret" not in repr(Owed(1, 0, "0" * 64, "secret"))
-    assert Owed.read(b"\x00random") is None
-    assert Owed.read(b'{"people": 1}') is None
-    assert Owed.read(Owed(1, 0, "ab", "t").data()) == Owed(1, 0, "ab", "t")
+    assert "secret" not in repr(UpstreamReceipt(1, 0, "0" * 64, "secret"))
+    assert UpstreamReceipt.read(b"\x00random") is None
+    assert UpstreamReceipt.read(b'{"people": 1}') is None
+    assert UpstreamReceipt.read(UpstreamReceipt(1, 0, "ab", "t").data()) == UpstreamReceipt(1, 0, "ab", "t")
 
 
 # Kills, and real shufflers
@@ -442,7 +442,7 @@ def test_a_later_hop_is_killed_at_every_point(tmp_path: Path, hop: HopBefore, ne
         for number, point in enumerate(POINTS):
             folder, url = tmp_path / f"case{number}", new_store_url()
             folder.mkdir()
-            store = store_of(url, lambda: START)
+            store = connect_store(url, lambda: START)
             second = Shuffler(store, KeyFolder.at(folder / "keys"), after=hop.url)
             chain = chained(second, hop, tmp_path / "first", START, is_open=False)
             store.close()
@@ -452,7 +452,7 @@ def test_a_later_hop_is_killed_at_every_point(tmp_path: Path, hop: HopBefore, ne
             job = Job(url, str(folder), START, START + 60, after=hop.url)
             assert forks.ended(replace(job, kill_at=point)) == [signal.SIGKILL], point
             assert forks.ended(job) == [0], point
-            store = store_of(url, lambda: START)
+            store = connect_store(url, lambda: START)
             row = store.row(chain.made.digest)
             assert row is not None
             assert (row.state, row.people) == ("released", PEOPLE)
@@ -476,9 +476,9 @@ def test_three_shufflers_in_three_processes(tmp_path: Path) -> None:
             hops.append(stack.enter_context(running(folder, f"sqlite:///{folder / 'shuffler.db'}", *options)))
         operators = [hop.operator for hop in hops]
         made = new_round([(hop.new_hop(), hop.url) for hop in operators], seconds=12)
-        open_everywhere(operators, made.collection, ())
+        open_at_all_hops(operators, made.collection, ())
         payloads = [made.payloads() for _ in range(PEOPLE)]
-        assert set(posted(made.collection.url, [made.report(payloads=mine) for mine in payloads]).statuses) == {204}
+        assert set(post_report(made.collection.url, [made.report(payloads=mine) for mine in payloads]).statuses) == {204}
         for hop in hops:
             hop.end(signal.SIGKILL)
             hop.start()

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from tests.service.standing_in import StandIn, standing_in
 from tests.service.test_client import KIND, client_of
-from tests.wire.kinds import task_of, values_of
+from tests.wire.kinds import load_task, values_of
 
 import metricshuffle as ms
+from metricshuffle.collection.client.client import Client
+from metricshuffle.collection.client.http_client import NotStored, SubmissionResult
+from metricshuffle.collection.client.outbox import Outbox
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.service.client import Client
-from metricshuffle.service.outbox import Outbox
-from metricshuffle.service.sending import Answer, NotStored
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def shuffler() -> Iterator[StandIn]:
 @pytest.mark.thorough
 def test_many_values_in_every_form(shuffler: StandIn, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     (tmp_path / "values.csv").write_text("who,kcal\n" + "".join(f"u{row},{row}\n" for row in range(5)))
     with client_of(collection, tmp_path) as client:
         assert client.submit_many([1, 2, 3]).stored == 3
@@ -61,9 +61,9 @@ def test_many_values_in_every_form(shuffler: StandIn, tmp_path: Path) -> None:
 
 def test_a_wrong_row_anywhere_is_told_before_anything_is_sent(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a file, corrected and sent again, would be another file: its rows would count twice."""
-    monkeypatch.setattr("metricshuffle.columns.csv_files.LINES_AT_ONCE", 50)
-    monkeypatch.setattr("metricshuffle.columns.table.ROWS_AT_ONCE", 100)  # read in eleven parts, the last of which is wrong
-    collection = shuffler.opened(task_of(KIND))
+    monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 50)
+    monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 100)  # read in eleven parts, the last of which is wrong
+    collection = shuffler.opened(load_task(KIND))
     path = tmp_path / "values.csv"
     path.write_text("kcal\n" + "3\n" * 1000 + "300\n")
     with client_of(collection, tmp_path) as client:
@@ -74,7 +74,7 @@ def test_a_wrong_row_anywhere_is_told_before_anything_is_sent(shuffler: StandIn,
 
 
 def test_rows_are_known_by_their_place_whatever_is_left_out(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     path = tmp_path / "values.csv"
     path.write_text("kcal\n300\n1\n2\n")
     with client_of(collection, tmp_path) as client:
@@ -89,7 +89,7 @@ def test_rows_are_known_by_their_place_whatever_is_left_out(shuffler: StandIn, t
 
 @pytest.mark.thorough
 def test_users_with_several_items(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of("users' vectors"))
+    collection = shuffler.opened(load_task("users' vectors"))
     with client_of(collection, tmp_path) as client:
         assert client.submit([0, 5, 5], user="ann").status == "stored"
         assert client.submit_many(values_of("users' vectors", 6)).stored == 6
@@ -102,7 +102,7 @@ def test_users_with_several_items(shuffler: StandIn, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_shuffler_that_does_not_answer_holds_up_nobody_for_long(shuffler: StandIn, tmp_path: Path) -> None:
     """Patience is for all together: when nothing gets through, the many reports behind are not tried one by one."""
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     shuffler.script = [503] * 10_000
     begun = time.monotonic()
     with client_of(collection, tmp_path, patience=0.5) as client:
@@ -119,7 +119,7 @@ def test_a_shuffler_that_does_not_answer_holds_up_nobody_for_long(shuffler: Stan
 
 @pytest.mark.thorough
 def test_no_more_are_on_their_way_at_once_than_was_said(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     at_once, most = 0, 0
 
     def count(_: bytes) -> None:
@@ -142,7 +142,7 @@ def test_no_more_are_on_their_way_at_once_than_was_said(shuffler: StandIn, tmp_p
 
 @pytest.mark.thorough
 def test_asynchronous_and_inside_a_running_loop(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
 
     async def several() -> None:
         with client_of(collection, tmp_path) as client:
@@ -158,7 +158,7 @@ def test_asynchronous_and_inside_a_running_loop(shuffler: StandIn, tmp_path: Pat
 
 
 def test_the_same_person_at_the_same_time_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
 
     async def crowd() -> list[Any]:
         with client_of(collection, tmp_path) as client:
@@ -166,7 +166,7 @@ def test_the_same_person_at_the_same_time_is_one_report(shuffler: StandIn, tmp_p
 
     told = asyncio.run(crowd())
     assert len(set(shuffler.received)) == 1
-    sentences = [answer.sentence if isinstance(answer, Answer) else str(answer) for answer in told]
+    sentences = [answer.sentence if isinstance(answer, SubmissionResult) else str(answer) for answer in told]
     assert sentences.count("The report is stored.") == 1  # of one value; the others are told that theirs is in no report
     assert all(
         re.match("The report is stored|The report that was made before is stored|Nothing was sent now", words) for words in sentences
@@ -177,7 +177,7 @@ def test_the_same_person_at_the_same_time_is_one_report(shuffler: StandIn, tmp_p
 
 SUBMITTING = """
 import sys, time
-from metricshuffle.service.client import Client
+from metricshuffle.collection.client.client import Client
 with Client(sys.argv[1], sys.argv[2], patience=60) as client:
     print(client.submit_many([1] * int(sys.argv[3]), concurrency=4))
 """
@@ -191,7 +191,7 @@ def started(collection: Path, outbox: Path, people: int) -> subprocess.Popen[str
 @pytest.mark.thorough
 def test_killed_between_writing_and_sending(shuffler: StandIn, tmp_path: Path) -> None:
     """The report lies in the outbox; the shuffler never got an answer out. The next process sends those bytes, and randomizes nothing."""
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     collection.save(tmp_path / "collection.json")
     answering = threading.Event()
     shuffler.on_post = lambda report: print(end="" if answering.wait(60) else "!")
@@ -225,7 +225,7 @@ def test_killed_between_writing_and_sending(shuffler: StandIn, tmp_path: Path) -
 @pytest.mark.slow
 def test_killed_again_and_again_every_person_is_one_report(shuffler: StandIn, tmp_path: Path) -> None:
     """kill -9 three times in the middle of a file; in the end everybody's report was made once, whatever was sent how often."""
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     collection.save(tmp_path / "collection.json")
     shuffler.on_post = lambda _: time.sleep(0.01)
     people = 150
@@ -252,7 +252,7 @@ def test_killed_again_and_again_every_person_is_one_report(shuffler: StandIn, tm
 
 @pytest.mark.thorough
 def test_two_processes_with_one_outbox_send_one_report_a_person(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     collection.save(tmp_path / "collection.json")
     processes = [started(tmp_path / "collection.json", tmp_path / "out.box", 80) for _ in range(2)]
     try:
@@ -268,7 +268,7 @@ def test_two_processes_with_one_outbox_send_one_report_a_person(shuffler: StandI
 def test_there_is_no_seeded_way(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients take no randomness from anybody, and what they draw is the system's."""
     seen: list[bool] = []
-    protocol = type(task_of(KIND).protocol)
+    protocol = type(load_task(KIND).protocol)
     before = protocol.messages
 
     def spy(self: Any, inputs: Any, randomness: Any) -> Any:
@@ -276,7 +276,7 @@ def test_there_is_no_seeded_way(shuffler: StandIn, tmp_path: Path, monkeypatch: 
         return before(self, inputs, randomness)
 
     monkeypatch.setattr(protocol, "messages", spy)
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     with client_of(collection, tmp_path) as client:
         client.submit(7)
         client.report(7)

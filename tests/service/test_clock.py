@@ -16,13 +16,13 @@ from tests.service.rounds import HONEST, Round, opened_round, put
 from tests.service.running import report_of
 from tests.service.store_looks import added, entry, fresh_entries, held
 
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.routes import public_status
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.guarded_clock import DAY
+from metricshuffle.collection.store.interface import ClockJumped, Row, Store, Verdict
 from metricshuffle.errors import InputError
-from metricshuffle.service.calls import public_state
-from metricshuffle.service.clock import DAY
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import ClockJumped, Row, Store, Verdict
-from metricshuffle.service.stores import store_of
 
 START = 2_000_000_000.0
 MINUTE, HOUR, YEAR = 60.0, 3600.0, 365.25 * DAY
@@ -242,8 +242,8 @@ def test_a_clock_that_is_confirmed_counts_everywhere_and_everybody_can_read_it(
     assert not open_store().read_clock().has_jumped
     assert other.now() == START + 4 * HOUR
     assert driven(shuffler, made) == ["released"]
-    assert public_state(row_of(other, made.digest))["clock"] == [note]
-    assert "clock" not in public_state(row_of(other, ended.digest))
+    assert public_status(row_of(other, made.digest))["clock"] == [note]
+    assert "clock" not in public_status(row_of(other, ended.digest))
     clocks.jump(10 * MINUTE)
     assert other.read_clock().has_jumped
 
@@ -255,7 +255,7 @@ def test_a_time_that_a_wrong_clock_stored_can_be_taken_back(
     sealed, released = opened(shuffler, HONEST, 2 * HOUR), opened(shuffler, HONEST, MINUTE, round=2, rounds=3)
     clocks.wait(MINUTE)
     assert driven(shuffler, released) == ["released"]
-    wrong, other = store_of(store_url, lambda: START + 4 * HOUR), open_store()
+    wrong, other = connect_store(store_url, lambda: START + 4 * HOUR), open_store()
     assert wrong.seal(sealed.digest) == "sealed"
     wrong.close()
     with pytest.raises(InputError, match="closed at"):
@@ -267,7 +267,7 @@ def test_a_time_that_a_wrong_clock_stored_can_be_taken_back(
     assert shuffler.store.now() == other.now() == open_store().now() == START + MINUTE
     assert row_of(other, sealed.digest).state == "sealed"
     assert other.put(sealed.digest, [entry()]) == [CLOSED]
-    assert public_state(row_of(other, released.digest))["clock"] == [note]
+    assert public_status(row_of(other, released.digest))["clock"] == [note]
     assert opened(shuffler, HONEST, HOUR, round=3, rounds=3)
     with pytest.raises(InputError, match="nothing to correct"):
         shuffler.correct_clock()
@@ -279,10 +279,10 @@ def test_a_time_that_a_wrong_clock_stored_can_be_taken_back(
 def test_a_release_of_a_wrong_hour_is_not_kept_for_years(shuffler: Shuffler, store_url: str, clocks: Clocks) -> None:
     made = opened(shuffler, HONEST, MINUTE, retention=3600)
     shuffler.store.close()
-    wrong = Shuffler(store_of(store_url, lambda: START + 10 * YEAR), shuffler.keys)
+    wrong = Shuffler(connect_store(store_url, lambda: START + 10 * YEAR), shuffler.keys)
     assert driven(wrong, made) == ["released"]
     wrong.store.close()
-    store = store_of(store_url, clocks, clocks.steady)
+    store = connect_store(store_url, clocks, clocks.steady)
     right = Shuffler(store, shuffler.keys)
     right.correct_clock()
     clocks.wait(3599)

@@ -13,12 +13,12 @@ import pytest
 from tests.service.conftest import Clocks, NewCollection
 from tests.service.store_looks import added, asked, entry, fresh_entries
 
+from metricshuffle.collection.shuffler.admission import new_row_columns
+from metricshuffle.collection.store import postgres_schema, sqlite_schema
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.guarded_clock import DAY, MAX_CLOCK_JUMP_SECONDS, duration_text, steady_clock
+from metricshuffle.collection.store.interface import Row, Store, Verdict
 from metricshuffle.errors import InputError
-from metricshuffle.service import schema_postgres, schema_sqlite
-from metricshuffle.service.clock import DAY, JUMP, in_words, steady_clock
-from metricshuffle.service.standing import columns_of
-from metricshuffle.service.store import Row, Store, Verdict
-from metricshuffle.service.stores import store_of
 
 START = 2_000_000_000.0
 HOUR, YEAR = 3600.0, 365.25 * DAY
@@ -64,10 +64,10 @@ def test_a_clock_may_gain_the_limit_in_a_day_and_not_more(open_store: Callable[[
         assert not store.read_clock().has_jumped
     clocks.wait(2 * DAY)
     assert not store.read_clock().has_jumped
-    clocks.jump(0.9 * JUMP)
+    clocks.jump(0.9 * MAX_CLOCK_JUMP_SECONDS)
     assert not store.read_clock().has_jumped
     clocks.wait(HOUR)
-    clocks.jump(0.2 * JUMP)
+    clocks.jump(0.2 * MAX_CLOCK_JUMP_SECONDS)
     assert store.read_clock().has_jumped
     assert open_store().read_clock().has_jumped
 
@@ -79,7 +79,7 @@ def test_the_steady_clock_is_of_this_boot_and_goes_on() -> None:
 
 
 def test_the_real_clock_is_guarded(new_store_url: Callable[[], str]) -> None:
-    store = store_of(new_store_url())
+    store = connect_store(new_store_url())
     store.now()
     reading = store.read_clock()
     assert reading.is_fresh
@@ -92,7 +92,7 @@ def test_the_clock_of_the_database_server_is_watched_by_the_machine(
     new_postgres_url: Callable[[], str], clocks: Clocks, new_collection: NewCollection
 ) -> None:
     """Its own clock, which cannot be set here: so the other one is set back instead."""
-    store = store_of(new_postgres_url(), steady=clocks.steady)
+    store = connect_store(new_postgres_url(), steady=clocks.steady)
     new_collection()  # the first one takes seconds: its task is planned
     digest = added(store, new_collection(lasts=2, longer=0))
     store.put(digest, fresh_entries(4))
@@ -115,16 +115,16 @@ def test_a_machine_that_is_new_to_a_database_compares_the_clock_of_the_server_wi
 ) -> None:
     """It knows nothing of the steady clock of others. If it believed a server that has jumped, what it decides would bind them too."""
     url, here = new_postgres_url(), time.time()
-    with closing(store_of(url)) as first:
+    with closing(connect_store(url)) as first:
         new_collection()
         digest = added(first, new_collection(lasts=2, longer=0))
         first.put(digest, fresh_entries(4))
         before = first.read_clock()
         time.sleep(2.1)
         with monkeypatch.context() as patched:
-            patched.setattr("metricshuffle.service.clock._boot", lambda: "another machine")
+            patched.setattr("metricshuffle.collection.store.guarded_clock._boot", lambda: "another machine")
             patched.setattr(time, "time", lambda: here - 4 * HOUR)  # (the server's cannot be set here)
-            with closing(store_of(url)) as second:
+            with closing(connect_store(url)) as second:
                 assert second.read_clock().ahead == pytest.approx(4 * HOUR, abs=60)
                 assert second.seal(digest) == "open"
                 assert "jumped ahead by 4.0 hours" in second.confirm_clock()
@@ -138,14 +138,14 @@ def test_a_database_of_the_first_format_is_brought_up_to_date(
     """With what it holds; by whoever opens it first, and once."""
     url, collection = new_store_url(), new_collection(opens=START, lasts=HOUR)
     _make_first_format(url)
-    columns = columns_of(collection, collection.terms.hops[0].key)
+    columns = new_row_columns(collection, collection.terms.hops[0].key)
     values = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in columns.values())
     asked(url, f"INSERT INTO collection ({', '.join(columns)}) VALUES ({values})")  # noqa: S608
     hexadecimal = f"X'{collection.served.hex()}'" if url.startswith("sqlite") else f"'\\x{collection.served.hex()}'"
     asked(url, f"INSERT INTO served VALUES (1, {hexadecimal})")  # noqa: S608
     asked(url, f"UPDATE clock SET latest = {START + 5}")  # noqa: S608
     stores: list[Store] = []
-    threads = [threading.Thread(target=lambda: stores.append(store_of(url, clocks, clocks.steady))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: stores.append(connect_store(url, clocks, clocks.steady))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -157,7 +157,7 @@ def test_a_database_of_the_first_format_is_brought_up_to_date(
         assert store.put(collection.digest, [entry()]) == [Verdict.STORED]
         store.close()
     clocks.jump(4 * HOUR)
-    again = store_of(url, clocks, clocks.steady)
+    again = connect_store(url, clocks, clocks.steady)
     assert again.read_clock().has_jumped
     assert row_of(again, collection.digest).reports == 4
     again.close()
@@ -166,13 +166,13 @@ def test_a_database_of_the_first_format_is_brought_up_to_date(
 def _make_first_format(url: str) -> None:
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as db:
-            for statement in (*schema_sqlite.TABLES, f"PRAGMA application_id = {schema_sqlite.APPLICATION}", "PRAGMA user_version = 1"):
+            for statement in (*sqlite_schema.TABLES, f"PRAGMA application_id = {sqlite_schema.APPLICATION}", "PRAGMA user_version = 1"):
                 db.execute(statement)
         return
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(schema_postgres.TABLES.encode())
+        db.execute(postgres_schema.TABLES.encode())
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def _make_first_format(url: str) -> None:
     [(0, "0 seconds"), (119, "119 seconds"), (600, "10.0 minutes"), (4 * HOUR, "4.0 hours"), (10 * YEAR, "10.0 years")],
 )
 def test_a_length_of_time_in_words(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert duration_text(seconds) == words
 
 
 @pytest.mark.parametrize("limit", [0.0, -5.0, float("nan"), float("inf"), 2 * DAY])
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
     with pytest.raises(InputError, match="--clock-jump must be from 1 to 86,400 seconds"):
-        store_of(f"sqlite:///{tmp_path / 'shuffler.db'}", jump=limit)
+        connect_store(f"sqlite:///{tmp_path / 'shuffler.db'}", jump=limit)

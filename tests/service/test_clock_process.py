@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.service.running import Running, environment, posted, report_of, running, task_of
+from tests.service.running import Running, environment, load_task, post_report, report_of, running
 
-from metricshuffle.service.collection import Collection
+from metricshuffle.collection.terms import Collection
 
 pytestmark = pytest.mark.thorough
 HOUR = 3600
@@ -42,8 +42,8 @@ class Machine:
         part.replace(self._ahead)
 
     def opened(self, number: int, reports: int, lasts: float, **terms: Any) -> Collection:
-        collection = self.shuffler.opened(task_of(1, honest=HONEST), lasts=lasts, round=number, **terms)
-        assert posted(collection.url, [report_of(collection) for _ in range(reports)], 4).statuses == [204] * reports
+        collection = self.shuffler.opened(load_task(1, honest=HONEST), lasts=lasts, round=number, **terms)
+        assert post_report(collection.url, [report_of(collection) for _ in range(reports)], 4).statuses == [204] * reports
         return collection
 
     def state(self, collection: Collection) -> str:
@@ -83,12 +83,12 @@ def test_hours_ahead_for_four_seconds(machine: Machine) -> None:
     enough, few = machine.opened(2, HONEST, 59 * 60), machine.opened(3, 2, 59 * 60)
     machine.set_clock(4 * HOUR)
     time.sleep(4)
-    assert posted(enough.url, [report_of(enough)], 1).statuses == [503]
+    assert post_report(enough.url, [report_of(enough)], 1).statuses == [503]
     assert "hours ahead" in machine.shuffler.operator.status(enough.digest)["trouble"]
     machine.set_clock(0)
     time.sleep(2)
     assert [machine.state(collection) for collection in (released, enough, few)] == ["released", "open", "open"]
-    assert posted(enough.url, [report_of(enough)], 1).statuses == [204]
+    assert post_report(enough.url, [report_of(enough)], 1).statuses == [204]
     assert machine.state(machine.opened(4, HONEST, HOUR)) == "open"
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from tests.service.standing_in import HANG_UP, StandIn, standing_in
 from tests.service.test_client import KIND, client_of
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 
+from metricshuffle.collection.client.http_client import NotStored
+from metricshuffle.collection.client.outbox import Outbox, SealedReport, SettledReport
+from metricshuffle.collection.client.report_builder import seal_reports
 from metricshuffle.errors import InputError
-from metricshuffle.service.making import sealed
-from metricshuffle.service.outbox import Outbox, Sealed, Settled
-from metricshuffle.service.sending import NotStored
 
 TASK, ROUND, HERE = "task", 1, "a" * 64
 RUNS = 1000
@@ -36,8 +36,8 @@ def shuffler() -> Iterator[StandIn]:
 
 def test_declined_while_a_report_waits_for_its_moment(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In another process: whoever waits reads the outbox again before anything is posted."""
-    monkeypatch.setattr("metricshuffle.service.submitting.moment_within", lambda _: 1.0)
-    collection, told = shuffler.opened(task_of(KIND), delay=1), []
+    monkeypatch.setattr("metricshuffle.collection.client.batch_submission.random_delay", lambda _: 1.0)
+    collection, told = shuffler.opened(load_task(KIND), delay=1), []
 
     def submit() -> None:
         with client_of(collection, tmp_path) as client:
@@ -63,15 +63,15 @@ def test_declined_while_a_report_waits_for_its_moment(shuffler: StandIn, tmp_pat
 
 def test_declined_before_another_process_has_made_it(shuffler: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads, verifies and randomizes meanwhile sends nothing; nor does anybody later."""
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     answers: list[bool] = []
 
     def decline_first(*given: Any) -> Any:
         with client_of(collection, tmp_path) as other:
             answers.append(other.decline())
-        return sealed(*given)
+        return seal_reports(*given)
 
-    monkeypatch.setattr("metricshuffle.service.submitting.sealed", decline_first)
+    monkeypatch.setattr("metricshuffle.collection.client.batch_submission.seal_reports", decline_first)
     with client_of(collection, tmp_path) as client:
         for _ in range(2):
             with pytest.raises(NotStored, match=r"It was declined on 20.*nothing was sent"):
@@ -83,7 +83,7 @@ def test_declined_before_another_process_has_made_it(shuffler: StandIn, tmp_path
 
 def test_declined_while_it_is_tried_again(shuffler: StandIn, tmp_path: Path) -> None:
     """It may have been sent, and whoever tries again stops."""
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     shuffler.script = [503] * 100
     answers: list[bool] = []
 
@@ -105,7 +105,7 @@ def test_declined_while_it_is_tried_again(shuffler: StandIn, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("answer", [503, HANG_UP])
 def test_declined_after_the_shuffler_was_away(shuffler: StandIn, tmp_path: Path, answer: int) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
     shuffler.script = [answer]
     with client_of(collection, tmp_path, patience=0.0) as client:
         with pytest.raises(NotStored):
@@ -118,7 +118,7 @@ def test_declined_after_the_shuffler_was_away(shuffler: StandIn, tmp_path: Path,
 
 
 def test_an_answer_that_comes_after_it_was_declined_is_the_truth(shuffler: StandIn, tmp_path: Path) -> None:
-    collection = shuffler.opened(task_of(KIND))
+    collection = shuffler.opened(load_task(KIND))
 
     def decline(_: bytes) -> None:
         with client_of(collection, tmp_path) as other:
@@ -162,7 +162,7 @@ def test_an_outbox_of_an_older_version_is_read(tmp_path: Path) -> None:
         assert [(held[who].state, held[who].answer, held[who].at) for who in sorted(held)] == [
             ("sending", 503, 0), ("sent", 204, 0), ("late", 410, 0),
         ]  # fmt: skip
-        assert outbox.begin(TASK, ROUND, b"\1") == Sealed(b"\1", "c", b"\xab\xcd", b"\xef")
+        assert outbox.begin(TASK, ROUND, b"\1") == SealedReport(b"\1", "c", b"\xab\xcd", b"\xef")
         outbox.close()
     outbox = Outbox(tmp_path / "old.box")
     declined = outbox.decline(TASK, ROUND, b"\1", "c")
@@ -190,7 +190,7 @@ class Process:
 
     outbox: Outbox
     ready: bytes | None = None
-    answered: list[Settled] = field(default_factory=list)
+    answered: list[SettledReport] = field(default_factory=list)
 
 
 @dataclass
@@ -201,7 +201,7 @@ class World:
     chance: random.Random
     who: bytes
     processes: list[Process] = field(init=False)
-    posted: list[bytes] = field(default_factory=list)
+    post_report: list[bytes] = field(default_factory=list)
     stored: set[bytes] = field(default_factory=set)
     nothing_was_sent: bool = False
     may_have_been_sent: bool = False
@@ -218,7 +218,7 @@ class World:
     def make(self, process: Process) -> None:
         """Another value each time: the bytes are random."""
         state = self.chance.choice(("made", "sending"))
-        process.outbox.keep(TASK, ROUND, [Sealed(self.who, HERE, self.chance.randbytes(16))], state)  # type: ignore[arg-type]
+        process.outbox.keep(TASK, ROUND, [SealedReport(self.who, HERE, self.chance.randbytes(16))], state)  # type: ignore[arg-type]
 
     def begin(self, process: Process) -> None:
         """All that happens before the bytes leave. Between this and `post` anything may happen elsewhere."""
@@ -230,13 +230,13 @@ class World:
         if process.ready is None:
             return
         report, process.ready = process.ready, None
-        self.posted.append(report)
+        self.post_report.append(report)
         arrives, answer_arrives = self.chance.random() < 0.7, self.chance.random() < 0.7
         if arrives and self.chance.random() < 0.8:
             self.stored.add(report)
-            process.answered = [Settled(self.who, "sent", 204) if answer_arrives else Settled(self.who, "sending", 0)]
+            process.answered = [SettledReport(self.who, "sent", 204) if answer_arrives else SettledReport(self.who, "sending", 0)]
         else:
-            process.answered = [Settled(self.who, "sending", 503 if arrives and answer_arrives else 0)]
+            process.answered = [SettledReport(self.who, "sending", 503 if arrives and answer_arrives else 0)]
 
     def note(self, process: Process) -> None:
         answered, process.answered = process.answered, []
@@ -254,8 +254,8 @@ class World:
         self.processes[self.processes.index(process)] = self.started()
 
     def check(self) -> None:
-        assert not (self.nothing_was_sent and self.posted)
-        assert len(set(self.posted)) <= 1
+        assert not (self.nothing_was_sent and self.post_report)
+        assert len(set(self.post_report)) <= 1
         (held,) = self.processes[0].outbox.held(TASK, ROUND, [self.who]).values() or [None]
         state = held.state if held else None
         assert not (self.thanked and state not in ("sent", "declined", "sending"))
@@ -290,5 +290,5 @@ def test_a_thousand_interleavings(tmp_path: Path) -> None:
         seen["nothing"] += world.nothing_was_sent
         seen["perhaps"] += world.may_have_been_sent
         seen["stored"] += bool(world.stored)
-        seen["again"] += len(world.posted) > 1
+        seen["again"] += len(world.post_report) > 1
     assert min(seen.values()) > RUNS / 50, seen

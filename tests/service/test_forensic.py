@@ -14,7 +14,7 @@ import pytest
 from tests.service.driven import Forks, Job
 from tests.service.rounds import Round, new_round
 
-from metricshuffle.service.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.keys import CollectionKeys, KeyFolder
 
 START = 2_000_000_000.0
 PEOPLE = 100

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from metricshuffle.service.serving import _server
+from metricshuffle.collection.shuffler.server import _server
 
 pytest.importorskip("granian", reason="the server is an extra")
 ROOT = Path(__file__).parents[2]

@@ -23,10 +23,10 @@ from tests.service.javascript import browser_path, chromium
 from tests.service.running import new_tickets, running
 from tests.service.store_looks import asked
 
-from metricshuffle.service.collection import Collection, canonical
-from metricshuffle.service.join import join_page
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.wire.task import Task
+from metricshuffle.collection.client.join_page import join_page
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.terms import Collection, canonical
+from metricshuffle.tasks.task import Task
 
 pytestmark = pytest.mark.thorough
 __all__ = ["chromium"]
@@ -383,7 +383,7 @@ def made_ready(page: Any, value: str) -> None:
     page.wait_for_selector("#ready:visible", timeout=SECONDS)
 
 
-def posted(site: Scripted, count: int) -> None:
+def post_report(site: Scripted, count: int) -> None:
     """Wait until so many posts have come."""
     deadline = time.monotonic() + 60
     while len(site.posts) < count and time.monotonic() < deadline:
@@ -409,7 +409,7 @@ def test_two_tabs_two_failures_and_a_reload_are_one_report(chromium: Any) -> Non
             assert sorted(page.is_visible("#waits") for page in (first, second)) == [False, True]
             assert len(entry_of(first)) == 1
             first.click("#send")
-            posted(site, 2)
+            post_report(site, 2)
             first.reload()
             first.wait_for_selector("#ready:visible")
             first.click("#send")
@@ -468,7 +468,7 @@ def test_a_browser_that_is_killed_three_times_sends_one_report(chromium: Any, tm
                 page.wait_for_selector("#ready:visible", timeout=SECONDS)
                 before = len(site.posts)
                 page.click("#send")
-                posted(site, before + 1)
+                post_report(site, before + 1)
                 os.killpg(process.pid, signal.SIGKILL)
         site.statuses = [204]
         with own_browser(chromium, tmp_path / "profile") as (browser, _):

@@ -12,7 +12,7 @@ import pytest
 from tests.service.client_tasks import tasks
 from tests.service.javascript import chromium
 from tests.service.running import running
-from tests.service.test_join_in_browser import SECONDS, entry_of, made_ready, posted, scripted, visited
+from tests.service.test_join_in_browser import SECONDS, entry_of, made_ready, post_report, scripted, visited
 
 pytestmark = pytest.mark.thorough
 __all__ = ["chromium"]
@@ -67,7 +67,7 @@ def test_declined_while_another_tab_has_sent_it_without_an_answer(chromium: Any)
                 other.reload()
                 other.wait_for_selector("#ready:visible", timeout=SECONDS)
                 sender.click("#send")
-                posted(site, 1)
+                post_report(site, 1)
                 other.click("#decline")
                 other.wait_for_selector("#withdrawn:visible", timeout=SECONDS)
                 assert "It may have been sent" in other.inner_text("#withdrawn")
@@ -86,7 +86,7 @@ def test_declined_after_the_shuffler_was_away(chromium: Any) -> None:
         with visited(chromium, f"{site.url}/join/{collection.digest}") as page:
             made_ready(page, "10")
             page.click("#send")
-            posted(site, 1)
+            post_report(site, 1)
             page.click("#decline")  # while the same window is about to try again
             page.wait_for_selector("#withdrawn:visible", timeout=SECONDS)
             count = len(site.posts)

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from tests.pages.parsed import ParsedPage
-from tests.service.client_tasks import collection_of, frequencies, task_of, tasks
+from tests.service.client_tasks import collection_of, frequencies, load_task, tasks
 from typer.testing import CliRunner
 
 from metricshuffle import Categories, Histogram
-from metricshuffle.cli.app import app
+from metricshuffle.cli.command_group import app
+from metricshuffle.collection.client.join_page import client_bundle, join_page
+from metricshuffle.collection.terms import Collection
 from metricshuffle.planning.consent import consent
 from metricshuffle.randomizers import HadamardResponse, KaryRandomizedResponse
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.join import client_bundle, join_page
 
 SHUFFLER = "http://127.0.0.1:1"
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -108,7 +108,7 @@ def test_hostile_words_stay_words() -> None:
     assert "<b>bread" not in page.html.replace(DATA.findall(page.html)[0], "")
     assert "<b>bread</b>" in page.text
     labels = Categories(["</script><script>alert(1)</script>", "<!--", "b"])
-    task = task_of(Histogram(labels), frequencies(KaryRandomizedResponse(3, 3.0)), 1.0)
+    task = load_task(Histogram(labels), frequencies(KaryRandomizedResponse(3, 3.0)), 1.0)
     page = ParsedPage(join_page(collection_of(task), SHUFFLER))
     assert page.tags.count("script") == 2
     (data,) = DATA.findall(page.html)
@@ -144,7 +144,7 @@ def test_at_another_site_it_may_send_reports_and_do_nothing_else() -> None:
 
 
 def test_what_a_browser_cannot_do_has_no_field() -> None:
-    task = task_of(Histogram(Categories(["a", "b", "c", "d"])), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0)
+    task = load_task(Histogram(Categories(["a", "b", "c", "d"])), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0)
     collection = collection_of(task)
     page = ParsedPage(join_page(collection, SHUFFLER))
     assert "form" not in page.tags
@@ -186,7 +186,7 @@ def test_the_command_draws_a_background(saved: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_refuses_in_a_sentence_and_writes_nothing(tmp_path: Path) -> None:
-    hadamard = task_of(Histogram(Categories(["a", "b", "c", "d"])), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0)
+    hadamard = load_task(Histogram(Categories(["a", "b", "c", "d"])), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0)
     collection_of(hadamard).save(tmp_path / "hadamard.json")
     collection_of(tasks()["k-ary"]).save(tmp_path / "kary.json")
     lie = json.loads((tmp_path / "kary.json").read_text())

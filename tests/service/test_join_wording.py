@@ -16,10 +16,10 @@ from tests.service.test_join_in_browser import SECONDS, entry_of, reports_of, vi
 from tests.service.test_join_page import DATA, SHUFFLER
 from tests.wire.wordings import HOSTILE, QUESTION, TITLE, forged
 
+from metricshuffle.collection.client.join_page import join_page
+from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import PlanError
-from metricshuffle.service.collection import Collection, canonical
-from metricshuffle.service.join import join_page
-from metricshuffle.wire.wording import NO_QUESTION
+from metricshuffle.tasks.wording import NO_QUESTION
 
 __all__ = ["chromium"]
 

@@ -21,18 +21,18 @@ from tests.service.client_vectors import Replayed, no_word_wasted, person
 from tests.service.javascript import CLIENT, asked, chromium, javascript, run
 from tests.service.running import new_tickets, running
 
-from metricshuffle.encodings.modular import Modular
+from metricshuffle.collection import recipes
+from metricshuffle.collection.client.join_page import client_bundle
+from metricshuffle.collection.recipes import recipe_of
+from metricshuffle.collection.sealed_boxes import BoxFormat, PrivateKey
+from metricshuffle.encodings.modular_shares import Modular
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import rational_rate, sample_polya
+from metricshuffle.noise.samplers import rational_rate, sample_polya
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse
 from metricshuffle.randomness import Randomness
-from metricshuffle.service import recipes
-from metricshuffle.service.boxes import PrivateKey, Sealing
-from metricshuffle.service.join import client_bundle
-from metricshuffle.service.recipes import recipe_of
 from metricshuffle.spaces import Places
-from metricshuffle.wire.payloads import PayloadForm
+from metricshuffle.tasks.message_format import MessageFormat
 
 pytestmark = pytest.mark.thorough
 __all__ = ["chromium", "javascript"]
@@ -147,7 +147,7 @@ def test_places_are_rounded_up_as_often_as_they_should_be(javascript: Path, tmp_
 @pytest.mark.parametrize(("hops", "messages"), [(1, 10), (3, 2)])
 def test_two_hundred_reports_open_each_way(javascript: Path, tmp_path: Path, hops: int, messages: int) -> None:
     digest = secrets.token_bytes(32)
-    form = Sealing(digest, 9, messages, 16, hops)
+    form = BoxFormat(digest, 9, messages, 16, hops)
     keys = [PrivateKey.new() for _ in range(hops + 1)]
     public = [key.public for key in keys]
     reports = [[secrets.token_bytes(9) for _ in range(messages)] for _ in range(200)]
@@ -163,10 +163,10 @@ def test_two_hundred_reports_open_each_way(javascript: Path, tmp_path: Path, hop
         {"make": "opened", "digest": digest.hex(), "keys": pairs, "terms": terms, "reports": sealed},
     )
     for payloads, text in zip(reports, theirs, strict=True):
-        handed, boxes = form.opened_report(bytes.fromhex(text), keys[-1])
+        handed, boxes = form.open_report(bytes.fromhex(text), keys[-1])
         for layer in range(hops - 1, 0, -1):
-            boxes = [form.opened_box(box, keys[layer], layer) for box in boxes]
-        assert (handed, [form.opened_box(box, keys[0]) for box in boxes]) == (ticket, payloads)
+            boxes = [form.open_box(box, keys[layer], layer) for box in boxes]
+        assert (handed, [form.open_box(box, keys[0]) for box in boxes]) == (ticket, payloads)
     assert ours == [{"ticket": ticket.hex(), "payloads": payloads} for payloads in texts]
     fresh = [bytes.fromhex(text)[:32] for text in theirs]
     assert len(set(fresh)) == 200
@@ -183,7 +183,7 @@ def test_lengths_are_those_of_python(javascript: Path, tmp_path: Path) -> None:
             for messages, ticket in cases
         ),
     )
-    assert [len(bytes.fromhex(answer[0])) for answer in answers] == [Sealing(digest, 9, *case).report_size for case in cases]
+    assert [len(bytes.fromhex(answer[0])) for answer in answers] == [BoxFormat(digest, 9, *case).report_size for case in cases]
 
 
 @pytest.mark.parametrize("name", tasks())
@@ -192,11 +192,11 @@ def test_reports_of_every_form_are_counted_by_python(javascript: Path, tmp_path:
     task, values = tasks()[name], Randomness.seeded(f"people {name}")
     people = [person(task.query, values) for _ in range(60)]
     (reports,) = asked(javascript, tmp_path, {"make": "reports", "recipe": recipe_of(task), "values": people})
-    form = PayloadForm.of(task.protocol)
+    form = MessageFormat.of(task.protocol)
     payloads = np.array([list(bytes.fromhex(payload)) for report in reports for payload in sorted(report)], dtype=np.uint8)
     mixed = payloads[np.lexsort(payloads.T[::-1])]
     tally = task.tally()
-    tally.add(form.put_together(mixed, len(people)))
+    tally.add(form.join_messages(mixed, len(people)))
     release = task.estimate(task.publish(tally))
     assert release.reports == 60
 

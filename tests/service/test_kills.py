@@ -15,11 +15,11 @@ from tests.service.driven import Forks, Job, acknowledged
 from tests.service.rounds import HONEST, Round, new_round
 from tests.service.store_looks import asked
 
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.steps import SECRET
-from metricshuffle.service.store import STATES
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.transitions import STATES_WITH_KEYS
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import STATES
 
 START = 2_000_000_000.0
 ENOUGH = HONEST + 2
@@ -66,7 +66,7 @@ class Case:
 
     def check_between(self) -> None:
         """Before anybody goes on: what was acknowledged is there, what is let go is whole, and by then the keys are gone."""
-        store, keys = store_of(self.job.url, lambda: self.job.opened), KeyFolder.at(self.folder / "keys")
+        store, keys = connect_store(self.job.url, lambda: self.job.opened), KeyFolder.at(self.folder / "keys")
         row, in_database = store.row(self.made.digest), b"".join(store.output(self.made.digest))
         store.close()
         told, is_over = acknowledged(self.folder), row is not None and row.state == "purged"
@@ -79,11 +79,11 @@ class Case:
             assert {secrets.tag(report) for report in told} <= {tag for (tag,) in asked(self.job.url, "SELECT tag FROM report")}
         elif not is_over:
             assert (row.people, in_database) == (len(self.reports), self.output)
-        assert row is None or row.state in SECRET or not keys.has(row.key)
+        assert row is None or row.state in STATES_WITH_KEYS or not keys.has(row.key)
 
     def check(self) -> None:
         """Everybody whose report was acknowledged is let go exactly once, and nothing but that is left."""
-        store = store_of(self.job.url, lambda: self.job.closed)
+        store = connect_store(self.job.url, lambda: self.job.closed)
         row = store.row(self.made.digest)
         assert row is not None
         in_database = b"".join(store.output(self.made.digest))
@@ -115,7 +115,7 @@ def new_case(url: str, folder: Path, until: str = "released", number: int = 1, k
 
 def state(case: Case) -> int:
     """How far it is, as a number; -1 before it is opened."""
-    store = store_of(case.job.url, lambda: case.job.opened)
+    store = connect_store(case.job.url, lambda: case.job.opened)
     row = store.row(case.made.digest)
     store.close()
     return -1 if row is None else STATES.index(row.state)
@@ -239,7 +239,7 @@ def test_a_full_disk_is_tried_again_later_and_nothing_is_half(tmp_path: Path, fo
         assert ended in (0, -1)
         failed += ended == -1
         case.check_between()
-        store = store_of(case.job.url, lambda: START)
+        store = connect_store(case.job.url, lambda: START)
         Shuffler(store, KeyFolder.at(case.folder / "keys")).sweep()
         store.close()
         assert forks.ended(case.job) == [0]

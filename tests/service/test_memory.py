@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.service.running import Running, posted, report_of, running
+from tests.service.running import Running, post_report, report_of, running
 
 pytestmark = [
     pytest.mark.thorough,
@@ -42,7 +42,7 @@ def test_memory_is_locked_where_there_is_no_limit(tmp_path: Path) -> None:
     for name, before in (("locked", ()), ("not locked", limited())):
         with running(tmp_path / name, f"sqlite:///{tmp_path / name}.db", before=before) as shuffler:
             collection = shuffler.opened()
-            assert set(posted(collection.url, [report_of(collection) for _ in range(300)]).statuses) == {204}
+            assert set(post_report(collection.url, [report_of(collection) for _ in range(300)]).statuses) == {204}
             assert ((LOCKED in shuffler.log), kilobytes(shuffler, "VmLck") > 0) == (name == "locked", name == "locked")
             resident[name] = kilobytes(shuffler, "VmRSS")
             if name == "locked":

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from metricshuffle.collection.shuffler import external_sort
+from metricshuffle.collection.shuffler.external_sort import ExternalSort, SortResult
 from metricshuffle.errors import PlanError
-from metricshuffle.service import mixing
-from metricshuffle.service.mixing import Mixed, Mixing
 
 SIZE = 12
-ROOMY = mixing.MEMORY
+ROOMY = external_sort.SORT_MEMORY_BYTES
 
 
-def mixed(reports: Iterable[bytes], messages: int, size: int = SIZE, memory: int = ROOMY) -> tuple[bytes, Mixed]:
+def mixed(reports: Iterable[bytes], messages: int, size: int = SIZE, memory: int = ROOMY) -> tuple[bytes, SortResult]:
     reports, stream = list(reports), io.BytesIO(b"left of an interrupted run, and longer than what is written now" * 100)
-    told = Mixing(lambda: reports, size, messages, len(reports), memory).written(stream)
+    told = ExternalSort(lambda: reports, size, messages, len(reports), memory).written(stream)
     assert hashlib.sha256(stream.getvalue()).hexdigest() == told.digest
     return stream.getvalue(), told
 
@@ -55,7 +55,7 @@ def test_it_is_the_sorted_multiset(boxes: list[list[bytes]], memory: int) -> Non
     assert (output, told.shared) == expected(reports)
     assert told.reports == len(reports)
     assert told.people == len(reports) - len(told.shared)
-    assert Mixing(lambda: reports, SIZE, len(boxes[0]) if boxes else 1, len(reports), memory).distinct() == told.people
+    assert ExternalSort(lambda: reports, SIZE, len(boxes[0]) if boxes else 1, len(reports), memory).distinct() == told.people
 
 
 @pytest.mark.parametrize("memory", [ROOMY, 20_000, 3_000])
@@ -79,10 +79,10 @@ def test_few_bytes_of_memory_need_several_ranges_and_give_the_same() -> None:
     whole, _ = mixed(reports, 5)
     ranges = {}
     for memory in (100_000, 50_000, 10_000, 2_000):
-        mixing_ = Mixing(lambda: reports, SIZE, 5, len(reports), memory)
+        mixing_ = ExternalSort(lambda: reports, SIZE, 5, len(reports), memory)
         ranges[memory] = len(mixing_._ranges())
         most = max(len(mixing_._between(*limits)[0]) for limits in mixing_._ranges())
-        assert most * (SIZE + mixing.BESIDE) < 1.5 * memory
+        assert most * (SIZE + external_sort.BOX_OVERHEAD_BYTES) < 1.5 * memory
         assert mixed(reports, 5, memory=memory)[0] == whole
     assert 1 == ranges[100_000] < ranges[50_000] < ranges[10_000] < ranges[2_000]
 
@@ -90,9 +90,9 @@ def test_few_bytes_of_memory_need_several_ranges_and_give_the_same() -> None:
 def test_whoever_chooses_the_first_bytes_does_not_choose_how_much_memory_it_takes() -> None:
     """Passes by the first byte alone would keep all of these at once."""
     reports = [b"\x07" * 8 + os.urandom(4) for _ in range(2_000)]
-    mixing_ = Mixing(lambda: reports, SIZE, 1, len(reports), 20_000)
+    mixing_ = ExternalSort(lambda: reports, SIZE, 1, len(reports), 20_000)
     most = max(len(mixing_._between(*limits)[0]) for limits in mixing_._ranges())
-    assert most * (SIZE + mixing.BESIDE) < 1.5 * 20_000
+    assert most * (SIZE + external_sort.BOX_OVERHEAD_BYTES) < 1.5 * 20_000
     assert mixed(reports, 1, memory=20_000)[0] == expected(reports)[0]
 
 
@@ -102,7 +102,7 @@ def test_many_boxes_with_the_same_first_bytes_are_sorted_in_place(boxes: list[li
     """With so small a batch every tie is one of many."""
     reports = [b"".join(report) for report in boxes]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(mixing, "BATCH", 2 * SIZE)
+        patched.setattr(external_sort, "BATCH_BYTES", 2 * SIZE)
         output, told = mixed(reports, len(boxes[0]) if boxes else 1, memory=memory)
     assert (output, told.shared) == expected(reports)
 
@@ -125,7 +125,7 @@ def most_allocated(reports: Callable[[], Iterable[bytes]], size: int, count: int
     try:
         before, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
-        assert Mixing(reports, size, 1, count, memory).written(Nowhere()).people == count  # type: ignore[arg-type]
+        assert ExternalSort(reports, size, 1, count, memory).written(Nowhere()).people == count  # type: ignore[arg-type]
         return tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
@@ -136,8 +136,8 @@ def most_allocated(reports: Callable[[], Iterable[bytes]], size: int, count: int
 def test_what_is_allocated_is_bounded_as_told(size: int, count: int, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few large boxes and many small ones, in a quarter of what they take and in all of it; half of them begin alike. Beside that there are
     some batches that are being read and written."""
-    monkeypatch.setattr(mixing, "BATCH", 2**16)
-    whole = count * (size + mixing.BESIDE)
+    monkeypatch.setattr(external_sort, "BATCH_BYTES", 2**16)
+    whole = count * (size + external_sort.BOX_OVERHEAD_BYTES)
 
     def reports() -> Iterator[bytes]:
         source = random.Random(7)  # the same in every pass; nothing secret
@@ -146,7 +146,7 @@ def test_what_is_allocated_is_bounded_as_told(size: int, count: int, start: byte
             yield start + box[len(start) :] if number % 2 else box
 
     for memory in (whole // 4, whole):
-        assert most_allocated(reports, size, count, memory) < 1.4 * memory + 8 * mixing.BATCH
+        assert most_allocated(reports, size, count, memory) < 1.4 * memory + 8 * external_sort.BATCH_BYTES
 
 
 def test_a_shared_box_in_the_last_range_takes_its_reports_out_of_the_first() -> None:
@@ -160,7 +160,7 @@ def test_a_shared_box_in_the_last_range_takes_its_reports_out_of_the_first() -> 
 
 def test_more_reports_than_announced_are_mixed_all_the_same() -> None:
     reports, stream = [os.urandom(3 * SIZE) for _ in range(50)], io.BytesIO()
-    told = Mixing(lambda: reports, SIZE, 3, 4).written(stream)
+    told = ExternalSort(lambda: reports, SIZE, 3, 4).written(stream)
     assert told.reports == 50
     assert stream.getvalue() == expected(reports)[0]
 
@@ -170,12 +170,12 @@ def test_reports_that_change_meanwhile_or_have_another_length_are_refused() -> N
         mixed([os.urandom(3 * SIZE), os.urandom(2 * SIZE)], 3)
     reads = iter(range(1, 1000))
     with pytest.raises(PlanError, match="changed"):
-        Mixing(lambda: [os.urandom(SIZE) for _ in range(300 + next(reads))], SIZE, 1, 300, 4_000).written(io.BytesIO())
+        ExternalSort(lambda: [os.urandom(SIZE) for _ in range(300 + next(reads))], SIZE, 1, 300, 4_000).written(io.BytesIO())
 
 
 LARGE = """
 import sys, time
-from metricshuffle.service.mixing import Mixing, is_in_order
+from metricshuffle.collection.shuffler.external_sort import ExternalSort as Mixing, is_sorted as is_in_order
 import numpy as np
 people, messages, size, memory = map(int, sys.argv[1:5])
 def reports():

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from metricshuffle.collection.client.outbox import Outbox, SealedReport, SettledReport
 from metricshuffle.errors import InputError
-from metricshuffle.service.outbox import Outbox, Sealed, Settled
 
 TASK, ROUND, HERE, THERE = "task", 1, "a" * 64, "b" * 64
 
@@ -27,9 +27,9 @@ def outbox(tmp_path: Path) -> Iterator[Outbox]:
 def test_the_first_report_stays(outbox: Outbox) -> None:
     who = outbox.user("ann")
     assert outbox.held(TASK, ROUND, [who]) == {}
-    (kept,) = outbox.keep(TASK, ROUND, [Sealed(who, HERE, b"first")]).values()
+    (kept,) = outbox.keep(TASK, ROUND, [SealedReport(who, HERE, b"first")]).values()
     assert (kept.collection, kept.state, kept.answer, kept.fresh) == (HERE, "made", 0, True)
-    (again,) = outbox.keep(TASK, ROUND, [Sealed(who, THERE, b"second")]).values()
+    (again,) = outbox.keep(TASK, ROUND, [SealedReport(who, THERE, b"second")]).values()
     assert (again.collection, again.fresh) == (HERE, False)
     report = outbox.report(TASK, ROUND, who)
     assert report is not None
@@ -40,13 +40,13 @@ def test_rounds_tasks_people_and_rows_are_apart(outbox: Outbox) -> None:
     people = [outbox.user(""), outbox.user("ann"), outbox.row(b"file", 1), outbox.row(b"file", 2), outbox.row(b"other", 1)]
     assert len(set(people)) == len(people)
     for task, round in ((TASK, 1), (TASK, 2), ("other", 1)):
-        outbox.keep(task, round, [Sealed(who, HERE, task.encode() + who) for who in people])
+        outbox.keep(task, round, [SealedReport(who, HERE, task.encode() + who) for who in people])
     assert len(outbox.waiting(TASK, 2, [HERE])) == len(people)
     assert outbox.waiting(TASK, 2, [THERE]) == []
 
 
 def test_another_process_finds_the_same_people(outbox: Outbox) -> None:
-    outbox.keep(TASK, ROUND, [Sealed(outbox.user("ann"), HERE, b"sealed")])
+    outbox.keep(TASK, ROUND, [SealedReport(outbox.user("ann"), HERE, b"sealed")])
     again = Outbox(outbox.path)
     assert outbox.user("ann") == again.user("ann")
     report = again.report(TASK, ROUND, again.user("ann"))
@@ -58,13 +58,13 @@ def test_another_process_finds_the_same_people(outbox: Outbox) -> None:
 def test_what_is_stored_stays_stored_and_its_bytes_go(outbox: Outbox) -> None:
     """Another process may be told later that the collection is closed: that the report was acknowledged remains true."""
     who, secret = outbox.user("ann"), b"sealed bytes that can be recognised " * 40
-    outbox.keep(TASK, ROUND, [Sealed(who, HERE, secret, secret)])
+    outbox.keep(TASK, ROUND, [SealedReport(who, HERE, secret, secret)])
     assert secret[:36] in outbox.path.read_bytes()
-    outbox.settle(TASK, ROUND, [Settled(who, "sending", 503)])
+    outbox.settle(TASK, ROUND, [SettledReport(who, "sending", 503)])
     assert outbox.held(TASK, ROUND, [who])[who].answer == 503
-    outbox.settle(TASK, ROUND, [Settled(who, "sent", 204)])
+    outbox.settle(TASK, ROUND, [SettledReport(who, "sent", 204)])
     for later in ("late", "sending"):
-        outbox.settle(TASK, ROUND, [Settled(who, later, 410)])
+        outbox.settle(TASK, ROUND, [SettledReport(who, later, 410)])
         assert outbox.held(TASK, ROUND, [who])[who].state == "sent"
     assert outbox.report(TASK, ROUND, who) is None
     outbox.close()
@@ -74,14 +74,14 @@ def test_what_is_stored_stays_stored_and_its_bytes_go(outbox: Outbox) -> None:
 
 def test_late_ones_become_stored_if_that_was_acknowledged(outbox: Outbox) -> None:
     who = outbox.user("")
-    outbox.keep(TASK, ROUND, [Sealed(who, HERE, b"sealed")])
-    outbox.settle(TASK, ROUND, [Settled(who, "late", 410)])
-    outbox.settle(TASK, ROUND, [Settled(who, "sent", 204)])
+    outbox.keep(TASK, ROUND, [SealedReport(who, HERE, b"sealed")])
+    outbox.settle(TASK, ROUND, [SettledReport(who, "late", 410)])
+    outbox.settle(TASK, ROUND, [SettledReport(who, "sent", 204)])
     assert outbox.held(TASK, ROUND, [who])[who].state == "sent"
 
 
 def test_names_are_not_in_the_file_and_the_file_is_the_owners(outbox: Outbox) -> None:
-    outbox.keep(TASK, ROUND, [Sealed(outbox.user("Annemarie Unverwechselbar"), HERE, b"sealed")])
+    outbox.keep(TASK, ROUND, [SealedReport(outbox.user("Annemarie Unverwechselbar"), HERE, b"sealed")])
     outbox.close()
     data = outbox.path.read_bytes()
     assert b"Unverwechselbar" not in data
@@ -90,7 +90,7 @@ def test_names_are_not_in_the_file_and_the_file_is_the_owners(outbox: Outbox) ->
 
 RACING = """
 import json, sys
-from metricshuffle.service.outbox import Outbox, Sealed
+from metricshuffle.collection.client.outbox import Outbox, SealedReport as Sealed
 outbox, own = Outbox(sys.argv[1]), sys.argv[2].encode()
 sys.stdin.readline()
 for person in range(60):
@@ -121,7 +121,7 @@ def test_two_processes_agree_on_every_report(outbox: Outbox) -> None:
 
 def test_half_a_batch_is_none(outbox: Outbox) -> None:
     with pytest.raises(InputError, match="cannot use the outbox"):
-        outbox.keep(TASK, ROUND, [Sealed(outbox.user("ann"), HERE, b"x"), Sealed(outbox.user("ben"), HERE, None)])  # type: ignore[arg-type]
+        outbox.keep(TASK, ROUND, [SealedReport(outbox.user("ann"), HERE, b"x"), SealedReport(outbox.user("ben"), HERE, None)])  # type: ignore[arg-type]
     assert outbox.waiting(TASK, ROUND, [HERE]) == []
 
 
@@ -173,12 +173,12 @@ def test_a_refused_ticket_is_replaced_and_never_offered_again(outbox: Outbox) ->
 
 def test_another_ticket_is_taken_only_while_the_refusal_is_the_last_word(outbox: Outbox) -> None:
     who = outbox.user("")
-    outbox.keep(TASK, ROUND, [Sealed(who, HERE, b"first", b"boxes")])
+    outbox.keep(TASK, ROUND, [SealedReport(who, HERE, b"first", b"boxes")])
     outbox.replace(TASK, ROUND, who, 403, b"second")
     held = outbox.report(TASK, ROUND, who)
     assert held is not None
     assert held.report == b"first"
-    outbox.settle(TASK, ROUND, [Settled(who, "sending", 403)])
+    outbox.settle(TASK, ROUND, [SettledReport(who, "sending", 403)])
     outbox.replace(TASK, ROUND, who, 403, b"second")
     held = outbox.report(TASK, ROUND, who)
     assert held is not None

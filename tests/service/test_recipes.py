@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.service import client_vectors
-from tests.service.client_tasks import HONEST, channel, collection_of, frequencies, sums, task_of, tasks, vectors
+from tests.service.client_tasks import HONEST, channel, collection_of, frequencies, load_task, sums, tasks, vectors
 
 from metricshuffle import Categories, Histogram, Integers, Interval, Mean, Sum, UserHistogram
+from metricshuffle.collection import recipes
+from metricshuffle.collection.recipes import recipe_of
+from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import rational_rate
+from metricshuffle.noise.samplers import rational_rate
 from metricshuffle.protocols.features import Cells
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers import Channel, HadamardResponse, KaryRandomizedResponse, WitchHat
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
-from metricshuffle.service import recipes
-from metricshuffle.service.collection import Collection, canonical
-from metricshuffle.service.recipes import recipe_of
 from metricshuffle.spaces.users import users_of
-from metricshuffle.wire.payloads import PayloadForm
-from metricshuffle.wire.task import Task
+from metricshuffle.tasks.message_format import MessageFormat
+from metricshuffle.tasks.task import Task
 
 LABELS = Categories(["a", "b", "c", "d"])
 
@@ -39,7 +39,7 @@ def test_every_form_has_a_recipe_that_is_carried_and_verified(name: str) -> None
     recipe = recipe_of(task)
     assert recipe["browser"]
     assert json.loads(canonical(recipe)) == recipe
-    form, payload = PayloadForm.of(task.protocol), recipe["payload"]
+    form, payload = MessageFormat.of(task.protocol), recipe["payload"]
     assert (form.messages, form.size) == (payload["piles"] * payload["each"], payload["pile"] + payload["number"] * payload["width"])
     collection_of(task).verify()
 
@@ -89,15 +89,15 @@ class OwnChannel(Channel):
 
 def unary() -> Task:
     padded = AdditiveRandomizer(span=20, shape=Fraction(1, HONEST), rate=float(rational_rate(0.5)), padding="clamp", radius=400)
-    return task_of(Mean(Integers(0, 20)), Sums(name="polya-shuffle", trusted="shuffler", randomizers=(padded,)), 5.0)
+    return load_task(Mean(Integers(0, 20)), Sums(name="polya-shuffle", trusted="shuffler", randomizers=(padded,)), 5.0)
 
 
 def flipped(response: CountResponse) -> Task:
-    return task_of(Sum(Integers(0, 20)), Sums(name="rr-shuffle", trusted="shuffler", randomizers=(response,)), 5.0)
+    return load_task(Sum(Integers(0, 20)), Sums(name="rr-shuffle", trusted="shuffler", randomizers=(response,)), 5.0)
 
 
 def summed(**changes: Any) -> Task:
-    return task_of(Sum(Integers(0, 1000)), sums((1000,), 0.05, shares=1).model_copy(update=changes), 20.0)
+    return load_task(Sum(Integers(0, 1000)), sums((1000,), 0.05, shares=1).model_copy(update=changes), 20.0)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def summed(**changes: Any) -> Task:
         (unary, "sealed one by one"),
         (lambda: summed(trusted="aggregator"), "sealed one by one"),
         (lambda: flipped(CountResponse(span=20, flip=0.25)), "sealed one by one"),
-        (lambda: task_of(Histogram(LABELS), frequencies(OwnChannel(matrix=channel(4, 7).matrix)), 1.0, 40.0), "OwnChannel"),
-        (lambda: task_of(Histogram(LABELS), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0), "HadamardResponse"),
+        (lambda: load_task(Histogram(LABELS), frequencies(OwnChannel(matrix=channel(4, 7).matrix)), 1.0, 40.0), "OwnChannel"),
+        (lambda: load_task(Histogram(LABELS), frequencies(HadamardResponse(4, 2.0)), 1.0, 40.0), "HadamardResponse"),
         (
-            lambda: task_of(
+            lambda: load_task(
                 Mean(Interval(0.0, 10.0)), frequencies(WitchHat(5.0, 2.0, 1.0, 2048), readout="total", step=5.0 / 2048), 1.0, 40.0
             ),
             "WitchHat",
@@ -129,15 +129,15 @@ def test_what_a_browser_cannot_follow_says_why_and_other_clients_can(make: Any, 
 
 
 def test_tables_that_are_too_large_for_a_page_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = task_of(*vectors(Histogram(LABELS), Cells(), 0.5, floor=KaryRandomizedResponse(4, 8.0)), 1.0)
+    task = load_task(*vectors(Histogram(LABELS), Cells(), 0.5, floor=KaryRandomizedResponse(4, 8.0)), 1.0)
     assert recipe_of(task)["browser"]
-    monkeypatch.setattr(recipes, "MOST_FEATURES", 3)
+    monkeypatch.setattr(recipes, "MAX_FEATURES", 3)
     assert "table of features has 4 entries" in recipe_of(task)["why"]
     monkeypatch.undo()
-    monkeypatch.setattr(recipes, "MOST_LAWS", 0)
+    monkeypatch.setattr(recipes, "MAX_LAWS", 0)
     assert "1 kinds of noise" in recipe_of(task)["why"]
     assert recipe_of(tasks()["rows"])["browser"]
-    monkeypatch.setattr(recipes, "MOST_ROWS", 3)
+    monkeypatch.setattr(recipes, "MAX_ROWS", 3)
     assert "a table of 4 rows and 7 columns" in recipe_of(tasks()["rows"])["why"]
 
 

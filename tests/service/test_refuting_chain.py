@@ -13,12 +13,12 @@ from tests.service.conftest import Clock
 from tests.service.hop_before import Answer, HopBefore, chained, handed_over, hop_before
 from tests.service.rounds import new_round
 
-from metricshuffle.service import chain as chains
-from metricshuffle.service.chain import Unreachable
-from metricshuffle.service.fetching import Fetching
-from metricshuffle.service.keys import CollectionKeys, KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.analyst.download import Fetching
+from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.shuffler import upstream as chains
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.upstream import UpstreamUnreachable
+from metricshuffle.collection.store.factory import connect_store
 
 START = 2_000_000_000.0
 MANY = 64 * 2**20
@@ -34,7 +34,7 @@ def hop() -> Iterator[HopBefore]:
 @pytest.fixture
 def second(tmp_path: Path, clock: Clock, hop: HopBefore) -> Iterator[Shuffler]:
     clock.stop(START)
-    store = store_of(f"sqlite:///{tmp_path / 'second.db'}", clock)
+    store = connect_store(f"sqlite:///{tmp_path / 'second.db'}", clock)
     yield Shuffler(store, KeyFolder.at(tmp_path / "second"), after=hop.url)
     store.close()
 
@@ -63,11 +63,11 @@ def test_a_hop_that_sends_drop_by_drop_is_not_listened_to(
             time.sleep(0.01)
             yield bytes([byte])
 
-    monkeypatch.setattr(chains, "PATIENCE", 0.2)
-    monkeypatch.setattr(chains, "SLOWEST", 10**12)
+    monkeypatch.setattr(chains, "BASE_DOWNLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(chains, "MIN_BYTES_PER_SECOND", 10**12)
     hop.get = lambda: Answer(200, headers=whole.headers, pieces=drops)
     begun = time.monotonic()
-    with pytest.raises(Unreachable, match="too slow"):
+    with pytest.raises(UpstreamUnreachable, match="too slow"):
         second.advance(chain.made.digest)
     assert time.monotonic() - begun < 2  # (all drops take four seconds)
 

@@ -13,12 +13,12 @@ import pytest
 from tests.service.running import running
 from tests.service.test_server_processes import certificate
 
+from metricshuffle.collection.client.outbox import Outbox
+from metricshuffle.collection.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.shuffler.server import Listener, plain_hop_warning
+from metricshuffle.collection.store.interface import StoreError
+from metricshuffle.collection.store.sqlite_store import SqliteStore
 from metricshuffle.errors import InputError
-from metricshuffle.service.keys import AnalystKey, KeyFolder
-from metricshuffle.service.outbox import Outbox
-from metricshuffle.service.serving import Listener, plain_hop_warning
-from metricshuffle.service.store import StoreError
-from metricshuffle.service.store_sqlite import SqliteStore
 
 OTHERS = (0o666, 0o644, 0o640, 0o622, 0o601)
 
@@ -131,7 +131,7 @@ def test_a_hop_without_tls_is_told(after: str | None, warned: bool) -> None:
 @pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="the limits of another process are asked of Linux")
 def test_a_shuffler_leaves_no_memory_behind(tmp_path: Path) -> None:
     """Neither in a core file nor in one that is piped to a program; and a hop without TLS is said when it starts."""
-    asked = "from metricshuffle.service import memory; memory.forbid_memory_dumps(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
+    asked = "from metricshuffle.collection import memory; memory.forbid_memory_dumps(); import ctypes; print(ctypes.CDLL(None).prctl(3))"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "0\n"  # PR_GET_DUMPABLE
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))  # (what it inherits)

@@ -9,9 +9,9 @@ from tests.service.conftest import Clock
 from tests.service.rounds import HONEST, opened_round, put, secrets_of
 from tests.service.test_forensic import found, pieces
 
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.factory import connect_store
 
 START = 2_000_000_000.0
 
@@ -19,7 +19,7 @@ START = 2_000_000_000.0
 @pytest.mark.parametrize("end", ["released", "purged", "aborted"])
 def test_nothing_is_left_of_reports_tickets_and_keys_while_it_runs(tmp_path: Path, clock: Clock, end: str) -> None:
     clock.stop(START)
-    store = store_of(f"sqlite:///{tmp_path / 'shuffler.db'}", clock)
+    store = connect_store(f"sqlite:///{tmp_path / 'shuffler.db'}", clock)
     shuffler = Shuffler(store, KeyFolder.at(tmp_path / "keys"))
     made = opened_round(shuffler, now=START, tickets=2 * HONEST)
     reports, keys = [made.report(ticket) for ticket in made.tickets[:HONEST]], secrets_of(shuffler, made)

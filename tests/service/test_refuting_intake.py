@@ -13,13 +13,13 @@ from tests.service.asking import Service, run
 from tests.service.conftest import Clock, NewCollection
 from tests.service.running import report_of, running
 
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler import ingest
+from metricshuffle.collection.shuffler.ingest import Intake
+from metricshuffle.collection.shuffler.server import _folders_of, _ignore_log_errors
+from metricshuffle.collection.store.interface import Store, StoreError, Verdict
+from metricshuffle.collection.terms import parse_time
 from metricshuffle.errors import InputError
-from metricshuffle.service import ingest
-from metricshuffle.service.collection import seconds_of
-from metricshuffle.service.ingest import Intake
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.serving import _folders_of, _unfailing
-from metricshuffle.service.store import Store, StoreError, Verdict
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_report_in_the_last_moment_before_it_opens_closes_nothing(
     """The answer is given before the opening time, and the time is asked again after it."""
     now = clock.stop(1_800_000_000)
     collection = service.opened(1, opens=now + 10)
-    opens, put = seconds_of(collection.terms.opens), service.store.put
+    opens, put = parse_time(collection.terms.opens), service.store.put
 
     def put_and_wait(*given: Any) -> list[Verdict]:
         verdicts = put(*given)
@@ -58,7 +58,7 @@ def test_after_its_end_a_collection_is_closed_whether_it_is_sealed_yet_or_not(se
 
     async def answers() -> list[int]:
         told = [(await service.post(collection, report_of(collection))).status for _ in range(4)]
-        clock.stop(seconds_of(collection.terms.closes))
+        clock.stop(parse_time(collection.terms.closes))
         told += [(await service.post(collection, report_of(collection))).status for _ in range(2)]
         service.shuffler.advance(collection.digest)
         return [*told, (await service.post(collection, report_of(collection))).status]
@@ -74,19 +74,19 @@ def test_where_nothing_can_be_said_reports_are_stored_all_the_same(service: Serv
         with open("/dev/full", "wb", buffering=0) as full:
             full.write(text.encode())
 
-    intake = Intake(service.store, service.keys, tell=_unfailing(says))
+    intake = Intake(service.store, service.keys, tell=_ignore_log_errors(says))
 
     def fails(*_: Any) -> list[Verdict]:
         raise StoreError("the disk is full.")
 
     async def stored() -> Verdict:
-        gate = await intake.gate(collection.digest)
-        assert gate is not None
+        opener = await intake.opener(collection.digest)
+        assert opener is not None
         monkeypatch.setattr(service.store, "put", fails)
         with pytest.raises(StoreError):
-            await asyncio.wait_for(intake.put(gate, report_of(collection)), 20)
+            await asyncio.wait_for(intake.put(opener, report_of(collection)), 20)
         monkeypatch.setattr(service.store, "put", put)
-        return await asyncio.wait_for(intake.put(gate, report_of(collection)), 20)
+        return await asyncio.wait_for(intake.put(opener, report_of(collection)), 20)
 
     try:
         assert run(stored) is Verdict.STORED
@@ -96,8 +96,8 @@ def test_where_nothing_can_be_said_reports_are_stored_all_the_same(service: Serv
 
 def test_large_reports_do_not_wait_without_end_nor_all_in_one_transaction(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten reports of ten kilobytes where thirty may wait, and twenty go into a transaction."""
-    monkeypatch.setattr(ingest, "WAITING_BYTES", 29_000)
-    monkeypatch.setattr(ingest, "AT_ONCE_BYTES", 19_000)
+    monkeypatch.setattr(ingest, "QUEUE_LIMIT_BYTES", 29_000)
+    monkeypatch.setattr(ingest, "TRANSACTION_LIMIT_BYTES", 19_000)
     collection, put, held, together = service.opened(175), service.store.put, threading.Event(), list[int]()
     assert 10_000 < collection.sealing.report_size < 10_200
 

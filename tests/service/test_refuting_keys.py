@@ -11,8 +11,8 @@ import httpx
 import pytest
 from tests.service.running import report_of, running
 
+from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.errors import InputError
-from metricshuffle.service.keys import KeyFolder
 
 
 @pytest.mark.thorough

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from tests.service.conftest import Clock
 from tests.service.rounds import HONEST, new_round, opened_round, put
-from tests.service.running import posted, report_of, running
+from tests.service.running import post_report, report_of, running
 
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Store, StoreError
 from metricshuffle.errors import InputError
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Store, StoreError
-from metricshuffle.service.stores import store_of
 
 START = 2_000_000_000.0
 
@@ -125,7 +125,7 @@ BEFORE_OWNERS = {
 
 def test_a_database_without_owners_is_taken_over(store_url: str, tmp_path: Path, clock: Clock) -> None:
     clock.stop(START)
-    store = store_of(store_url, clock)
+    store = connect_store(store_url, clock)
     own = Shuffler(store, KeyFolder.at(tmp_path / "own"), abandon=())
     made = opened_round(own, now=START)
     put(own, made, [made.report() for _ in range(HONEST)])
@@ -140,12 +140,12 @@ def test_a_database_without_owners_is_taken_over(store_url: str, tmp_path: Path,
         with psycopg.connect(store_url) as server:
             server.execute(BEFORE_OWNERS[kind])
     for _ in range(2):
-        store = store_of(store_url, clock)
+        store = connect_store(store_url, clock)
         row = store.row(made.digest)
         assert row is not None
         assert (row.owner, row.reports) == ("", HONEST)
         store.close()
-    store = store_of(store_url, clock)
+    store = connect_store(store_url, clock)
     own = Shuffler(store, KeyFolder.at(tmp_path / "own"), abandon=())
     own.check_keys()
     clock.ahead = 60
@@ -154,7 +154,7 @@ def test_a_database_without_owners_is_taken_over(store_url: str, tmp_path: Path,
 
 
 def test_an_owner_stays(store_url: str, tmp_path: Path) -> None:
-    store = store_of(store_url)
+    store = connect_store(store_url)
     own = Shuffler(store, KeyFolder.at(tmp_path / "own"))
     row = store.row(opened_round(own).digest)
     assert row is not None
@@ -176,10 +176,10 @@ def test_two_servers_with_folders_of_their_own(tmp_path: Path, new_store_url: Ca
     url = new_store_url()
     with running(tmp_path / "one", url) as one, running(tmp_path / "two", url) as two:
         collection = one.opened(lasts=20)
-        statuses = posted(collection.url, [report_of(collection) for _ in range(8)]).statuses
+        statuses = post_report(collection.url, [report_of(collection) for _ in range(8)]).statuses
         assert statuses == [204] * 8
         elsewhere = collection.url.replace(one.url, two.url)
-        assert posted(elsewhere, [report_of(collection)], 1).statuses == [503]
+        assert post_report(elsewhere, [report_of(collection)], 1).statuses == [503]
         two.end()
         two.start()
         one.end()

@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.service.conftest import NewCollection
-from tests.service.running import Running, new_tickets, posted, report_of, running, task_of
+from tests.service.running import Running, load_task, new_tickets, post_report, report_of, running
 from tests.service.store_looks import added, asked, entry, fresh_tickets, held, past_the_store
 
-from metricshuffle.service.keys import AnalystKey, KeyFolder
-from metricshuffle.service.store import Entry, StoreError, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Entry, StoreError, Verdict
 
 pytestmark = pytest.mark.thorough
 CUT = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'metricshuffle' AND {}"
@@ -49,7 +49,7 @@ def test_connections_that_are_cut_in_a_batch_lose_and_double_nothing(
 ) -> None:
     """Two stores, four writers; each batch also holds a second report for one of its tickets, which must never win."""
     url = new_postgres_url()
-    stores = [store_of(url) for _ in range(2)]
+    stores = [connect_store(url) for _ in range(2)]
     collection, tickets = new_collection(opens=time.time() - 1, lasts=1000, admission="tickets"), fresh_tickets(4000)
     digest, told, failed = added(stores[0], collection, tickets), dict[bytes, Entry](), [0]
 
@@ -87,7 +87,7 @@ def sent_until_stored(servers: list[Running], path: str, reports: list[bytes], u
     waiting, stored, turn = list(reports), list[bytes](), 0
     while waiting and time.monotonic() < until:
         turn += 1
-        answers = posted(servers[turn % 2].url + path, waiting[:20], 10).statuses
+        answers = post_report(servers[turn % 2].url + path, waiting[:20], 10).statuses
         assert set(answers) <= {204, 503, 0}
         done = {report for report, status in zip(waiting[:20], answers, strict=True) if status == 204}
         stored += done
@@ -104,7 +104,7 @@ def test_two_servers_on_one_database_whose_connections_are_cut(tmp_path: Path, n
         (tmp_path / "two" / "keys").symlink_to(one.keys)
         with running(tmp_path / "two", url) as two:
             tickets = new_tickets(200)
-            collection = one.opened(task_of(3), lasts=9, tickets=tickets, analyst=analyst)
+            collection = one.opened(load_task(3), lasts=9, tickets=tickets, analyst=analyst)
             path, reports = collection.url.removeprefix(one.url), [report_of(collection, ticket) for ticket in tickets]
             keys = KeyFolder(one.keys).of(collection.terms.hops[0].key)
             assert keys is not None
@@ -126,7 +126,7 @@ def test_two_servers_on_one_database_whose_connections_are_cut(tmp_path: Path, n
             size = collection.sealing.inner_size
             (output,) = fetched
             released = [output[start : start + size] for start in range(0, len(output), size)]
-            boxes = {report: collection.sealing.opened_report(report, keys.private)[1] for report in reports}
+            boxes = {report: collection.sealing.open_report(report, keys.private)[1] for report in reports}
             inside = [report for report in reports if boxes[report][0] in set(released)]
             assert set(stored) <= set(inside)
             assert released == sorted(box for report in inside for box in boxes[report])
@@ -136,7 +136,7 @@ def test_two_servers_on_one_database_whose_connections_are_cut(tmp_path: Path, n
 def test_it_is_not_said_that_it_listens_before_a_call_is_answered(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
     """The database can be opened, but what every call asks for is held by somebody else: whoever waits for the first line waits."""
     url = new_postgres_url()
-    store_of(url).close()
+    connect_store(url).close()
     folder = tmp_path / "s"
     folder.mkdir()
     shuffler = Running(folder, url)

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 from tests.service.client_tasks import HONEST, collection_of, tasks
 
+from metricshuffle.collection import recipes
+from metricshuffle.collection.recipes import recipe_of
+from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import rational_rate
+from metricshuffle.noise.samplers import rational_rate
 from metricshuffle.protocols.features import space_of
 from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.service import recipes
-from metricshuffle.service.collection import Collection, canonical
-from metricshuffle.service.recipes import recipe_of
 
 FAR = 2**13
 """Noise up to here is followed; rates are such that hardly any lies beyond."""

@@ -18,31 +18,31 @@ from urllib.parse import urlsplit
 import pytest
 from tests.service.client_tasks import tasks
 from tests.service.javascript import browser
-from tests.service.running import Running, posted, report_of, running, task_of
+from tests.service.running import Running, load_task, post_report, report_of, running
 from tests.service.test_server_processes import certificate
 
-from metricshuffle.service import serving
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.keys import AnalystKey
-from metricshuffle.service.serving import Listener
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.shuffler import server
+from metricshuffle.collection.shuffler.server import Listener
+from metricshuffle.collection.terms import Collection
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system cannot be told to")
 def test_whoever_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "UNREAD_SECONDS", 0.3)
     with Listener.of("127.0.0.1:0").bound() as listening, socket.create_connection(listening.getsockname()):
         select.select([listening], [], [], 10)
-        accepted, _ = listening.accept()
-        accepted.setblocking(False)
+        select_accepted, _ = listening.accept()
+        select_accepted.setblocking(False)
         end, wrong = time.monotonic() + 20, None
         while wrong is None and time.monotonic() < end:
             try:
-                accepted.send(b"x" * 2**16)
+                select_accepted.send(b"x" * 2**16)
             except BlockingIOError:
-                select.select([], [accepted], [], 0.1)
+                select.select([], [select_accepted], [], 0.1)
             except OSError as cut:
                 wrong = cut
-        accepted.close()
+        select_accepted.close()
     assert isinstance(wrong, TimeoutError)
 
 
@@ -76,7 +76,7 @@ def chunked(report: bytes) -> bytes:
 @pytest.mark.thorough
 def test_requests_that_say_two_things_are_none(shuffler: Running) -> None:
     """What stands behind a request is a request of its own or nothing; what says its length twice, or in no way, stores nothing."""
-    collection = shuffler.opened(task_of(3))
+    collection = shuffler.opened(load_task(3))
     fresh = [report_of(collection) for _ in range(40)]
     refused = {
         "two lengths": request(collection, fresh[0], f"Content-Length: {len(fresh[0]) + 5}"),
@@ -107,21 +107,21 @@ def test_requests_that_say_two_things_are_none(shuffler: Running) -> None:
     parts = urlsplit(shuffler.url)
     with socket.create_connection((parts.hostname, parts.port)) as gone:
         gone.sendall(request(collection, fresh[32]))
-    assert posted(collection.url, [fresh[32]], 1).statuses == [204]
+    assert post_report(collection.url, [fresh[32]], 1).statuses == [204]
     assert shuffler.operator.status(collection.digest)["reports"] == 23
     assert "Traceback" not in shuffler.log
 
 
 @pytest.mark.thorough
 def test_three_hundred_who_are_slow_hold_nobody_up(shuffler: Running) -> None:
-    collection = shuffler.opened(task_of(5))
+    collection = shuffler.opened(load_task(5))
     slow, fresh = [], [report_of(collection) for _ in range(301)]
     parts = urlsplit(shuffler.url)
     try:
         for number in range(300):
             slow.append(socket.create_connection((parts.hostname, parts.port)))
             slow[-1].sendall(request(collection, fresh[300])[: 40 if number % 2 else 300])
-        honest = posted(collection.url, fresh[:300])
+        honest = post_report(collection.url, fresh[:300])
         assert set(honest.statuses) == {204}
         assert max(honest.seconds) < 5
     finally:
@@ -188,7 +188,7 @@ def test_every_command_works_over_tls_and_refuses_a_certificate_that_it_does_not
 @pytest.mark.slow
 def test_tls_that_never_begins_is_cut_and_holds_nobody_up(secured: tuple[Running, Path, Path]) -> None:
     shuffler, own, _ = secured
-    parts, collection = urlsplit(shuffler.url), shuffler.opened(task_of(4))
+    parts, collection = urlsplit(shuffler.url), shuffler.opened(load_task(4))
     lines = [socket.create_connection((parts.hostname, parts.port)) for _ in range(200)]
     for line in lines[100:]:
         line.sendall(b"\x16\x03\x01\x02\x00\x01")  # the start of a greeting

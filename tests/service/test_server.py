@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from tests.service.asking import Answer, Service, run
 from tests.service.conftest import Clock, NewCollection
-from tests.service.running import new_tickets, report_of, task_of
+from tests.service.running import load_task, new_tickets, report_of
 
-from metricshuffle.service import server as server_module
-from metricshuffle.service.boxes import NotOpened
-from metricshuffle.service.collection import instant
-from metricshuffle.service.ingest import Gate, Intake
-from metricshuffle.service.keys import CollectionKeys
-from metricshuffle.service.server import Application
-from metricshuffle.service.store import Store
+from metricshuffle.collection.keys import CollectionKeys
+from metricshuffle.collection.sealed_boxes import NotOpened
+from metricshuffle.collection.shuffler import asgi_app as server_module
+from metricshuffle.collection.shuffler.asgi_app import Application
+from metricshuffle.collection.shuffler.ingest import Intake, ReportOpener
+from metricshuffle.collection.store.interface import Store
+from metricshuffle.collection.terms import instant
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_a_report_belongs_to_one_collection_even_under_the_same_keys(new_collect
     """The digest is bound into every box: bytes of one collection do not open for another that differs in nothing but its id."""
     keys = CollectionKeys(secrets.token_bytes(64))
     hops = [{**keys.party.model_dump(), "url": "http://127.0.0.1:8460"}]
-    collections = [new_collection(task_of(3), hops=hops) for _ in range(2)]
-    gates = [Gate(collection.digest, collection.sealing, keys) for collection in collections]
+    collections = [new_collection(load_task(3), hops=hops) for _ in range(2)]
+    gates = [ReportOpener(collection.digest, collection.sealing, keys) for collection in collections]
     report = report_of(collections[0])
     assert gates[0].entry(report).hidden
     with pytest.raises(NotOpened):
@@ -225,7 +225,7 @@ def test_a_fault_of_ours_is_told_without_what_was_being_done(service: Service, m
     def fails(*_: Any) -> Any:
         raise ValueError("of 192.0.2.7")
 
-    monkeypatch.setattr(Gate, "entry", fails)
+    monkeypatch.setattr(ReportOpener, "entry", fails)
     monkeypatch.setattr(service.store, "rows", fails)
     for answer in (run(lambda: service.post(collection, report_of(collection))), run(lambda: service.control("GET", "collections"))):
         assert (answer.status, answer.json) == (500, {"error": "the shuffler failed."})
@@ -239,10 +239,10 @@ def test_a_fault_of_ours_is_told_without_what_was_being_done(service: Service, m
 @pytest.fixture
 def file_service(tmp_path: Path, new_collection: NewCollection, clock: Clock) -> Iterator[tuple[Service, Path]]:
     """On an SQLite file, which a test can take away."""
-    from metricshuffle.service.stores import store_of
+    from metricshuffle.collection.store.factory import connect_store
 
     path = tmp_path / "shuffler.db"
-    store = store_of(f"sqlite:///{path}", clock)
+    store = connect_store(f"sqlite:///{path}", clock)
     made = Service(store, tmp_path / "keys", new_collection, waiting=8)
     yield made, path
     made.intake.close()
@@ -302,7 +302,7 @@ def test_health_is_asked_of_the_database_and_the_writer(file_service: tuple[Serv
     """Nobody has sent a report yet, and it is said all the same that none could be stored; a path is nobody's business."""
     service, path = file_service
     assert run(lambda: service.ask("GET", "/healthz")).json == {"ok": True}
-    monkeypatch.setattr("metricshuffle.service.ingest.LOOKED_AT", 0.0)
+    monkeypatch.setattr("metricshuffle.collection.shuffler.ingest.CHECK_INTERVAL_SECONDS", 0.0)
     aside = path.with_suffix(".aside")
     os.rename(path, aside)
     told = run(lambda: service.ask("GET", "/healthz"))
@@ -332,9 +332,9 @@ def test_a_disk_that_is_nearly_full_takes_nothing(store: Store, tmp_path: Path, 
 
 def test_secrets_are_let_go_when_a_collection_is_not_open_any_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in memory, and when nobody sends anything after the end."""
-    from metricshuffle.service import ingest
+    from metricshuffle.collection.shuffler import ingest
 
-    monkeypatch.setattr(ingest, "LOOKED_AT", 0.05)
+    monkeypatch.setattr(ingest, "CHECK_INTERVAL_SECONDS", 0.05)
     collection = service.opened()
 
     async def known() -> list[bool]:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.service.asking import SITE, Answer, Service, run
 from tests.service.conftest import Clock, NewCollection
-from tests.service.running import new_tickets, report_of, task_of
+from tests.service.running import load_task, new_tickets, report_of
 from tests.wire.kinds import planned
 
-from metricshuffle.service.collection import Collection, canonical, instant
-from metricshuffle.service.keys import AnalystKey, token_hash
-from metricshuffle.service.store import Store
+from metricshuffle.collection.keys import AnalystKey, token_hash
+from metricshuffle.collection.store.interface import Store
+from metricshuffle.collection.terms import Collection, canonical, instant
 
 
 @pytest.fixture
@@ -168,14 +168,14 @@ def test_a_collection_is_opened_once(service: Service, new_collection: NewCollec
 
     async def made(**terms: Any) -> Collection:
         party = (await service.control("POST", "keys")).json
-        return new_collection(task_of(3), hops=[{**party, "url": "http://127.0.0.1:8460"}], **terms)
+        return new_collection(load_task(3), hops=[{**party, "url": "http://127.0.0.1:8460"}], **terms)
 
     async def sent(collection: Collection, **more: Any) -> Answer:
         return await service.control("POST", "collections", {"collection": collection.served.decode(), **more})
 
     async def answers() -> list[int]:
         first, second = await made(), await made()
-        strange = new_collection(task_of(3), round=2)
+        strange = new_collection(load_task(3), round=2)
         ticketed = await made(round=2, admission="tickets")
         tickets = b"".join(new_tickets(4)).hex()
         calls = [
@@ -265,11 +265,11 @@ def test_many_collections_are_listed_while_reports_are_answered(service: Service
         assert (await service.post(collection, report_of(collection))).status == 204
         heart = asyncio.ensure_future(beating())
         listed = asyncio.ensure_future(service.control("GET", "collections"))
-        posted = [(await service.post(collection, report_of(collection))).status for _ in range(3)]
+        post_report = [(await service.post(collection, report_of(collection))).status for _ in range(3)]
         answer = await listed
         await asyncio.sleep(0.01)  # (one more beat, if there was none meanwhile)
         heart.cancel()
-        assert posted == [204] * 3
+        assert post_report == [204] * 3
         return list(answer.json["collections"])
 
     statuses = run(check)

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.service.running import Running, new_tickets, posted, posted_async, report_of, running, task_of
+from tests.service.running import Running, load_task, new_tickets, post_report, posted_async, report_of, running
 
-from metricshuffle.service.keys import KeyFolder
+from metricshuffle.collection.keys import KeyFolder
 
 CONNECTIONS = 32
 
@@ -38,7 +38,7 @@ class Stored:
         else:
             import psycopg
 
-            from metricshuffle.service.schema_postgres import SCHEMA
+            from metricshuffle.collection.store.postgres_schema import SCHEMA
 
             with psycopg.connect(url) as db:
                 db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -62,13 +62,13 @@ def killed_under_load(tmp_path: Path, store_url: str, kills: int, reports_each: 
     chance = Random(7)
     with running(tmp_path / "s", store_url) as shuffler:
         tickets = new_tickets(kills * reports_each)
-        collection = shuffler.opened(task_of(3), tickets=tickets)
+        collection = shuffler.opened(load_task(3), tickets=tickets)
         reports = [report_of(collection, ticket) for ticket in tickets]
         keys = KeyFolder(shuffler.keys).of(collection.terms.hops[0].key)
         assert keys is not None
         acknowledged: set[bytes] = set()
         unclear: list[bytes] = []
-        ticket_of = {keys.tag(report): keys.ticket_hash(ticket) for report, ticket in zip(reports, tickets, strict=True)}
+        parse_ticket = {keys.tag(report): keys.ticket_hash(ticket) for report, ticket in zip(reports, tickets, strict=True)}
         interrupted = 0
         for number in range(kills):
             batch = [*unclear, *reports[number * reports_each : (number + 1) * reports_each]]
@@ -80,13 +80,13 @@ def killed_under_load(tmp_path: Path, store_url: str, kills: int, reports_each: 
             unclear = [report for report, status in zip(batch, statuses, strict=True) if status == 0]
             stored = Stored.of(store_url)
             assert acknowledged <= stored.tags, "acknowledged reports are lost"
-            assert stored.spent == {ticket_of[tag] for tag in stored.tags}, "a ticket is spent without its report, or the reverse"
+            assert stored.spent == {parse_ticket[tag] for tag in stored.tags}, "a ticket is spent without its report, or the reverse"
             assert stored.counted == len(stored.tags)
             shuffler.start()
         assert interrupted > kills // 2, "the kills came too early or too late to interrupt anything"
-        assert set(posted(collection.url, [*unclear, *reports]).statuses) == {204}
+        assert set(post_report(collection.url, [*unclear, *reports]).statuses) == {204}
         assert shuffler.operator.status(collection.digest)["reports"] == len(reports)
-        assert Stored.of(store_url).tags == set(ticket_of)
+        assert Stored.of(store_url).tags == set(parse_ticket)
         assert "Traceback" not in shuffler.log
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.service.running import posted, report_of, request_of, running, task_of
+from tests.service.running import load_task, post_report, report_of, request_of, running
 
-from metricshuffle.service.collection import Collection
+from metricshuffle.collection.terms import Collection
 
 SEED = 20_260_131
 METHODS = ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "post", "P\0ST", "", "A" * 5000)
@@ -96,7 +96,7 @@ async def answered(url: str, requests: list[bytes]) -> Counter[str]:
 def test_nothing_malformed_is_accepted_or_makes_it_fail(tmp_path: Path, count: int) -> None:
     """No 2xx, no 5xx, nobody left waiting; afterwards all is as it was, and a good report is stored."""
     with running(tmp_path / "s", f"sqlite:///{tmp_path}/x.db", "--origin", "https://survey.example") as shuffler:
-        collection = shuffler.opened(task_of(3))
+        collection = shuffler.opened(load_task(3))
         chance = random.Random(SEED)
         statuses: Counter[str] = Counter()
         for _ in range(count // 1000):
@@ -106,6 +106,6 @@ def test_nothing_malformed_is_accepted_or_makes_it_fail(tmp_path: Path, count: i
         told = shuffler.operator.status(collection.digest)
         assert (told["state"], told["reports"], told["trouble"]) == ("open", 0, "")
         assert shuffler.operator.statuses() == [told]
-        assert posted(collection.url, [report_of(collection), secrets.token_bytes(len(report_of(collection)))]).statuses == [204, 422]
+        assert post_report(collection.url, [report_of(collection), secrets.token_bytes(len(report_of(collection)))]).statuses == [204, 422]
         assert shuffler.end() == 0
         assert shuffler.said == [f"metricshuffle: Collection {collection.digest[:16]} was opened."]

@@ -23,16 +23,16 @@ from urllib.request import urlopen
 
 import httpx
 import pytest
-from tests.service.running import Running, new_tickets, posted, posted_async, report_of, request_of, running, task_of
+from tests.service.running import Running, load_task, new_tickets, post_report, posted_async, report_of, request_of, running
 from tests.wire.kinds import planned
 
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.download import NotReleased
+from metricshuffle.collection.client.client import Client
+from metricshuffle.collection.client.http_client import NotStored, _ssl_context
+from metricshuffle.collection.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.store.factory import connect_store
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.client import Client
-from metricshuffle.service.fetching import NotReleased
-from metricshuffle.service.keys import AnalystKey, KeyFolder
-from metricshuffle.service.sending import NotStored, _trusted
-from metricshuffle.service.stores import store_of
 
 DAY = datetime.timedelta(days=1)
 pytestmark = pytest.mark.thorough
@@ -53,10 +53,10 @@ def connected(url: str) -> socket.socket:
 
 @pytest.mark.parametrize("messages", [1, 5, 10, 20, 200])
 def test_reports_of_every_length_over_the_network(shuffler: Running, messages: int) -> None:
-    collection = shuffler.opened(task_of(messages))
+    collection = shuffler.opened(load_task(messages))
     report = report_of(collection)
     assert len(report) == 48 + 57 * messages
-    assert posted(collection.url, [report, report[:-1], report + b"\0", b""], 1).statuses == [204, 422, 413, 422]
+    assert post_report(collection.url, [report, report[:-1], report + b"\0", b""], 1).statuses == [204, 422, 413, 422]
     assert shuffler.operator.status(collection.digest)["reports"] == 1
 
 
@@ -64,10 +64,10 @@ def test_the_same_report_on_sixty_four_connections(tmp_path: Path, store_url: st
     """Ten reports sixty-four times each are ten; sixteen reports for each of ten tickets are ten: on both databases."""
     with running(tmp_path / "s", store_url) as shuffler:
         tickets = new_tickets(10)
-        open_to_all, ticketed = shuffler.opened(), shuffler.opened(task_of(5), tickets=tickets)
+        open_to_all, ticketed = shuffler.opened(), shuffler.opened(load_task(5), tickets=tickets)
         reports = [report_of(open_to_all) for _ in range(10)]
-        assert posted(open_to_all.url, reports * 64, 64).statuses == [204] * 640
-        answers = posted(ticketed.url, [report_of(ticketed, ticket) for _ in range(16) for ticket in tickets], 64).statuses
+        assert post_report(open_to_all.url, reports * 64, 64).statuses == [204] * 640
+        answers = post_report(ticketed.url, [report_of(ticketed, ticket) for _ in range(16) for ticket in tickets], 64).statuses
         assert (answers.count(204), answers.count(409)) == (10, 150)
         assert [shuffler.operator.status(collection.digest)["reports"] for collection in (open_to_all, ticketed)] == [10, 10]
 
@@ -80,17 +80,17 @@ def test_from_the_first_report_to_what_is_released(tmp_path: Path, store_url: st
         sealing = collection.sealing
         people = [[secrets.token_bytes(sealing.inner_size) for _ in range(sealing.messages)] for _ in range(30)]
         reports = [sealing.closed(boxes, collection.keys[-1]) for boxes in people]
-        assert posted(collection.url, reports).statuses == [204] * 30
+        assert post_report(collection.url, reports).statuses == [204] * 30
         token = {"Authorization": f"Bearer {analyst.token}"}
         with httpx.Client(headers=token, timeout=30) as client:
             assert client.get(f"{collection.url}/release").status_code == 425
             end = time.monotonic() + 60
             while (release := client.get(f"{collection.url}/release")).status_code == 425 and time.monotonic() < end:
-                assert posted(collection.url, reports[:1]).statuses in ([204], [410])
+                assert post_report(collection.url, reports[:1]).statuses in ([204], [410])
                 time.sleep(0.1)
             assert release.status_code == 200
             assert release.content == b"".join(sorted(box for boxes in people for box in boxes))
-            assert set(posted(collection.url, [*reports, report_of(collection)]).statuses) == {410}
+            assert set(post_report(collection.url, [*reports, report_of(collection)]).statuses) == {410}
             assert client.get(f"{collection.url}/release", headers={"Authorization": f"Bearer {secrets.token_hex(32)}"}).status_code == 401
             assert client.delete(f"{collection.url}/release", headers={"If-Match": release.headers["etag"]}).status_code == 204
         assert KeyFolder(shuffler.keys).names() == []
@@ -120,7 +120,7 @@ def test_a_port_on_which_somebody_listens_is_refused(tmp_path: Path, shuffler: R
         assert not (tmp_path / "keys").exists()
     with running(tmp_path / "again", f"sqlite:///{tmp_path}/y.db", listen=f"127.0.0.1:{port}") as freed:
         assert freed.url.endswith(f":{port}")
-        assert posted(f"{freed.url}/v1/collections/{'0' * 64}", [b""]).statuses == [404]
+        assert post_report(f"{freed.url}/v1/collections/{'0' * 64}", [b""]).statuses == [404]
         assert freed.end(signal.SIGKILL) == -signal.SIGKILL
         freed.start()  # at once, at the same address, although connections of the one before linger
 
@@ -132,7 +132,7 @@ def test_the_first_line_comes_when_reports_are_accepted(tmp_path: Path) -> None:
         collection = shuffler.opened()
         shuffler.end(signal.SIGKILL)
         shuffler.start()
-        assert posted(collection.url, [report_of(collection)], 1).statuses == [204]
+        assert post_report(collection.url, [report_of(collection)], 1).statuses == [204]
         assert shuffler.end() == 0
         lines = (shuffler.folder / "stdout.txt").read_text().splitlines()
         assert [json.loads(line)["listening"] for line in lines] == [shuffler.url] * 2
@@ -165,14 +165,14 @@ def test_a_stop_under_load_loses_nothing(tmp_path: Path, number: int) -> None:
         assert time.monotonic() - begun < 9  # (a body may take ten seconds, but not now)
         idle.close()
         slow.close()
-        stored = store_of(store_url).row(collection.digest)
+        stored = connect_store(store_url).row(collection.digest)
         assert stored is not None
         assert 0 < statuses.count(204) <= stored.reports <= len(reports)
         assert "Traceback" not in shuffler.log
         keys = KeyFolder(shuffler.keys).of(stored.key)
         assert keys is not None
         shuffler.start()
-        again = posted(collection.url, [report for report, status in zip(reports, statuses, strict=True) if status == 0])
+        again = post_report(collection.url, [report for report, status in zip(reports, statuses, strict=True) if status == 0])
         assert set(again.statuses) <= {204}
         assert shuffler.operator.status(collection.digest)["reports"] == len(reports)
 
@@ -229,7 +229,7 @@ def test_a_certificate_that_is_not_believed_is_told_at_once(tmp_path: Path, monk
         key_of_analyst, operator = AnalystKey.new(), shuffler.operator
         collection = shuffler.opened(planned("sum in shares").task, analyst=key_of_analyst)
         monkeypatch.setenv("SSL_CERT_FILE", str(other))
-        _trusted.cache_clear()
+        _ssl_context.cache_clear()
         begun = time.monotonic()
         with Client(collection, tmp_path / "out.box", patience=300.0) as client:
             with pytest.raises(NotStored, match=r"not believed here, and nothing was sent .*SSL_CERT_FILE") as told:
@@ -243,10 +243,10 @@ def test_a_certificate_that_is_not_believed_is_told_at_once(tmp_path: Path, monk
             Client(f"{shuffler.url}/v1/collections/{collection.digest}", tmp_path / "new.box").submit(1)
         assert time.monotonic() - begun < 60
         monkeypatch.setenv("SSL_CERT_FILE", str(own))
-        _trusted.cache_clear()
+        _ssl_context.cache_clear()
         with Client(collection, tmp_path / "out.box", patience=30.0) as client:
             assert client.resend().stored == 1
-    _trusted.cache_clear()
+    _ssl_context.cache_clear()
 
 
 # Whoever is slow
@@ -254,7 +254,7 @@ def test_a_certificate_that_is_not_believed_is_told_at_once(tmp_path: Path, monk
 
 def test_slow_heads_and_slow_bodies_are_cut_and_hold_nobody_up(shuffler: Running) -> None:
     """Two hundred connections that send a byte now and then: heads end after five seconds, bodies are 408 after ten."""
-    collection = shuffler.opened(task_of(20, users=999_983))
+    collection = shuffler.opened(load_task(20, users=999_983))
     report = report_of(collection)
     request = request_of(collection.url, report)
     heads, bodies = [connected(shuffler.url) for _ in range(100)], [connected(shuffler.url) for _ in range(100)]
@@ -263,7 +263,7 @@ def test_slow_heads_and_slow_bodies_are_cut_and_hold_nobody_up(shuffler: Running
         for number, line in enumerate((*heads, *bodies)):
             with contextlib.suppress(OSError):  # it was cut
                 line.sendall(request[3 * part : 3 * part + 3] if number < 100 else request[: 200 + part] if part == 0 else b"\0")
-        assert posted(collection.url, [report]).statuses == [204]
+        assert post_report(collection.url, [report]).statuses == [204]
         time.sleep(max(0.0, begun + 1.2 * (part + 1) - time.monotonic()))
     for line in heads:
         with contextlib.suppress(ConnectionResetError):
@@ -299,7 +299,7 @@ def test_nothing_of_a_report_is_written_down(tmp_path: Path, store_url: str) -> 
                 report_of(collection, secrets.token_bytes(16)),
                 secrets.token_bytes(len(reports[0])),
             ]
-            statuses = posted(collection.url, [*reports, *reports, *others]).statuses
+            statuses = post_report(collection.url, [*reports, *reports, *others]).statuses
             assert sorted(set(statuses)) == [204, 403, 409, 422]
             for bad in (b"GET / HTTP/9\r\n\r\n", b"\0" * 50, request_of(collection.url, reports[0])[:-3]):
                 line = connected(shuffler.url)
@@ -334,12 +334,12 @@ def resident(process: int) -> float:
 def test_memory_does_not_grow_with_reports(tmp_path: Path, store_url: str) -> None:
     """Ten thousand reports, and as many that are refused, after the first thousands have filled what is kept for reuse."""
     with running(tmp_path / "s", store_url) as shuffler:
-        collection = shuffler.opened(task_of(3))
+        collection = shuffler.opened(load_task(3))
 
         def send(count: int) -> None:
             reports = [report_of(collection) for _ in range(count)]
-            assert set(posted(collection.url, reports).statuses) == {204}
-            assert set(posted(collection.url, [report[::-1] for report in reports]).statuses) == {422}
+            assert set(post_report(collection.url, reports).statuses) == {204}
+            assert set(post_report(collection.url, [report[::-1] for report in reports]).statuses) == {422}
 
         send(5000)
         before = resident(shuffler.process.pid)

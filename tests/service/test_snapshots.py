@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.service.rounds import HONEST, new_round, task
-from tests.service.running import Running, posted, report_of, running
+from tests.service.running import Running, post_report, report_of, running
 
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.download import FetchedOutput, OutputRecord
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys
+from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.fetching import Fetched, FirstOutput
-from metricshuffle.service.keys import AnalystKey, CollectionKeys
 
 
 def test_the_first_output_is_noted_once_and_no_other_is_taken(tmp_path: Path) -> None:
     made = new_round([(CollectionKeys(bytes(range(64))).party, "http://127.0.0.1:1")])
-    first = FirstOutput(tmp_path / "noted", made.collection)
+    first = OutputRecord(tmp_path / "noted", made.collection)
     first.check("a" * 64)
     for _ in range(2):
         first.note("a" * 64)
@@ -33,9 +33,9 @@ def test_the_first_output_is_noted_once_and_no_other_is_taken(tmp_path: Path) ->
     first.check("a" * 64)
     assert first.path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(InputError, match="cannot write"):
-        FirstOutput(tmp_path / "nowhere" / "noted", made.collection).note("a" * 64)
+        OutputRecord(tmp_path / "nowhere" / "noted", made.collection).note("a" * 64)
     with pytest.raises(InputError, match="cannot read"):
-        FirstOutput(tmp_path, made.collection).check("a" * 64)
+        OutputRecord(tmp_path, made.collection).check("a" * 64)
 
 
 def copied(url: str, copy: str) -> None:
@@ -53,7 +53,7 @@ def copied(url: str, copy: str) -> None:
         server.execute(f"CREATE DATABASE {other} TEMPLATE {name}")
 
 
-def fetched(analyst: Analyst, collection: Collection, output: Path) -> Fetched:
+def fetched(analyst: Analyst, collection: Collection, output: Path) -> FetchedOutput:
     return asyncio.run(analyst.collecting(collection).fetched(output))[0]
 
 
@@ -75,12 +75,12 @@ def test_what_a_restored_snapshot_lets_go_is_refused(tmp_path: Path, new_store_u
     analyst = Analyst(tmp_path / "analyst.key")
     with running(tmp_path / "one", url) as shuffler:
         collection = shuffler.opened(task(), lasts=12, analyst=key)
-        assert posted(collection.url, [report_of(collection) for _ in range(HONEST)]).statuses == [204] * HONEST
+        assert post_report(collection.url, [report_of(collection) for _ in range(HONEST)]).statuses == [204] * HONEST
         shuffler.end()
         copied(url, snapshot)
         shutil.copytree(shuffler.keys, tmp_path / "snapshot")
         shuffler.start()
-        assert posted(collection.url, [report_of(collection)], 1).statuses == [204]
+        assert post_report(collection.url, [report_of(collection)], 1).statuses == [204]
         assert wait_for_release(shuffler, collection) == HONEST + 1
         first = fetched(analyst, collection, tmp_path / "first.json")
         shuffler.end()

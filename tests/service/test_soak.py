@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.service.running import Posted, Running, new_tickets, posted, request_of, running, task_of
+from tests.service.running import Posted, Running, load_task, new_tickets, post_report, request_of, running
 from tests.service.store_looks import asked
 
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.terms import Collection
 
 PEOPLE = 300
 ROUNDS_OF_A_TASK = 9
@@ -72,18 +72,18 @@ class Soaked:
     def round(self, number: int) -> None:
         """Some send twice, garbage, with a spent ticket, or half of it; everybody else once. Then what was sent before is fetched."""
         round_, analyst, tickets = number % ROUNDS_OF_A_TASK + 1, AnalystKey.new(), new_tickets(PEOPLE)
-        task = task_of(3, users=1_000_000 + number // ROUNDS_OF_A_TASK, rounds=ROUNDS_OF_A_TASK)
+        task = load_task(3, users=1_000_000 + number // ROUNDS_OF_A_TASK, rounds=ROUNDS_OF_A_TASK)
         collection = self.shuffler.opened(task, lasts=LASTS, tickets=tickets, analyst=analyst, round=round_)
         sealing = collection.sealing
         people = [[secrets.token_bytes(sealing.inner_size) for _ in range(sealing.messages)] for _ in tickets]
         reports = [sealing.closed(boxes, collection.keys[-1], ticket) for boxes, ticket in zip(people, tickets, strict=True)]
         slow = self.half_sent(collection, reports[0])
-        answers: Posted = posted(collection.url, reports, 32)
+        answers: Posted = post_report(collection.url, reports, 32)
         assert answers.statuses == [204] * PEOPLE
         self.waits.append(statistics.median(answers.seconds))
-        assert set(posted(collection.url, reports[:20]).statuses) == {204}
-        assert set(posted(collection.url, [report[::-1] for report in reports[:20]]).statuses) == {422}
-        assert set(posted(collection.url, [sealing.closed(people[1], collection.keys[-1], tickets[0])]).statuses) == {409}
+        assert set(post_report(collection.url, reports[:20]).statuses) == {204}
+        assert set(post_report(collection.url, [report[::-1] for report in reports[:20]]).statuses) == {422}
+        assert set(post_report(collection.url, [sealing.closed(people[1], collection.keys[-1], tickets[0])]).statuses) == {409}
         slow.close()
         if self.sent is not None:
             self.fetch(self.sent)

@@ -14,12 +14,12 @@ import pytest
 from tests.service.conftest import Clock
 from tests.service.rounds import HONEST, Round, new_round, opened_round, put, secrets_of
 
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import STATES, DuplicateCollection, Store, StoreError, Verdict
+from metricshuffle.collection.terms import Collection, Party
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.service.collection import Collection, Party
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import STATES, SecondCollection, Store, StoreError, Verdict
-from metricshuffle.service.stores import store_of
 
 START = 2_000_000_000.0
 ENOUGH = HONEST + 2
@@ -188,7 +188,7 @@ def test_a_tombstone_stays(shuffler: Shuffler, clock: Clock) -> None:
     assert (row.state, row.served, row.people) == ("purged", made.collection.served, ENOUGH)
     assert len(row.output) == 64
     assert row.sealed_at % 3600 == row.released_at % 3600 == 0
-    with pytest.raises(SecondCollection):
+    with pytest.raises(DuplicateCollection):
         opened_round(shuffler, now=START + 100)
 
 
@@ -345,7 +345,7 @@ def test_a_reason_is_one_line(shuffler: Shuffler) -> None:
 def test_a_collection_is_opened_once(shuffler: Shuffler) -> None:
     made = opened_round(shuffler, now=START)
     assert shuffler.open(made.collection.served) is False
-    with pytest.raises(SecondCollection):
+    with pytest.raises(DuplicateCollection):
         opened_round(shuffler, now=START)
 
 
@@ -404,7 +404,7 @@ def test_tickets_are_for_collections_that_ask_for_them(shuffler: Shuffler) -> No
 def test_it_runs_by_itself_and_several_do(new_store_url: Callable[[], str], tmp_path: Path) -> None:
     """By the real clock: two shufflers in threads, on one store, drive a collection that closes in a second."""
     url, keys = new_store_url(), KeyFolder.at(tmp_path / "keys")
-    stop, stores = threading.Event(), [store_of(url), store_of(url)]
+    stop, stores = threading.Event(), [connect_store(url), connect_store(url)]
     both = [Shuffler(store, keys) for store in stores]
     threads = [threading.Thread(target=shuffler.run, args=(stop,)) for shuffler in both]
     for thread in threads:

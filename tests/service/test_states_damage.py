@@ -15,11 +15,11 @@ import pytest
 from tests.service.conftest import Clock
 from tests.service.rounds import HONEST, Round, new_round, opened_round, put, secrets_of
 
-from metricshuffle.service import driving
-from metricshuffle.service.keys import KeyFolder
-from metricshuffle.service.states import DAY, Shuffler
-from metricshuffle.service.store import STATES, Store, StoreError
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.shuffler import scheduler
+from metricshuffle.collection.shuffler.lifecycle import DAY, Shuffler
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import STATES, Store, StoreError
 
 START = 2_000_000_000.0
 ENOUGH = HONEST + 2
@@ -109,7 +109,7 @@ def failures_in(told: list[str]) -> list[str]:
 
 def test_a_run_goes_on_when_there_is_room_again(store: Store, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     clock.stop(START)
-    monkeypatch.setattr(driving, "PAUSE", 0.02)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.02)
     failures, told = [0], list[str]()
 
     def at(point: str) -> None:
@@ -141,7 +141,7 @@ def test_a_fault_of_ours_is_told_without_what_was_handled_and_ends_nobody_else(
     store: Store, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.stop(START)
-    monkeypatch.setattr(driving, "PAUSE", 0.02)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.02)
     told: list[str] = []
     bad: list[str] = []
 
@@ -320,7 +320,7 @@ def test_an_older_database_lets_go_nothing_else(tmp_path: Path, clock: Clock, co
             source.close()
             copy.close()
 
-    store = store_of(f"sqlite:///{path}", clock)
+    store = connect_store(f"sqlite:///{path}", clock)
     shuffler = Shuffler(store, keys, at=at)
     made, expected = filled(shuffler, clock)
     assert shuffler.advance(made.digest) == "released"
@@ -328,7 +328,7 @@ def test_an_older_database_lets_go_nothing_else(tmp_path: Path, clock: Clock, co
     for left in path.parent.glob("shuffler.db*"):
         left.unlink()
     shutil.copy(backup, path)
-    store = store_of(f"sqlite:///{path}", clock)
+    store = connect_store(f"sqlite:///{path}", clock)
     again = Shuffler(store, keys)
     state = again.advance(made.digest)
     if copied_at == "shuffled":
@@ -379,7 +379,7 @@ def test_keys_that_nobody_needs_are_destroyed(shuffler: Shuffler, clock: Clock, 
     assert not list(keys.path.glob(".*.part"))
     secret = (keys.path / f"{row.key}.key").read_bytes()
 
-    other = store_of(new_store_url(), clock)  # a database that knows nothing: perhaps the wrong one
+    other = connect_store(new_store_url(), clock)  # a database that knows nothing: perhaps the wrong one
     Shuffler(other, keys).sweep()
     other.close()
     assert set(keys.names()) == {fresh, row.key}

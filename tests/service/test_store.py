@@ -10,12 +10,22 @@ import pytest
 from tests.service.conftest import Clock, NewCollection, small_task
 from tests.service.store_looks import Refused, added, asked, changed, entry, fresh_entries, fresh_tickets, held, own_key
 
+from metricshuffle.collection.keys import CollectionKeys
+from metricshuffle.collection.shuffler.admission import STEPS
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import (
+    CHUNK,
+    STATES,
+    DatabaseDamaged,
+    DuplicateCollection,
+    Entry,
+    State,
+    Store,
+    StoreError,
+    Verdict,
+)
+from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.keys import CollectionKeys
-from metricshuffle.service.standing import STEPS
-from metricshuffle.service.store import CHUNK, STATES, Damaged, Entry, SecondCollection, State, Store, StoreError, Verdict
-from metricshuffle.service.stores import store_of
 
 STORED, SAME, UNKNOWN, SPENT = Verdict.STORED, Verdict.SAME, Verdict.UNKNOWN_TICKET, Verdict.SPENT_TICKET
 OUTPUT = "5" * 64
@@ -74,13 +84,13 @@ def test_the_newest_collection_comes_first(store: Store, new_collection: NewColl
 def test_nobody_may_report_twice_in_a_round(store: Store, new_collection: NewCollection) -> None:
     first = added(store, new_collection())
     for _ in range(2):
-        with pytest.raises(SecondCollection, match=first[:16]):
+        with pytest.raises(DuplicateCollection, match=first[:16]):
             added(store, new_collection())
         store.move(first, "open", "aborted", reason="enough")  # people have reported all the same
     added(store, new_collection(round=2, split=(1, 2)))
     added(store, new_collection(round=2, split=(2, 2)))
     for split in ((1, 2), (2, 2), (1, 1), (3, 3)):
-        with pytest.raises(SecondCollection, match="nobody may report twice"):
+        with pytest.raises(DuplicateCollection, match="nobody may report twice"):
             added(store, new_collection(round=2, split=split))
     added(store, new_collection(small_task(honest=5)))  # another plan
     assert len(store.rows()) == 4
@@ -204,7 +214,7 @@ def test_a_report_that_the_database_lost_is_noticed(store: Store, store_url: str
     digest = brought(store, clock, new_collection(), "sealed")
     asked(store_url, "DELETE FROM report WHERE tag = (SELECT min(tag) FROM report)" if "sqlite" in store_url else
           "DELETE FROM report WHERE tag = (SELECT tag FROM report LIMIT 1)")  # fmt: skip
-    with pytest.raises(Damaged, match="counted 5 reports"):
+    with pytest.raises(DatabaseDamaged, match="counted 5 reports"):
         list(store.hidden(digest))
 
 
@@ -412,7 +422,7 @@ def test_everything_is_there_when_it_is_opened_again(store: Store, store_url: st
     entries = [entry(ticket) for ticket in tickets]
     store.put(digest, entries[:4])
     store.close()
-    again = store_of(store_url, clock)
+    again = connect_store(store_url, clock)
     assert again.put(digest, [*entries, report]) == [SAME] * 4 + [STORED, UNKNOWN]
     clock.ahead = LATER
     assert again.seal(digest) == "sealed"

@@ -16,8 +16,8 @@ import pytest
 from tests.service.conftest import NewCollection, missing
 from tests.service.store_looks import added, entry, fresh_tickets, held
 
-from metricshuffle.service.store import StoreError, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import StoreError, Verdict
 
 pytestmark = pytest.mark.thorough
 AGAIN = 60.0
@@ -53,7 +53,7 @@ def kill(server: Any) -> None:
 def test_what_was_acknowledged_survives_a_server_that_is_killed(server: Any, new_collection: NewCollection) -> None:
     """Three times; the same store goes on as soon as the server does, and says what is wrong until then."""
     url = server.get_uri()
-    store = store_of(url)
+    store = connect_store(url)
     collection, tickets = new_collection(opens=time.time() - 1, lasts=1000, admission="tickets"), fresh_tickets(600)
     digest = added(store, collection, tickets)
     told = 0

@@ -20,13 +20,13 @@ import pytest
 from tests.service.conftest import Clock, NewCollection, missing
 from tests.service.store_looks import added, asked, entry, fresh_entries, held, past_the_store
 
+from metricshuffle.collection.keys import PRIVATE_FILE
+from metricshuffle.collection.store import sqlite_file
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import CHUNK, Store, StoreError, Verdict
+from metricshuffle.collection.store.sqlite_schema import PIECE_BYTES, WHOLE_REPORT_BYTES, split_into_pieces
+from metricshuffle.collection.store.sqlite_store import SqliteStore
 from metricshuffle.errors import MissingExtra
-from metricshuffle.service import transactions_sqlite
-from metricshuffle.service.keys import PRIVATE_FILE
-from metricshuffle.service.schema_sqlite import LONG, PIECE, in_pieces
-from metricshuffle.service.store import CHUNK, Store, StoreError, Verdict
-from metricshuffle.service.store_sqlite import SqliteStore
-from metricshuffle.service.stores import store_of
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -36,7 +36,7 @@ STORED = Verdict.STORED
 def refusal(url: str) -> str:
     """The sentence with which a database is not opened."""
     with pytest.raises(StoreError) as told:
-        store_of(url)
+        connect_store(url)
     sentence = str(told.value)
     assert sentence.endswith(".")
     assert "\n" not in sentence
@@ -64,7 +64,7 @@ def test_an_address_of_nothing_is_refused_with_those_there_are(url: str) -> None
 def test_three_slashes_are_a_file_here_and_four_one_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url, name in (("sqlite:///here.db", "here.db"), (f"sqlite:///{tmp_path}/with%20space.db", "with space.db")):
-        store_of(url).close()
+        connect_store(url).close()
         assert (tmp_path / name).exists()
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_replaced_under_a_running_service_is_noticed(
 def test_a_file_that_somebody_holds_is_said_and_used_when_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_collection: NewCollection
 ) -> None:
-    monkeypatch.setattr(transactions_sqlite, "PATIENCE", 0.2)
+    monkeypatch.setattr(sqlite_file, "WAIT_SECONDS", 0.2)
     store = SqliteStore(tmp_path / "shuffler.db")
     digest = added(store, new_collection())
     with closing(sqlite3.connect(tmp_path / "shuffler.db", isolation_level=None)) as other:
@@ -184,11 +184,22 @@ def test_a_report_takes_hardly_more_room_than_it_has_bytes(
 
 
 def test_pieces_are_small_and_put_together_the_same() -> None:
-    for size in (0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1, LONG - 1, LONG, LONG + 1):
+    for size in (
+        0,
+        1,
+        PIECE_BYTES - 1,
+        PIECE_BYTES,
+        PIECE_BYTES + 1,
+        2 * PIECE_BYTES,
+        2 * PIECE_BYTES + 1,
+        WHOLE_REPORT_BYTES - 1,
+        WHOLE_REPORT_BYTES,
+        WHOLE_REPORT_BYTES + 1,
+    ):
         hidden = os.urandom(size)
-        pieces = in_pieces(hidden)
+        pieces = split_into_pieces(hidden)
         assert b"".join(pieces) == hidden
-        assert len(pieces) == 1 if size >= LONG else all(len(piece) <= PIECE for piece in pieces)
+        assert len(pieces) == 1 if size >= WHOLE_REPORT_BYTES else all(len(piece) <= PIECE_BYTES for piece in pieces)
         assert pieces
 
 
@@ -235,9 +246,9 @@ FULL = """
 import sys, os, subprocess, secrets
 from pathlib import Path
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", sys.argv[1]], check=True)
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.store import Entry, StoreError, Verdict
-from metricshuffle.service.store_sqlite import SqliteStore
+from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.store.interface import Entry, StoreError, Verdict
+from metricshuffle.collection.store.sqlite_store import SqliteStore
 folder, now = Path(sys.argv[1]), [float(sys.argv[3])]
 collection = Collection.load(sys.argv[2])
 store = SqliteStore(folder / "shuffler.db", lambda: now[0])
@@ -304,8 +315,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path: Path, clock: Clock, n
 
 FORKED = """
 import os, sys
-from metricshuffle.service.store import Entry
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.store.interface import Entry
+from metricshuffle.collection.store.factory import connect_store as store_of
 store, digest = store_of(sys.argv[1]), sys.argv[2]
 assert len(store.rows()) == 1
 child = os.fork()
@@ -346,7 +357,7 @@ class TestPostgres:
 
     @pytest.fixture
     def postgres(self, url: str, clock: Clock) -> Iterator[Store]:
-        store = store_of(url, clock)
+        store = connect_store(url, clock)
         yield store
         store.close()
 
@@ -382,7 +393,7 @@ class TestPostgres:
         asked(url, "CREATE SCHEMA metricshuffle")
         assert "belongs to another program" in refusal(url)
         asked(url, "DROP SCHEMA metricshuffle")
-        store_of(url).close()
+        connect_store(url).close()
         asked(url, "UPDATE format SET version = 7")
         assert "its format is 7" in refusal(url)
 
@@ -403,7 +414,7 @@ class TestPostgres:
         for setting in ("synchronous_commit = off", "default_transaction_isolation = 'repeatable read'", "search_path = public"):
             asked(url, f"ALTER DATABASE {name} SET {setting}")
         try:
-            store = store_of(url)
+            store = connect_store(url)
             with store._server.transaction() as db:  # type: ignore[attr-defined]
                 assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
                 assert db.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
@@ -412,7 +423,7 @@ class TestPostgres:
             asked(url, f"ALTER DATABASE {name} RESET ALL")
 
     def test_a_read_only_server_is_said(self, url: str, clock: Clock, new_collection: NewCollection) -> None:
-        store = store_of(url, clock)
+        store = connect_store(url, clock)
         name = re.sub(r".*/(\w+)\?.*", r"\1", url)
         asked(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         store.close()
@@ -494,4 +505,4 @@ class TestPostgres:
 def test_without_its_extra_postgresql_is_refused_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"metricshuffle\[postgres\]"):
-        store_of("postgresql://localhost/db")
+        connect_store("postgresql://localhost/db")

@@ -19,11 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.service.conftest import roomy_memory, small_task
 from tests.service.store_looks import Held, all_held, asked, past_the_store
 
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import CHUNK, STATES, DuplicateCollection, Entry, State, Store, StoreError, Verdict
+from metricshuffle.collection.terms import Collection, instant
 from metricshuffle.errors import InputError
-from metricshuffle.service.collection import Collection, instant
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, analyst_of
-from metricshuffle.service.store import CHUNK, STATES, Entry, SecondCollection, State, Store, StoreError, Verdict
-from metricshuffle.service.stores import store_of
 
 START = 1_800_000_000
 OPENS, CLOSES, EXTENDS = START + 10, START + 50, START + 90
@@ -153,7 +153,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         self.models = [Modelled(collection, int(place == CHAIN)) for place, collection in enumerate(pool())]
 
     def opened(self) -> Store:
-        return store_of(self.url, lambda: self.clock)
+        return connect_store(self.url, lambda: self.clock)
 
     def teardown(self) -> None:
         self.looking.close()
@@ -194,7 +194,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         if model.state:
             assert not self.store.add(model.collection, model.key, model.tickets)
         elif any(split[0] == part[0] or split[1] != part[1] for split in others):
-            with pytest.raises(SecondCollection):
+            with pytest.raises(DuplicateCollection):
                 self.store.add(model.collection, model.key, model.tickets)
         else:
             assert self.store.add(model.collection, model.key, model.tickets)
@@ -404,7 +404,7 @@ def sqlite_url() -> Iterator[Callable[[], str]]:
 def postgres_model_url(new_postgres_url: Callable[[], str]) -> Callable[[], str]:
     """One database, emptied every time."""
     url = new_postgres_url()
-    store_of(url).close()
+    connect_store(url).close()
 
     def new() -> str:
         asked(url, "TRUNCATE collection, served, report, ticket, output RESTART IDENTITY")

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from tests.service.conftest import Clock, NewCollection
 from tests.service.store_looks import added, all_held, entry, fresh_entries, fresh_tickets, held, own_key, past_the_store
-from tests.service.store_writer import BATCH, ticket_of
+from tests.service.store_writer import BATCH, parse_ticket
 
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.store import SecondCollection, Store, StoreError, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import DuplicateCollection, Store, StoreError, Verdict
+from metricshuffle.collection.terms import Collection
 
 ROOT = Path(__file__).parents[2]
 STORED, SAME, SPENT = Verdict.STORED, Verdict.SAME, Verdict.SPENT_TICKET
@@ -31,10 +31,10 @@ SOON = 60.0
 
 def at_once(count: int, call: Callable[[int], Verdict | bool | str]) -> Counter[Verdict | bool | str]:
     """What a call answers in as many threads as there are calls, all let go in the same moment."""
-    gate = threading.Barrier(count)
+    opener = threading.Barrier(count)
 
     def waited(number: int) -> Verdict | bool | str:
-        gate.wait(SOON)
+        opener.wait(SOON)
         return call(number)
 
     with ThreadPoolExecutor(count) as threads:
@@ -48,7 +48,7 @@ def test_the_same_report_from_64_threads_is_one(
     """In one store, and in several that share the database."""
     collection, tickets = new_collection(admission="tickets"), fresh_tickets(10)
     digest = added(store, collection, tickets)
-    several = [store, *(store_of(store_url, clock) for _ in range(stores - 1))]
+    several = [store, *(connect_store(store_url, clock) for _ in range(stores - 1))]
     for number, ticket in enumerate(tickets, 1):
         report = entry(ticket)
         answers = at_once(64, lambda thread, report=report: several[thread % stores].put(digest, [report])[0])  # type: ignore[misc]
@@ -65,7 +65,7 @@ def test_sixteen_reports_with_one_ticket_are_one(
 ) -> None:
     collection, tickets = new_collection(admission="tickets"), fresh_tickets(10)
     digest = added(store, collection, tickets)
-    several = [store, *(store_of(store_url, clock) for _ in range(stores - 1))]
+    several = [store, *(connect_store(store_url, clock) for _ in range(stores - 1))]
     for ticket in tickets:
         answers = at_once(16, lambda thread, ticket=ticket: several[thread % stores].put(digest, [entry(ticket)])[0])  # type: ignore[misc]
         assert answers == {STORED: 1, SPENT: 15}
@@ -85,7 +85,7 @@ def test_the_last_places_are_given_once(store: Store, store_url: str, new_collec
 
 def test_one_of_many_steps_is_taken(store: Store, store_url: str, clock: Clock, new_collection: NewCollection) -> None:
     digest = added(store, new_collection())
-    other = store_of(store_url, clock)
+    other = connect_store(store_url, clock)
     answers = at_once(16, lambda number: (store, other)[number % 2].move(digest, "open", "aborted", reason=f"{number}"))
     assert answers == {True: 1, False: 15}
     other.close()
@@ -93,7 +93,7 @@ def test_one_of_many_steps_is_taken(store: Store, store_url: str, clock: Clock, 
 
 def test_one_of_many_collections_of_a_round_is_added(store: Store, store_url: str, clock: Clock, new_collection: NewCollection) -> None:
     """Also where no two of them are of the same part: a round that is split into two parts is not split into three."""
-    other = store_of(store_url, clock)
+    other = connect_store(store_url, clock)
     for attempt, splits in enumerate([[(1, 1)] * 8, [(part, parts) for parts in (2, 3, 4, 5) for part in (1, 2)]], 1):
         collections = [new_collection(round=attempt, split=split) for split in splits]
 
@@ -101,7 +101,7 @@ def test_one_of_many_collections_of_a_round_is_added(store: Store, store_url: st
             try:
                 collection = collections[number]
                 return str((store, other)[number % 2].add(collection, own_key(collection)))
-            except SecondCollection:
+            except DuplicateCollection:
                 return "second"
 
         answers = at_once(8, add)
@@ -177,8 +177,8 @@ def look_until(over: Callable[[], bool], url: str, collection: Collection) -> in
 @pytest.mark.thorough
 def test_a_writer_that_is_killed_leaves_whole_transactions(store_url: str, new_collection: NewCollection) -> None:
     """Five times; every report that was acknowledged is there, and as many tickets are spent as reports are stored, at every moment."""
-    store, kills = store_of(store_url), 5
-    tickets = [ticket_of(f"life{life}", number) for life in range(kills) for number in range(5_000)]
+    store, kills = connect_store(store_url), 5
+    tickets = [parse_ticket(f"life{life}", number) for life in range(kills) for number in range(5_000)]
     collection = new_collection(opens=time.time() - 1, lasts=1000, admission="tickets")
     digest, told, moments = added(store, collection, tickets), set[str](), 0
     with processes(kills) as lives:
@@ -201,7 +201,7 @@ def test_a_writer_that_is_killed_leaves_whole_transactions(store_url: str, new_c
     with pytest.raises(StoreError, match="not sealed"):
         next(store.hidden(digest))
     store.close()
-    late = store_of(store_url, lambda: time.time() + 3000)
+    late = connect_store(store_url, lambda: time.time() + 3000)
     assert late.seal(digest) == "sealed"
     hidden = {tag.hex() for tag, _ in late.hidden(digest)}
     assert told <= hidden
@@ -212,7 +212,7 @@ def test_a_writer_that_is_killed_leaves_whole_transactions(store_url: str, new_c
 @pytest.mark.thorough
 def test_processes_that_race_with_the_closing_time_lose_and_add_nothing(store_url: str, new_collection: NewCollection) -> None:
     """Three writers and two drivers, by the real clock."""
-    store = store_of(store_url)
+    store = connect_store(store_url)
     with processes(5) as [*writers, first, second]:
         digest = added(store, new_collection(opens=time.time() - 1, lasts=4, longer=0))
         for driver in (first, second):

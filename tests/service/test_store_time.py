@@ -9,10 +9,10 @@ import pytest
 from tests.service.conftest import Clock, NewCollection
 from tests.service.store_looks import Refused, added, asked, changed, entry, fresh_entries, held
 
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.standing import Standing
-from metricshuffle.service.store import Row, State, Store, Verdict
-from metricshuffle.service.stores import store_of
+from metricshuffle.collection.shuffler.admission import AdmissionRules
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Row, State, Store, Verdict
+from metricshuffle.collection.terms import Collection
 
 START = 1_800_000_000.0
 CLOSES, EXTENDS = START + 100, START + 200
@@ -27,7 +27,7 @@ def collection(clock: Clock, new_collection: NewCollection) -> Collection:
     return new_collection()
 
 
-def state_of(store: Store, digest: str) -> tuple[State, float]:
+def form_state(store: Store, digest: str) -> tuple[State, float]:
     row = store.row(digest)
     assert isinstance(row, Row)
     return row.state, row.until
@@ -43,7 +43,7 @@ def test_reports_are_taken_from_its_opening_to_its_closing_time(store: Store, cl
     assert store.put(digest, [entry()]) == [STORED]
     clock.stop(CLOSES)
     assert store.put(digest, [entry()]) == [CLOSED]
-    assert state_of(store, digest) == ("open", CLOSES)
+    assert form_state(store, digest) == ("open", CLOSES)
 
 
 def test_it_is_sealed_at_its_closing_time_and_not_before(store: Store, clock: Clock, collection: Collection) -> None:
@@ -71,7 +71,7 @@ def test_with_too_few_reports_it_is_extended_once(store: Store, clock: Clock, co
         assert store.put(digest, [entry()]) == [STORED]
     else:
         assert store.seal(digest) == "open"
-    assert state_of(store, digest) == ("open", EXTENDS)
+    assert form_state(store, digest) == ("open", EXTENDS)
     assert store.put(digest, fresh_entries(ENOUGH)) == [STORED] * ENOUGH
     clock.stop(EXTENDS - 0.001)
     assert store.seal(digest) == "open"
@@ -86,7 +86,7 @@ def test_the_extension_is_written_down_even_if_nothing_is_stored(store: Store, c
     digest = added(store, new_collection(admission="tickets"))
     clock.stop(CLOSES + 1)
     assert store.put(digest, [entry()]) == [Verdict.UNKNOWN_TICKET]
-    assert state_of(store, digest) == ("open", EXTENDS)
+    assert form_state(store, digest) == ("open", EXTENDS)
 
 
 @pytest.mark.parametrize("looked_at", [True, False])
@@ -132,7 +132,7 @@ def test_a_clock_that_is_set_back_reopens_nothing(
     else:
         assert store.move(digest, "open", "aborted", reason="enough")
     clock.stop(START + 1)
-    again = store_of(store_url, clock)
+    again = connect_store(store_url, clock)
     for one in (store, again):
         assert one.now() >= (CLOSES if who == "put" else CLOSES + 5)  # (when a report came is not written down)
         assert one.put(digest, [entry()]) == one.put(other, [entry()]) == [CLOSED]
@@ -151,7 +151,7 @@ def test_when_a_report_came_is_not_written_down(store: Store, store_url: str, cl
     assert noted in ({START, CLOSES, EXTENDS} | {at // 3600 * 3600})
     assert noted <= at
     clock.stop(START - 1000)
-    again = store_of(store_url, clock)
+    again = connect_store(store_url, clock)
     assert [verdict is CLOSED for verdict in again.put(digest, fresh_entries(2))] == [verdict is CLOSED for verdict in verdicts]
     again.close()
 
@@ -162,7 +162,7 @@ def test_a_clock_that_is_set_back_takes_no_extension_away(store: Store, clock: C
     assert store.put(digest, fresh_entries(ENOUGH)) == [STORED] * ENOUGH
     clock.stop(START)
     assert store.seal(digest) == "open"
-    assert state_of(store, digest) == ("open", EXTENDS)
+    assert form_state(store, digest) == ("open", EXTENDS)
     assert store.put(digest, [entry()]) == [STORED]
 
 
@@ -174,7 +174,7 @@ def test_what_was_told_is_not_taken_back(store: Store, clock: Clock) -> None:
 
 
 def test_without_a_clock_of_a_test_it_is_the_hour(new_store_url: Callable[[], str]) -> None:
-    store = store_of(new_store_url())
+    store = connect_store(new_store_url())
     assert abs(store.now() - time.time()) < 5
     store.close()
 
@@ -192,7 +192,7 @@ def test_nothing_is_taken_between_the_closing_time_and_sealing(store: Store, clo
 def test_the_rule_by_itself() -> None:
     """Every moment around both ends, with every number of reports around the minimum, from how it stood to what is due."""
     for reports, (closes, extends) in [(count, ends) for count in (3, 4, 5) for ends in ((10.0, 20.0), (10.0, 10.0))]:
-        standing = Standing(1, "open", reports, closes, True, False, 4, 9, 0.0, closes, extends)
+        standing = AdmissionRules(1, "open", reports, closes, True, False, 4, 9, 0.0, closes, extends)
         for now in (-1.0, 0.0, 9.9, 10.0, 19.9, 20.0, 1e9):
             late = reports < 4 and extends > closes
             ends = extends if late else closes
@@ -213,4 +213,4 @@ def test_the_database_itself_seals_nothing_too_early_or_with_too_few(store: Stor
     with pytest.raises(Refused, match="at its closing time"):
         changed(store_url, f"{sealed} - 0.001")
     changed(store_url, sealed)
-    assert state_of(store, digest)[0] == "sealed"
+    assert form_state(store, digest)[0] == "sealed"

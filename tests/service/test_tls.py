@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.service.running import Running, report_of, request_of, running, task_of
+from tests.service.running import Running, load_task, report_of, request_of, running
 from tests.service.test_server_processes import certificate
 
 pytestmark = pytest.mark.thorough
@@ -89,7 +89,7 @@ def ask_at_once(url: str, reports: Sequence[bytes], trusting: ssl.SSLContext, *,
 def test_more_honest_requests_than_files_are_all_answered(tmp_path: Path, keep_open: bool) -> None:
     """Also if people keep their connections open after the answer."""
     with secured(tmp_path, FEW) as (shuffler, trusting):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         reports = [report_of(collection) for _ in range(1500)]
         answers = ask_at_once(collection.url, reports, trusting, keep_open=keep_open)
         assert Counter(line for line, _ in answers) == {b"HTTP/1.1 204 No Content\r\n": 1500}
@@ -101,7 +101,7 @@ def test_more_honest_requests_than_files_are_all_answered(tmp_path: Path, keep_o
 def test_idle_strangers_hold_nobody_up(tmp_path: Path, files: int, greeting: bytes) -> None:
     """Five thousand who send nothing, or begin a greeting and leave it at that, beside 300 honest reports; then a stop."""
     with secured(tmp_path, files) as (shuffler, trusting):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         parts, idle = urlsplit(shuffler.url), []
         try:
             for _ in range(5000):
@@ -129,7 +129,7 @@ def test_idle_strangers_hold_nobody_up(tmp_path: Path, files: int, greeting: byt
 def test_slow_handshakes_hold_nobody_up(tmp_path: Path) -> None:
     """Three hundred who greet and never answer what the shuffler says."""
     with secured(tmp_path, FEW) as (shuffler, trusting):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         parts, slow = urlsplit(shuffler.url), []
         try:
             for _ in range(300):
@@ -158,7 +158,7 @@ def test_slow_handshakes_hold_nobody_up(tmp_path: Path) -> None:
 def test_silence_after_the_handshake_holds_nobody_up(tmp_path: Path) -> None:
     """Browsers open connections ahead of need: 250 who shake hands and ask nothing, beside honest reports."""
     with secured(tmp_path, FEW) as (shuffler, trusting):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         parts, reports = urlsplit(shuffler.url), [report_of(collection) for _ in range(20)]
 
         async def shake_hands() -> list[asyncio.StreamWriter]:
@@ -192,7 +192,7 @@ def test_plain_requests_are_told_that_this_is_tls(tmp_path: Path) -> None:
 def test_out_of_files_is_no_end(tmp_path: Path) -> None:
     """The limit falls while it runs, as if something else had used up all files; it serves again once there are some."""
     with secured(tmp_path, 1024) as (shuffler, trusting):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         number = shuffler.process.pid
         used = len(os.listdir(f"/proc/{number}/fd"))
         resource.prlimit(number, resource.RLIMIT_NOFILE, (used, 1024))
@@ -250,7 +250,7 @@ def test_the_proxy_of_the_documents(tmp_path: Path) -> None:
         running(tmp_path / "s", f"sqlite:///{tmp_path / 'shuffler.db'}", files=FEW) as shuffler,
         proxied(tmp_path, shuffler) as (url, trusting),
     ):
-        collection = shuffler.opened(task_of(1))
+        collection = shuffler.opened(load_task(1))
         outside = collection.url.replace(shuffler.url, url)
         answers = ask_at_once(outside, [report_of(collection) for _ in range(1500)], trusting)
         assert Counter(line for line, _ in answers) == {b"HTTP/1.1 204 No Content\r\n": 1500}
@@ -272,7 +272,7 @@ def test_the_proxy_of_the_documents(tmp_path: Path) -> None:
 WATCHED = """
 import asyncio, sys, time
 from pathlib import Path
-from metricshuffle.service import serving
+from metricshuffle.collection.shuffler import server as serving
 serving.WATCH_SECONDS, serving.SILENT_LOOKS = 0.2, 5
 listener = serving.Listener.of("127.0.0.1:0")
 def ready(url):
@@ -291,7 +291,7 @@ def test_a_shuffler_that_answers_nobody_ends(tmp_path: Path) -> None:
 STUCK = """
 import sys, time
 from pathlib import Path
-from metricshuffle.service import ingest, serving
+from metricshuffle.collection.shuffler import ingest, server as serving
 serving.LAST_SECONDS = 1.0
 ingest.Intake.close = lambda self: time.sleep(60)
 listener = serving.Listener.of("127.0.0.1:0")

@@ -18,18 +18,18 @@ from tests.service.running import Running, new_tickets, running
 from tests.wire.kinds import bern, drinkers, planned, values_of
 from typer.testing import CliRunner
 
-from metricshuffle.cli.app import app
+from metricshuffle.cli.command_group import app
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.download import NotReleased
+from metricshuffle.collection.client.client import Client
+from metricshuffle.collection.client.http_client import NotStored
+from metricshuffle.collection.keys import AnalystKey, analyst_of
+from metricshuffle.collection.operator.control_api import open_at_all_hops
+from metricshuffle.collection.terms import Collection, instant
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Histogram, UserHistogram
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.client import Client
-from metricshuffle.service.collection import Collection, instant
-from metricshuffle.service.control import open_everywhere
-from metricshuffle.service.fetching import NotReleased
-from metricshuffle.service.keys import AnalystKey, analyst_of
-from metricshuffle.service.sending import NotStored
-from metricshuffle.wire.release import Release
+from metricshuffle.tasks.release import Release
 
 pytestmark = pytest.mark.thorough
 OPEN_SECONDS = 12
@@ -267,7 +267,7 @@ def test_a_split_and_a_chain(tmp_path: Path) -> None:
                     extends=closes, retention=3600, admission="open", split=(part, 2),
                 )
             )  # fmt: skip
-            open_everywhere(operators, parts[-1], [])
+            open_at_all_hops(operators, parts[-1], [])
         with Client(parts, tmp_path / "out.box") as client:
             assert client.submit_many([7] * 78).complete
         release = collected(key, parts, tmp_path / "release.json")

@@ -19,15 +19,15 @@ from typing import Any
 import httpx
 import pytest
 from tests.service.rounds import HONEST, task
-from tests.service.running import Running, posted, report_of, running
+from tests.service.running import Running, post_report, report_of, running
 from tests.service.store_looks import asked
 from tests.service.test_snapshots import copied, wait_for_release
 
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.collection import Collection
-from metricshuffle.service.fetching import Fetched
-from metricshuffle.service.keys import AnalystKey, KeyFolder
-from metricshuffle.service.signatures import Claim, SigningKey, is_countersigned, is_signed
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.analyst.download import FetchedOutput
+from metricshuffle.collection.keys import AnalystKey, KeyFolder
+from metricshuffle.collection.signatures import Claim, SigningKey, is_countersigned, is_signed
+from metricshuffle.collection.terms import Collection
 
 pytestmark = pytest.mark.thorough
 
@@ -48,7 +48,7 @@ class Pair:
     def opened(self, lasts: float = 6, people: int = HONEST) -> Collection:
         """A collection with so many reports."""
         collection = self.shuffler.opened(task(), lasts=lasts, analyst=self.key)
-        assert posted(collection.url, [report_of(collection) for _ in range(people)]).statuses == [204] * people
+        assert post_report(collection.url, [report_of(collection) for _ in range(people)]).statuses == [204] * people
         return collection
 
     def status(self, collection: Collection) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Pair:
             time.sleep(0.05)
         return told
 
-    def fetched(self, collection: Collection) -> Fetched:
+    def fetched(self, collection: Collection) -> FetchedOutput:
         output = self.key_file.with_name(f"{collection.digest[:8]}.json")
         return asyncio.run(Analyst(self.key_file).collecting(collection).fetched(output))[0]
 
@@ -110,7 +110,7 @@ def test_a_restored_snapshot_lets_nothing_else_go(pair: Pair, tmp_path: Path, ne
     copied(shuffler.store, snapshot)
     shutil.copytree(shuffler.keys, tmp_path / "snapshot")
     shuffler.start()
-    assert posted(collection.url, [report_of(collection)], 1).statuses == [204]
+    assert post_report(collection.url, [report_of(collection)], 1).statuses == [204]
     pair.check_released(collection, HONEST + 1)
     shuffler.end()
 

@@ -15,19 +15,19 @@ from tests.service.standing_in import StandIn, standing_in
 from tests.service.store_looks import Refused, asked
 from tests.service.test_analyst import reported, small_task
 
+from metricshuffle.collection.analyst.analyst import Analyst
+from metricshuffle.collection.client.join_page import join_page
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, KeyFolder
+from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.signatures import Claim, SigningKey, is_signed
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.interface import Store
+from metricshuffle.collection.terms import Collection, Hop, Witness
+from metricshuffle.collection.witness import AT_ONCE, Countersigner, Denied, NotCountersigned
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.pages.collection import Collection as PagesCollection
-from metricshuffle.pages.report import report
-from metricshuffle.service.analyst import Analyst
-from metricshuffle.service.collection import Collection, Hop, Witness
-from metricshuffle.service.join import join_page
-from metricshuffle.service.keys import AnalystKey, CollectionKeys, KeyFolder
-from metricshuffle.service.signatures import Claim, SigningKey, is_signed
-from metricshuffle.service.states import Shuffler
-from metricshuffle.service.store import Store
-from metricshuffle.service.stores import store_of
-from metricshuffle.service.witness import AT_ONCE, Countersigner, Denied, NotCountersigned
-from metricshuffle.wire.release import Release
+from metricshuffle.report.report_page import report
+from metricshuffle.report.report_subject import Collection as PagesCollection
+from metricshuffle.tasks.release import Release
 
 START = 2_000_000_000.0
 URL, ELSEWHERE = "http://127.0.0.1:1", "http://127.0.0.1:2"
@@ -97,7 +97,7 @@ def test_the_page_names_the_witness_and_shows_notes_about_the_clock() -> None:
 def test_the_first_output_is_kept_and_nothing_replaces_it(store: Store, store_url: str, clock: Clock) -> None:
     assert store.first_output("c" * 64, "k" * 64) is None
     assert store.first_output("c" * 64, "k" * 64, "1" * 64) == "1" * 64
-    again = store_of(store_url, clock)
+    again = connect_store(store_url, clock)
     for known in (store, again):
         assert known.first_output("c" * 64, "k" * 64, "2" * 64) == known.first_output("c" * 64, "k" * 64) == "1" * 64
     again.close()
@@ -184,7 +184,7 @@ def test_without_a_witness_in_the_end_it_is_given_up(store: Store, tmp_path: Pat
 @pytest.mark.parametrize("signature", ["", "00" * 64, "another set", "right"])
 def test_a_later_hop_takes_what_was_countersigned_only(signature: str, tmp_path: Path, clock: Clock) -> None:
     clock.stop(START)
-    store = store_of(f"sqlite:///{tmp_path / 'second.db'}", clock)
+    store = connect_store(f"sqlite:///{tmp_path / 'second.db'}", clock)
     with hop_before() as hop:
         second = Shuffler(store, KeyFolder.at(tmp_path / "second"), after=hop.url)
         first, own = CollectionKeys(bytes(range(64))), second.keys.new()

@@ -37,9 +37,9 @@ from metricshuffle.spaces import (
     line_distance,
     transport,
 )
-from metricshuffle.spaces.certified_plan import _UNHEARD, certified
-from metricshuffle.spaces.closed_forms import swept
 from metricshuffle.spaces.earth_mover import finite_space
+from metricshuffle.spaces.earth_mover_formulas import sweep_line
+from metricshuffle.spaces.transport_solver import _NO_WARNINGS, certified
 
 P, Q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.1, 0.4]
 
@@ -101,9 +101,9 @@ def test_formulas_are_the_certified_plan(name: str) -> None:
 
 
 def test_golden_values() -> None:
-    on_a_line = line_distance([0, 0.2, 0.5, 1], [0, 0.2, 0.5, 1], P, Q)
-    assert on_a_line.distance == pytest.approx(0.12, rel=1e-12)
-    assert on_a_line.lower <= 0.12 <= on_a_line.distance
+    is_on_a_line = line_distance([0, 0.2, 0.5, 1], [0, 0.2, 0.5, 1], P, Q)
+    assert is_on_a_line.distance == pytest.approx(0.12, rel=1e-12)
+    assert is_on_a_line.lower <= 0.12 <= is_on_a_line.distance
     clustered = earth_mover(Clustered(2, 2, 0.1), P, Q)
     assert clustered.distance == pytest.approx(0.21, rel=1e-12)
     assert clustered.lower <= 0.21 <= clustered.distance
@@ -182,7 +182,7 @@ def test_threads_that_move_earth_leave_warnings_as_they_were() -> None:
     before, inside = list(warnings.filters), threading.Barrier(2, timeout=20.0)
 
     def first_in_first_out(leave: threading.Event, then: threading.Event) -> None:
-        with _UNHEARD:
+        with _NO_WARNINGS:
             inside.wait()
             warnings.warn("a premature stop", UserWarning, stacklevel=1)  # (an error in these tests if it were heard)
             leave.wait(20.0)
@@ -239,7 +239,7 @@ def test_points_within_a_hair_and_one_far_away() -> None:
     a, b = rng.random(2048), rng.random(1024)
     near = line_distance(a, b).distance
     points, masses = np.concatenate([a, b, [1e20]]), np.repeat([1 / 2048, -1 / 1024, 0], [2048, 1024, 1])  # sums of these are exact
-    assert swept(np.column_stack([points, masses]), 0.0, 1e20) == pytest.approx(near, rel=1e-12)
+    assert sweep_line(np.column_stack([points, masses]), 0.0, 1e20) == pytest.approx(near, rel=1e-12)
 
 
 def test_a_million_numbers() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import metricshuffle as ms
 from metricshuffle.spaces import Matrix, Scaled, Space, Tree, TreeEmbedding, users_of
-from metricshuffle.spaces.table_tree import NEARLY, tree_below
+from metricshuffle.spaces.tree_detection import TREE_TOLERANCE, tree_below
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def test_lines_and_trees_are_found_and_never_longer(seed: int) -> None:
     tree, nodes = found
     for row, along in zip(table, exact_distances(tree, nodes), strict=True):
         for given, exact in zip(row, along, strict=True):
-            assert Fraction(float(given)) * (1 - Fraction(NEARLY)) <= exact <= Fraction(float(given))
+            assert Fraction(float(given)) * (1 - Fraction(TREE_TOLERANCE)) <= exact <= Fraction(float(given))
     if seed % 3 == 0:
         assert TreeEmbedding(tree, nodes).is_path
         assert len(tree.parents) == points

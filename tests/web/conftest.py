@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from metricshuffle.web.guard import root_of
+from metricshuffle.web.access_control import root_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SLIDE = """([field, value]) => new Promise((done, failed) => {
@@ -52,7 +52,7 @@ class Served:
     @property
     def root(self) -> str:
         """Below which path everything is."""
-        return root_of(self.token)
+        return root_path(self.token)
 
     def at(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{self.root}{path}"

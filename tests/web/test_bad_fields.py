@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from metricshuffle.web.asked import CARDS, asked
-from metricshuffle.web.engineering import ENGINEERS
-from metricshuffle.web.engineers import engineers_html
-from metricshuffle.web.fields import Field, WrongFields
+from metricshuffle.web.engineer_cards import ENGINEER_CARDS
+from metricshuffle.web.engineer_results import engineer_html
+from metricshuffle.web.form_fields import Field, FieldErrors
+from metricshuffle.web.forms import CARDS, asked
 
 ALWAYS_WRONG = ("ten", "nan", "inf", "-inf", "1,5", "1_000", "0x10", "--1", "9" * 5000)
 ANYTHING = (
@@ -39,7 +39,7 @@ def sentences(card: str, typed: dict[str, str]) -> dict[str, str]:
     """What is wrong with a form, beside which field."""
     try:
         asked(card, typed)
-    except WrongFields as wrong:
+    except FieldErrors as wrong:
         return wrong.sentences
     return {}
 
@@ -57,14 +57,14 @@ def test_a_sentence_stands_beside_the_field_that_it_is_about(card: str) -> None:
             assert told or field.kind not in NUMBERS or typed not in ALWAYS_WRONG, (field.name, typed[:40])
 
 
-@pytest.mark.parametrize("card", ENGINEERS)
+@pytest.mark.parametrize("card", ENGINEER_CARDS)
 def test_cards_for_engineers_do_the_same(card: str) -> None:
-    for field in ENGINEERS[card].fields.values():
+    for field in ENGINEER_CARDS[card].fields.values():
         if field.kind not in NUMBERS:
             continue
         for typed in (*ALWAYS_WRONG, "", " "):  # nothing that is a number: these cards have no step before the computation
-            with pytest.raises(WrongFields) as wrong:
-                engineers_html(card, {**chosen_for(field), field.name: typed})
+            with pytest.raises(FieldErrors) as wrong:
+                engineer_html(card, {**chosen_for(field), field.name: typed})
             assert field.name in wrong.value.sentences, (field.name, typed[:40], wrong.value.sentences)
 
 
@@ -75,12 +75,12 @@ def test_ends_in_the_wrong_order_are_told_beside_both() -> None:
         ("place", "south", "north", {"where": "box", "south": "50"}),
         ("place", "west", "east", {"where": "box", "east": "-170"}),
     ):
-        with pytest.raises(WrongFields) as wrong:
+        with pytest.raises(FieldErrors) as wrong:
             asked(card, typed)
         assert set(wrong.value.sentences) == {low, high}
 
 
 def test_a_box_that_is_too_long_is_told_beside_its_ends() -> None:
-    with pytest.raises(WrongFields, match="500 km") as wrong:
+    with pytest.raises(FieldErrors, match="500 km") as wrong:
         asked("place", {"where": "box", "west": "-60"})
     assert set(wrong.value.sentences) == {"west", "east"}

@@ -18,11 +18,11 @@ import pytest
 from tests.web.conftest import Served, watched
 
 import metricshuffle
-from metricshuffle.cli.web import _chosen
+from metricshuffle.cli.web_command import _read_token
 from metricshuffle.errors import InputError
-from metricshuffle.web.app import HTMX_SHA256, HTMX_VERSION, STATIC
-from metricshuffle.web.guard import Guard, root_of
-from metricshuffle.web.serving import address, loopback
+from metricshuffle.web.access_control import AccessGuard, root_path
+from metricshuffle.web.application import HTMX_SHA256, HTMX_VERSION, STATIC
+from metricshuffle.web.page_server import address, is_loopback_host
 
 TOKEN = "a-token-that-was-chosen"  # noqa: S105 - of these tests
 TEMPLATES = Path(metricshuffle.__file__).parent / "pages" / "templates" / "web"
@@ -35,9 +35,9 @@ def test_htmx_is_the_file_that_was_recorded() -> None:
 
 
 def test_only_loopback_comes_without_a_chosen_token() -> None:
-    assert loopback("127.0.0.1")
-    assert loopback("::1")
-    assert not loopback("0.0.0.0")  # noqa: S104 - what is refused
+    assert is_loopback_host("127.0.0.1")
+    assert is_loopback_host("::1")
+    assert not is_loopback_host("0.0.0.0")  # noqa: S104 - what is refused
     with pytest.raises(InputError, match="token"):
         address("0.0.0.0", 0, None)  # noqa: S104
     assert address("0.0.0.0", 1234, "a-long-token").port == 1234  # noqa: S104
@@ -57,7 +57,7 @@ def test_templates_hold_neither_scripts_nor_styles_nor_addresses_of_others() -> 
         assert not re.search(r"(?:src|href|action|hx-get|hx-post)=\"/", text), template.name  # all is below a path of its own
 
 
-async def _answered(guard: Guard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
+async def _answered(guard: AccessGuard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -75,7 +75,7 @@ async def _answered(guard: Guard, path: str, query: str = "", cookie: str = "") 
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
-def _asked(guard: Guard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
+def _asked(guard: AccessGuard, path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
     with ThreadPoolExecutor(1) as aside:  # a browser of another test may have a loop in this thread
         return aside.submit(asyncio.run, _answered(guard, path, query, cookie)).result()
 
@@ -88,8 +88,8 @@ async def _shown(scope: Any, receive: Any, send: Any) -> None:
 
 def test_the_cookie_is_for_a_path_that_nobody_else_knows() -> None:
     """A browser sends cookies to every port of a machine; this one is sent to none that is not asked for that path, and ends with it."""
-    root = root_of(TOKEN)
-    guard = Guard(_shown, TOKEN, 1, root, "once-and-no-more")
+    root = root_path(TOKEN)
+    guard = AccessGuard(_shown, TOKEN, 1, root, "once-and-no-more")
 
     def ask(path: str, query: str = "", cookie: str = "") -> tuple[int, dict[str, str]]:
         return _asked(guard, path, query, cookie)
@@ -102,19 +102,19 @@ def test_the_cookie_is_for_a_path_that_nobody_else_knows() -> None:
     cookie = f"metricshuffle-1={TOKEN}"
     status, headers = ask(f"{root}/console", cookie=cookie)
     assert (status, headers["x-path"]) == (200, "/console")
-    for path in ("/", "/console", f"{root}", f"{root}x/console", f"{root_of('another-token')}/console"):
+    for path in ("/", "/console", f"{root}", f"{root}x/console", f"{root_path('another-token')}/console"):
         assert ask(path, cookie=cookie)[0] == 403, path  # also with the cookie: whoever saw it does not know the path
     assert ask(f"{root}/console")[0] == 403
     assert ask("/healthz")[0] == 200
     assert ask("/", "token=once-and-no-more")[0] == 303
     assert ask("/", "token=once-and-no-more")[0] == 403
-    assert root_of(TOKEN) == root != root_of(TOKEN + "x")
+    assert root_path(TOKEN) == root != root_path(TOKEN + "x")
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "//evil.example/%2e%2e", "///evil.example", "/\\\\evil.example/", "/\r\nX: y"])
 def test_the_token_leads_nowhere_else(path: str) -> None:
-    root = root_of(TOKEN)
-    status, headers = _asked(Guard(_shown, TOKEN, 1, root), path, f"token={TOKEN}")
+    root = root_path(TOKEN)
+    status, headers = _asked(AccessGuard(_shown, TOKEN, 1, root), path, f"token={TOKEN}")
     assert status == 303
     assert headers["location"].startswith(f"{root}/")
     assert not re.search(r"[\r\n\\]", headers["location"])
@@ -126,16 +126,16 @@ def test_where_the_token_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file = tmp_path / "token"
     file.write_text("a-token-of-mine\n")
     file.chmod(0o600)
-    assert _chosen(None, None) is None
-    assert _chosen(None, file) == "a-token-of-mine"
-    assert _chosen("on-the-line", None) == "on-the-line"
+    assert _read_token(None, None) is None
+    assert _read_token(None, file) == "a-token-of-mine"
+    assert _read_token("on-the-line", None) == "on-the-line"
     monkeypatch.setenv("METRICSHUFFLE_WEB_TOKEN", "in-the-environment")
-    assert _chosen(None, None) == "in-the-environment"
+    assert _read_token(None, None) == "in-the-environment"
     with pytest.raises(InputError, match="not both"):
-        _chosen("on-the-line", file)
+        _read_token("on-the-line", file)
     file.chmod(0o644)
     with pytest.raises(InputError, match="others on this machine can read it"):
-        _chosen(None, file)
+        _read_token(None, file)
 
 
 @pytest.mark.thorough

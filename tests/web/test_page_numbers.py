@@ -14,14 +14,14 @@ from tests.web.conftest import Served
 from typer.testing import CliRunner
 
 import metricshuffle as ms
-from metricshuffle.cli.app import app
-from metricshuffle.numerics.rounding import promised
-from metricshuffle.pages.chapters.headline import headline
-from metricshuffle.pages.collection import Collection
-from metricshuffle.planning.explain import rows
-from metricshuffle.web.answers import answered
-from metricshuffle.web.fields import WrongFields
-from metricshuffle.web.taking import arguments
+from metricshuffle.cli.command_group import app
+from metricshuffle.numerics.rounding import format_epsilon
+from metricshuffle.planning.plan_text import candidate_rows
+from metricshuffle.report.report_subject import Collection
+from metricshuffle.report.sections.headline import headline
+from metricshuffle.web.downloads import arguments
+from metricshuffle.web.form_fields import FieldErrors
+from metricshuffle.web.results import load_result
 
 CARDS = ("number", "place", "category", "items")
 
@@ -109,8 +109,8 @@ def check(served: Served, card: str, seed: int) -> bool:
         assert answer.status_code == 200
     result = Result(answer.text)
     try:
-        words = arguments(answered(card, typed))
-    except WrongFields:  # there is no command for a form that says nothing
+        words = arguments(load_result(card, typed))
+    except FieldErrors:  # there is no command for a form that says nothing
         assert 'class="refused"' in answer.text, typed
         return False
     told = CliRunner().invoke(app, [*words, "--json"])
@@ -131,7 +131,7 @@ def check(served: Served, card: str, seed: int) -> bool:
         (offer["expected_error"], offer["local_epsilon"]) for offer in stored["candidates"]
     ]
     plan = ms.Plan.from_json(told.stdout)
-    assert [cells[:-1] for cells in result.cells] == [list(cells[1:]) for cells in rows(plan)]
+    assert [cells[:-1] for cells in result.cells] == [list(cells[1:]) for cells in candidate_rows(plan)]
     written = [f"{big.number}{f' {big.unit}' if big.unit else ''}" for big in headline(Collection.of(plan)).numbers]
     assert [" ".join(text.split()) for text in result.big] == [" ".join(text.split()) for text in written]
     return True
@@ -191,7 +191,7 @@ def check_engineered(served: Served, card: str, seed: int) -> bool:
             stored["upper"]["epsilon"],
             stored["lower"]["epsilon"],
         )
-        assert shown.big[0] == promised(stored["upper"]["epsilon"])
+        assert shown.big[0] == format_epsilon(stored["upper"]["epsilon"])
     else:
         assert [tuple(map(float, row.split())) for row in shown.data["data-rows"].split(";")] == [
             (row["distance"], row["local"], row["certified"]) for row in stored["certified"]

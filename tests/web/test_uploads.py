@@ -14,8 +14,8 @@ import pytest
 
 from metricshuffle.errors import InputError
 from metricshuffle.web import uploads
-from metricshuffle.web.folders import LOCK, PREFIX, delete, own_folder
-from metricshuffle.web.uploads import KEPT, LOOKED_AFTER, Uploads
+from metricshuffle.web.temp_folders import LOCK, PREFIX, delete_folder, make_temp_folder
+from metricshuffle.web.uploads import CLEAN_INTERVAL_SECONDS, KEPT_SECONDS, Uploads
 
 HALF_AN_HOUR = 1800.0
 
@@ -35,13 +35,13 @@ def kept(store: Uploads, name: str, age: float) -> Path:
 
 
 def test_an_old_file_is_deleted_though_nobody_asks(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert KEPT + LOOKED_AFTER < HALF_AN_HOUR  # which the page tells
-    monkeypatch.setattr(uploads, "LOOKED_AFTER", 0.01)
+    assert KEPT_SECONDS + CLEAN_INTERVAL_SECONDS < HALF_AN_HOUR  # which the page tells
+    monkeypatch.setattr(uploads, "CLEAN_INTERVAL_SECONDS", 0.01)
     store = Uploads()
-    old, young = kept(store, "old", KEPT + 1.0), kept(store, "young", KEPT - 60.0)
+    old, young = kept(store, "old", KEPT_SECONDS + 1.0), kept(store, "young", KEPT_SECONDS - 60.0)
 
     async def looked() -> None:
-        looking = asyncio.ensure_future(store.look_after())
+        looking = asyncio.ensure_future(store.delete_expired())
         await asyncio.sleep(0.1)
         looking.cancel()
 
@@ -57,21 +57,23 @@ def test_an_old_file_is_deleted_though_nobody_asks(temporary: Path, monkeypatch:
 
 def test_a_folder_of_a_killed_server_is_deleted_by_the_next_one(temporary: Path) -> None:
     """One that is in use stays, and so does what only has a similar name."""
-    code = "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n" \
-           "from metricshuffle.web.folders import own_folder\nprint(own_folder(), flush=True); time.sleep(60)"  # fmt: skip
+    code = (
+        "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n"
+        "from metricshuffle.web.temp_folders import make_temp_folder as own_folder\nprint(own_folder(), flush=True); time.sleep(60)"
+    )
     with subprocess.Popen([sys.executable, "-c", code, str(temporary)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         theirs = Path(process.stdout.readline().strip())
         (theirs / "values.csv").write_text("kcal\n437\n")
         foreign = temporary / f"{PREFIX}foreign"
         foreign.mkdir()
-        mine = own_folder()
+        mine = make_temp_folder()
         assert (theirs / "values.csv").exists()  # its server runs
         process.kill()
-    again = own_folder()
+    again = make_temp_folder()
     assert not theirs.exists()
     assert (mine / LOCK).exists()
     assert foreign.exists()
-    delete(mine)
-    delete(again)
+    delete_folder(mine)
+    delete_folder(again)
     assert not mine.exists()

@@ -14,16 +14,16 @@ import pytest
 from tests.pages.parsed import ParsedPage
 from tests.web.conftest import Served
 from tests.web.test_console import Shuffling, added, article_of, map_plan_file, opened, plan_file, run, shuffler
-from tests.wire.kinds import task_of
+from tests.wire.kinds import load_task
 from tests.wire.wordings import HOSTILE, QUESTION, REFUSED, TITLE
 
 from metricshuffle import Plan
-from metricshuffle.web.answers import answer_html, answered
-from metricshuffle.web.asked import CARDS, asked
-from metricshuffle.web.fields import WrongFields
-from metricshuffle.web.taking import arguments, command, consent_text, python
-from metricshuffle.web.wording import worded
-from metricshuffle.wire.wording import NO_QUESTION
+from metricshuffle.tasks.wording import NO_QUESTION
+from metricshuffle.web.downloads import arguments, command, consent_text, python
+from metricshuffle.web.form_fields import FieldErrors
+from metricshuffle.web.forms import CARDS, asked
+from metricshuffle.web.results import answer_html, load_result
+from metricshuffle.web.wording_fields import with_wording
 
 __all__ = ["map_plan_file", "plan_file", "shuffler"]
 SMALL = {"users": "100", "labels": "tea, coffee", "trusted": "nobody"}
@@ -46,9 +46,9 @@ def test_every_card_asks_for_them_and_suggests_none(card: str) -> None:
 
 @pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
 def test_the_answer_shows_them_and_what_is_taken_along_plans_the_same(words: str, tmp_path: Path) -> None:
-    result = answered("category", {**SMALL, "title": words, "asking": words})
+    result = load_result("category", {**SMALL, "title": words, "asking": words})
     assert (result.plan.title, result.plan.question) == (words, words)
-    page, silent = (ParsedPage(answer_html(made, "")) for made in (result, answered("category", SMALL)))
+    page, silent = (ParsedPage(answer_html(made, "")) for made in (result, load_result("category", SMALL)))
     assert page.texts["bdi"] == [words]
     assert " ".join(words.split()) in page.text
     assert sorted(page.tags) == sorted([*silent.tags, "p", "bdi"])  # those of the title
@@ -67,7 +67,7 @@ def test_the_answer_shows_them_and_what_is_taken_along_plans_the_same(words: str
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["script", "attribute", "template", "markdown", "quotation", "like an option"])
 def test_a_shell_reads_the_command_as_it_is_meant(name: str, tmp_path: Path) -> None:
-    result = answered("category", {**SMALL, "title": HOSTILE[name], "asking": HOSTILE[name]})
+    result = load_result("category", {**SMALL, "title": HOSTILE[name], "asking": HOSTILE[name]})
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["/bin/sh", "-c", command(result)], cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "PATH": tools})
     made = Plan.load(tmp_path / "plan.json")
@@ -80,27 +80,27 @@ def test_a_shell_reads_the_command_as_it_is_meant(name: str, tmp_path: Path) -> 
 )  # fmt: skip
 def test_what_is_not_taken_is_told_beside_its_field(words: str, sentence: str) -> None:
     for field, label in (("title", "Title"), ("asking", "Question")):
-        with pytest.raises(WrongFields) as wrong:
+        with pytest.raises(FieldErrors) as wrong:
             asked("category", {**SMALL, field: words})
         assert set(wrong.value.sentences) == {field}
         assert wrong.value.sentences[field].startswith(f"{label} ")
         assert sentence in wrong.value.sentences[field]
     for name in ("title", "question"):
-        with pytest.raises(WrongFields) as wrong:
-            worded(task_of("labels"), {"title": "", "question": "", name: words})
+        with pytest.raises(FieldErrors) as wrong:
+            with_wording(load_task("labels"), {"title": "", "question": "", name: words})
         assert set(wrong.value.sentences) == {name}
 
 
 def test_the_console_fills_in_what_a_plan_lacks_and_changes_nothing_else() -> None:
-    task = task_of("labels")
-    assert worded(task, {"title": "", "question": ""}) is task
-    filled = worded(task.reworded(TITLE), {"title": "", "question": QUESTION})
+    task = load_task("labels")
+    assert with_wording(task, {"title": "", "question": ""}) is task
+    filled = with_wording(task.reworded(TITLE), {"title": "", "question": QUESTION})
     assert (filled.title, filled.question) == (TITLE, QUESTION)
     assert filled == task.reworded(TITLE, QUESTION)
-    same = worded(filled, {"title": TITLE, "question": QUESTION})
+    same = with_wording(filled, {"title": TITLE, "question": QUESTION})
     assert same is filled
-    with pytest.raises(WrongFields, match="The plan has a title of its own, “Wege in Zürich”; leave this empty, or plan again"):
-        worded(filled, {"title": "Another", "question": ""})
+    with pytest.raises(FieldErrors, match="The plan has a title of its own, “Wege in Zürich”; leave this empty, or plan again"):
+        with_wording(filled, {"title": "Another", "question": ""})
 
 
 @pytest.mark.thorough

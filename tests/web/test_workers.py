@@ -15,7 +15,7 @@ import pytest
 from tests.web.conftest import Served
 
 from metricshuffle.errors import MetricShuffleError
-from metricshuffle.web.workers import LET_FINISH, TookTooLong, WorkerDied, Workers
+from metricshuffle.web.workers import ABANDON_GRACE_SECONDS, TimeLimitExceeded, WorkerDied, Workers
 
 pytestmark = pytest.mark.thorough
 SLOW = {"card": "place", "typed": {"width": "40", "height": "40", "first": "accuracy"}, "state": ""}
@@ -34,7 +34,7 @@ def test_a_computation_that_takes_too_long_is_ended_and_another_worker_comes() -
         try:
             await workers.run("answer", card="number", typed={}, state="")
             workers.limit = 0.5
-            with pytest.raises(TookTooLong):
+            with pytest.raises(TimeLimitExceeded):
                 await workers.run("answer", **SLOW)
             workers.limit = 60.0
             assert "html" in await workers.run("answer", card="number", typed={}, state="")
@@ -52,7 +52,7 @@ def test_a_question_that_is_given_up_frees_its_worker() -> None:
         try:
             await workers.run("answer", card="number", typed={}, state="")
             asking = asyncio.ensure_future(workers.run("answer", **SLOW))
-            await asyncio.sleep(LET_FINISH / 2)
+            await asyncio.sleep(ABANDON_GRACE_SECONDS / 2)
             asking.cancel()
             began = time.monotonic()
             await workers.run("answer", card="number", typed={"users": "900"}, state="")

@@ -9,11 +9,11 @@ from typing import Any
 
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Reports
+from metricshuffle.protocols.protocol import Reports
 from metricshuffle.queries import Centroid, Histogram, Mean, Sum, UserHistogram, UserLinearQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers, Interval, Places, Space, Users, users_of
-from metricshuffle.wire import Release, Task
+from metricshuffle.tasks import Release, Task
 
 KCAL = Integers(0, 20, "kcal")
 DRINKS = ("tea", "coffee", "water")
@@ -84,20 +84,20 @@ def run_of(kind: str) -> Release:
     return planned(kind).run(values_of(kind))
 
 
-def task_of(kind: str) -> Task:
+def load_task(kind: str) -> Task:
     return planned(kind).task
 
 
 def values_of(kind: str, people: int | None = None) -> list[Any]:
     """What so many people hold (as many as were planned for)."""
-    people = task_of(kind).users if people is None else people
+    people = load_task(kind).users if people is None else people
     one_each: dict[str, Callable[[int], Any]] = {
         "sum": lambda person: person % 4,
         "mean": lambda person: person % 10 + 0.5,
         "centroid": lambda person: (46.943 + 0.006 * (person % 3), 7.43 + 0.0125 * (person % 2)),
         "user-linear": lambda person: [person % 21] * (1 + person % 3),
     }
-    query = task_of(kind).query
+    query = load_task(kind).query
     if query.kind in one_each:
         return [one_each[query.kind](person) for person in range(people)]
     if query.kind == "histogram":
@@ -109,7 +109,7 @@ def values_of(kind: str, people: int | None = None) -> list[Any]:
 
 
 def reports_of(kind: str, people: int | None = None, seed: int = 1, round: int = 1) -> Reports:
-    return task_of(kind).randomize(values_of(kind, people), Randomness.seeded(seed), round=round)
+    return load_task(kind).randomize(values_of(kind, people), Randomness.seeded(seed), round=round)
 
 
 Stored = dict[str, Any]
@@ -117,7 +117,7 @@ Stored = dict[str, Any]
 
 def stored(kind: str) -> Stored:
     """The JSON of a task, free to be changed."""
-    content: Stored = json.loads(task_of(kind).to_json())
+    content: Stored = json.loads(load_task(kind).to_json())
     return content
 
 

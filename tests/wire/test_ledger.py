@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.wire.kinds import reports_of, task_of
+from tests.wire.kinds import load_task, reports_of
 
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.protocols.base import Reports
-from metricshuffle.wire import Ledger, Shuffle, Task, read_reports, write_reports
-from metricshuffle.wire.shuffle import SeenIds
+from metricshuffle.protocols.protocol import Reports
+from metricshuffle.tasks import Ledger, Shuffle, Task, read_reports, write_reports
+from metricshuffle.tasks.shuffle import SeenIds
 
 KIND = "unary sum"
 
 
 @pytest.fixture
 def task() -> Task:
-    return task_of(KIND)
+    return load_task(KIND)
 
 
 @pytest.fixture
@@ -117,15 +117,15 @@ def test_a_batch_that_somebody_else_lets_go_meanwhile(task: Task, ledger: Ledger
 def test_the_ledger_says_which_task_and_round(task: Task, ledger: Ledger) -> None:
     """The file is a table that anybody can read: batch, task, round and number of reports."""
     reports = reports_of("two rounds", round=2)
-    task_of("two rounds").shuffle(reports, ledger=ledger)
+    load_task("two rounds").shuffle(reports, ledger=ledger)
     with closing(sqlite3.connect(ledger.path)) as connection:
         rows = connection.execute("SELECT batch, task, round, reports FROM batches").fetchall()
-    assert rows == [(reports.batch_id.hex(), task_of("two rounds").digest, 2, 40)]
+    assert rows == [(reports.batch_id.hex(), load_task("two rounds").digest, 2, 40)]
 
 
 def test_rounds_and_tasks_are_not_mixed() -> None:
     """Reports of two rounds, or of two tasks, are not added up; a round that was not planned is refused."""
-    two = task_of("two rounds")
+    two = load_task("two rounds")
     with pytest.raises(PlanError, match="in round 2, and not in round 1; rounds are not mixed"):
         two.shuffle([reports_of("two rounds", round=1), reports_of("two rounds", round=2)])
     with pytest.raises(PlanError, match="made for another task"):
@@ -153,7 +153,7 @@ def test_a_ledger_that_is_none(content: str, task: Task, tmp_path: Path) -> None
 def test_a_ledger_that_somebody_holds(task: Task, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A locked ledger is a sentence, not a trace (waiting for it is cut short here)."""
     connect = sqlite3.connect
-    monkeypatch.setattr("metricshuffle.wire.shuffle.sqlite3.connect", lambda path: connect(path, timeout=0.05))
+    monkeypatch.setattr("metricshuffle.tasks.shuffle.sqlite3.connect", lambda path: connect(path, timeout=0.05))
     task.shuffle(reports_of(KIND), ledger=ledger)
     with closing(connect(ledger.path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

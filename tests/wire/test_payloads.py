@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.wire.kinds import SENT, reports_of, task_of
+from tests.wire.kinds import SENT, load_task, reports_of
 
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.wire.payloads import PayloadForm
+from metricshuffle.tasks.message_format import MessageFormat
 
 REFUSED = {"unary sum": "encoding='modular'", "bounded sum": "encoding='modular'", "flipped bits": "encoding='modular'",
            "aggregated sum": "aggregator", "vectors of a map": "aggregator"}  # fmt: skip
@@ -16,20 +16,20 @@ CARRIED = tuple(kind for kind in SENT if kind not in REFUSED)
 
 @pytest.mark.parametrize("kind", CARRIED)
 def test_mixed_messages_have_the_same_sums(kind: str) -> None:
-    task, reports = task_of(kind), reports_of(kind)
-    form = PayloadForm.of(task.protocol)
-    payloads = form.taken_apart(reports.messages)
+    task, reports = load_task(kind), reports_of(kind)
+    form = MessageFormat.of(task.protocol)
+    payloads = form.split_messages(reports.messages)
     assert payloads.shape == (len(reports), form.messages, form.size)
     mixed = payloads.reshape(-1, form.size)[np.random.default_rng(3).permutation(len(reports) * form.messages)]
-    together = form.put_together(mixed, len(reports))
+    together = form.join_messages(mixed, len(reports))
     assert together.dtype == reports.messages.dtype
     assert task.protocol.counted(together) == task.protocol.counted(reports.messages)
 
 
 @pytest.mark.parametrize("kind", CARRIED)
 def test_the_payloads_of_a_person_are_in_the_order_of_their_bytes(kind: str) -> None:
-    form = PayloadForm.of(task_of(kind).protocol)
-    for person in form.taken_apart(reports_of(kind).messages)[:5]:
+    form = MessageFormat.of(load_task(kind).protocol)
+    for person in form.split_messages(reports_of(kind).messages)[:5]:
         rows = [row.tobytes() for row in person]
         assert rows == sorted(rows)
 
@@ -37,23 +37,23 @@ def test_the_payloads_of_a_person_are_in_the_order_of_their_bytes(kind: str) -> 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_carried_is_refused_in_words(kind: str) -> None:
     with pytest.raises(InputError, match=REFUSED[kind]):
-        PayloadForm.of(task_of(kind).protocol)
+        MessageFormat.of(load_task(kind).protocol)
 
 
 def test_the_payload_of_a_sum_is_axis_and_value() -> None:
-    form = PayloadForm.of(task_of("sum in shares").protocol)
+    form = MessageFormat.of(load_task("sum in shares").protocol)
     assert form.size == 9
-    payloads = form.taken_apart(np.array([[3, 2, 2**40 + 1] + [0] * (form.messages - 3)], dtype="<u8"))
+    payloads = form.split_messages(np.array([[3, 2, 2**40 + 1] + [0] * (form.messages - 3)], dtype="<u8"))
     assert {row.tobytes() for row in payloads[0]} == {bytes([0]) + value.to_bytes(8, "little") for value in (0, 2, 3, 2**40 + 1)}
 
 
 @pytest.mark.parametrize("kind", ["sum in shares", "centroid", "vectors of a line"])
 def test_missing_messages_and_other_piles_are_refused(kind: str) -> None:
-    form, reports = PayloadForm.of(task_of(kind).protocol), reports_of(kind)
-    payloads = form.taken_apart(reports.messages).reshape(-1, form.size)
+    form, reports = MessageFormat.of(load_task(kind).protocol), reports_of(kind)
+    payloads = form.split_messages(reports.messages).reshape(-1, form.size)
     with pytest.raises(PlanError, match="some are missing"):
-        form.put_together(payloads[:-1], len(reports))
+        form.join_messages(payloads[:-1], len(reports))
     wrong = payloads.copy()
     wrong[0, 0] = 255
     with pytest.raises(PlanError, match="complete reports"):
-        form.put_together(wrong, len(reports))
+        form.join_messages(wrong, len(reports))

@@ -11,7 +11,7 @@ import pytest
 import metricshuffle as ms
 from metricshuffle.protocols.answer_noise import AnswerNoise
 from metricshuffle.randomizers import Channel
-from metricshuffle.wire import write_reports
+from metricshuffle.tasks import write_reports
 
 NUMBERS = ms.Sum(ms.Integers(0, 10))
 

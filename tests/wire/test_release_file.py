@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tests.wire.kinds import KINDS, planned, values_of
 
-from metricshuffle.declared import content_digest
 from metricshuffle.errors import InputError, PlanError
+from metricshuffle.models import content_digest
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import Release
+from metricshuffle.tasks import Release
 
 
 @cache

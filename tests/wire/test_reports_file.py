@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import SENT, reports_of, task_of
+from tests.wire.kinds import SENT, load_task, reports_of
 
-from metricshuffle.encodings.frame import checksum
+from metricshuffle.encodings.binary_frame import checksum
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.protocols.base import Reports
+from metricshuffle.protocols.protocol import Reports
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import Task, read_reports, write_reports
-from metricshuffle.wire import reports as reports_module
-from metricshuffle.wire.reports import record_type
+from metricshuffle.tasks import Task, read_reports, write_reports
+from metricshuffle.tasks import report_batches as reports_module
+from metricshuffle.tasks.report_batches import record_type
 
 
 def written(task: Task, path: Path, *parts: Reports) -> bytes:
@@ -47,7 +47,7 @@ def with_header(whole: bytes, change: Callable[[dict[str, Any]], object]) -> byt
 @pytest.mark.parametrize("kind", SENT)
 def test_what_is_written_comes_back(kind: str, tmp_path: Path) -> None:
     """Messages, ids, batch and round of every kind of report survive a file; records have the size that the layout says."""
-    task, reports = task_of(kind), reports_of(kind)
+    task, reports = load_task(kind), reports_of(kind)
     whole = written(task, tmp_path / "reports", reports)
     (back,) = read_reports(task, tmp_path / "reports")
     assert np.array_equal(back.messages, reports.messages)
@@ -62,7 +62,7 @@ def test_what_is_written_comes_back(kind: str, tmp_path: Path) -> None:
 
 def test_parts_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a batch is cut for writing and for reading, the sums are the same; parts know where they begin."""
-    task, reports = task_of("sum in shares"), reports_of("sum in shares")
+    task, reports = load_task("sum in shares"), reports_of("sum in shares")
     parts = [
         replace(reports, messages=reports.messages[start : start + 7], known_ids=reports.ids[start : start + 7], first=start)
         for start in range(0, 40, 7)
@@ -78,7 +78,7 @@ def test_parts_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kind", ["unary sum", "labels", "users' mean"])
 def test_every_byte_of_a_file_counts(kind: str, tmp_path: Path) -> None:
     """Every byte of a file, flipped once in one bit and once in all: the reader refuses it, and so nothing is shuffled."""
-    task = task_of(kind)
+    task = load_task(kind)
     whole = written(task, tmp_path / "reports", reports_of(kind, 6))
     path = tmp_path / "flipped"
     for place in range(len(whole)):
@@ -91,7 +91,7 @@ def test_every_byte_of_a_file_counts(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["unary sum", "sum in shares"])
 def test_cut_and_lengthened_files(kind: str, tmp_path: Path) -> None:
     """A file that is cut anywhere, also after a whole record, or that has a byte, a record or another file at its end, is refused."""
-    task = task_of(kind)
+    task = load_task(kind)
     whole = written(task, tmp_path / "reports", reports_of(kind, 6))
     record, path = record_type(task.protocol.layout).itemsize, tmp_path / "other"
     for kept in {*range(0, len(whole), 3), *range(len(whole) - 60, len(whole)), *range(len(whole) - 40, 0, -record)}:
@@ -106,7 +106,7 @@ def test_cut_and_lengthened_files(kind: str, tmp_path: Path) -> None:
 
 def test_a_record_left_out_or_put_in_is_noticed(tmp_path: Path) -> None:
     """Records that were taken out or doubled before the end, with the old count: the checksum or the count tells."""
-    task = task_of("unary sum")
+    task = load_task("unary sum")
     whole = written(task, tmp_path / "reports", reports_of("unary sum", 6))
     size = record_type(task.protocol.layout).itemsize
     start = len(whole) - 40 - 6 * size
@@ -134,7 +134,7 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("change", HEADERS)
 def test_headers_that_do_not_fit(change: str, tmp_path: Path) -> None:
     """Headers that were changed and signed anew are told by what does not fit the task."""
-    task = task_of("unary sum")
+    task = load_task("unary sum")
     whole = written(task, tmp_path / "reports", reports_of("unary sum", 6))
     rewrite, told = HEADERS[change]
     (tmp_path / "changed").write_bytes(with_header(whole, rewrite))
@@ -144,7 +144,7 @@ def test_headers_that_do_not_fit(change: str, tmp_path: Path) -> None:
 
 def test_seeded_reports_cannot_pass_for_others(tmp_path: Path) -> None:
     """The name of the format tells seeded reports; renamed, they are refused by their checksum; the release says UNSAFE."""
-    task = task_of("unary sum")
+    task = load_task("unary sum")
     whole = written(task, tmp_path / "seeded", reports_of("unary sum"))
     assert whole.startswith(b"metricshuffle-reports-seeded/2\n")
     (tmp_path / "renamed").write_bytes(whole.replace(b"metricshuffle-reports-seeded/2", b"metricshuffle-reports/2", 1))
@@ -164,7 +164,7 @@ def test_seeded_reports_cannot_pass_for_others(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_batch_that_cannot_be_written(tmp_path: Path) -> None:
     """No reports, reports of another task and reports of another round are no file."""
-    task, path = task_of("two rounds"), tmp_path / "never"
+    task, path = load_task("two rounds"), tmp_path / "never"
     with pytest.raises(InputError, match="there are no values, so there is nothing to report"):
         write_reports(task, path, [])
     with pytest.raises(PlanError, match="made for another task"):
@@ -178,7 +178,7 @@ def test_nothing_is_left_of_a_batch_that_cannot_be_written(tmp_path: Path) -> No
 
 def test_what_is_no_file_of_reports(tmp_path: Path) -> None:
     """A file that does not exist, a folder and something else entirely are told apart from damage."""
-    task = task_of("unary sum")
+    task = load_task("unary sum")
     with pytest.raises(InputError, match="cannot read"):
         list(read_reports(task, tmp_path / "nothing"))
     with pytest.raises(InputError, match="cannot read"):
@@ -192,7 +192,7 @@ def test_what_is_no_file_of_reports(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SENT)
 def test_messages_that_no_client_makes_are_refused(kind: str) -> None:
     """Messages beyond what the protocol can make, and rows of another width, are refused by the shuffler (vectors are never beyond)."""
-    task, reports = task_of(kind), reports_of(kind)
+    task, reports = load_task(kind), reports_of(kind)
     wider = np.concatenate([reports.messages, reports.messages[:, :1]], axis=1)
     with pytest.raises(PlanError, match="a report of this task is"):
         task.shuffle(replace(reports, messages=wider))

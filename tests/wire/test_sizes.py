@@ -15,7 +15,7 @@ import pytest
 from tests.wire.kinds import KINDS, stored
 
 from metricshuffle.errors import MetricShuffleError, NotCertified
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 SECONDS, MEMORY = 10, 2**30
 """Of processor time, generously: each of them takes a fraction of one on an idle machine, or minutes if something is not bounded."""

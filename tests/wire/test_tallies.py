@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.kinds import CURATORS, KINDS, SENT, reports_of, task_of, values_of
+from tests.wire.kinds import CURATORS, KINDS, SENT, load_task, reports_of, values_of
 
 from metricshuffle.encodings import Unary
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.protocols import tally as tally_module
-from metricshuffle.protocols.tally import MOST_NUMBERS, NUMBER_BYTES, Batch, Shuffled, Tally, exact_sums
-from metricshuffle.queries.user_items import MOST_ITEMS
+from metricshuffle.protocols.tally import MAX_NUMBERS, NUMBER_BYTES, Batch, Shuffled, Tally, exact_sums
+from metricshuffle.queries.user_queries import MAX_ITEMS
 from metricshuffle.randomness import Randomness
-from metricshuffle.wire import Task
+from metricshuffle.tasks import Task
 
 MERGED = ("unary sum", "sum in shares", "flipped bits", "centroid", "witch hat", "labels", "map", "users' items", "users' histogram",
           "users' mean", *CURATORS)  # fmt: skip
@@ -29,7 +29,7 @@ LARGEST = 64 * 2**20
 @functools.cache
 def messages_of(kind: str, people: int = 12) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Messages as clients make them; what reaches a curator comes from people with different numbers of items."""
-    task = task_of(kind)
+    task = load_task(kind)
     inputs = task.query.inputs(values_of(kind, people), task.protocol.step)
     messages = task.protocol.messages(inputs, Randomness.seeded(2))
     if kind == "curator's histogram":
@@ -39,7 +39,7 @@ def messages_of(kind: str, people: int = 12) -> np.ndarray[tuple[int, int], np.d
 
 def let_go(kind: str) -> Shuffled:
     """What is published of few people's messages: what a curator adds noise to, and else the sums as they are."""
-    task = task_of(kind)
+    task = load_task(kind)
     tally = task.tally().add(messages_of(kind))
     if task.protocol.trusted == "curator":
         return task.publish(tally)
@@ -51,7 +51,7 @@ def let_go(kind: str) -> Shuffled:
 @given(data=st.data())
 def test_any_split_in_any_order_gives_the_same_bytes(kind: str, data: st.DataObject) -> None:
     """Rows are dealt to parts at random, added in any order, some parts by `add` and others by `merge`, in any nesting."""
-    task, messages = task_of(kind), messages_of(kind)
+    task, messages = load_task(kind), messages_of(kind)
     whole = task.tally().add(messages, seeded=True).to_bytes()
     order = data.draw(st.permutations(range(len(messages))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=4)))
@@ -73,7 +73,7 @@ def test_any_split_in_any_order_gives_the_same_bytes(kind: str, data: st.DataObj
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_are_read_back_as_they_were(kind: str) -> None:
     """from_bytes undoes to_bytes, for tallies and for what is let go of them, and a tally that was read can be added to."""
-    task, messages = task_of(kind), messages_of(kind)
+    task, messages = load_task(kind), messages_of(kind)
     tally = task.tally().add(messages)
     back = Tally.from_bytes(tally.to_bytes())
     assert back.to_bytes() == tally.to_bytes()
@@ -89,7 +89,7 @@ def test_bytes_are_read_back_as_they_were(kind: str) -> None:
 
 def test_merged_tallies_give_the_release_of_all() -> None:
     """Two halves counted apart, sent as bytes and merged, are published like reports that came together."""
-    task, reports = task_of("labels"), reports_of("labels")
+    task, reports = load_task("labels"), reports_of("labels")
     halves = [task.tally().add(reports.messages[part]).to_bytes() for part in (slice(0, 150), slice(150, None))]
     merged = task.tally(halves[0]).merge(task.tally(halves[1]))
     assert task.publish(merged).to_bytes() == task.publish(task.tally().add(reports.messages)).to_bytes()
@@ -99,7 +99,7 @@ def test_merged_tallies_give_the_release_of_all() -> None:
 
 def test_one_seeded_part_marks_the_whole() -> None:
     """Whoever merges cannot wash seeded reports: the mark stays, in either order, and is part of the format's name."""
-    task, messages = task_of("unary sum"), messages_of("unary sum", 40)
+    task, messages = load_task("unary sum"), messages_of("unary sum", 40)
     seeded, honest = task.tally().add(messages[:3], seeded=True), task.tally().add(messages[3:])
     for together in (seeded.merge(honest), honest.merge(seeded), task.tally().merge(honest).merge(seeded)):
         assert together.batch.seeded
@@ -123,7 +123,7 @@ def test_sums_are_exact_beyond_64_bits(values: list[int], copies: int) -> None:
 
 def test_counts_and_vectors_of_the_largest_numbers() -> None:
     """A hundred million people at the largest number there is: merging a hundred million tallies' worth stays exact."""
-    task, people = task_of("users' mean"), 10**8
+    task, people = load_task("users' mean"), 10**8
     few = task.tally().add(np.full((4, 1), 2**63 - 1, dtype=np.int64))
     many = Tally(few.batch, people, people, {0: [people * (2**63 - 1)]}, protocol=task.protocol)
     assert many.merge(few).numbers == [(people + 4) * (2**63 - 1)]
@@ -138,13 +138,13 @@ def of_many(task: Task, people: int) -> Tally:
 
 
 def messages_of_task(task: Task) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    return next(messages_of(kind) for kind in KINDS if task_of(kind).digest == task.digest)
+    return next(messages_of(kind) for kind in KINDS if load_task(kind).digest == task.digest)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tally_does_not_grow_with_the_people(kind: str) -> None:
     """A hundred million people take as many bytes as one, but for the digits of their number: far below 64 MB."""
-    task = task_of(kind)
+    task = load_task(kind)
     alone, many = len(of_many(task, 1).to_bytes()), len(of_many(task, 10**8).to_bytes())
     assert many - alone <= 16
     assert many < 150_000
@@ -156,11 +156,11 @@ def test_the_largest_tally_there_is(columns: int, monkeypatch: pytest.MonkeyPatc
 
     With fewer numbers allowed, and the longest keys there are, because every number and every row takes the same bytes.
     """
-    assert MOST_NUMBERS * NUMBER_BYTES == LARGEST
-    monkeypatch.setattr(tally_module, "MOST_NUMBERS", 2**12)
+    assert MAX_NUMBERS * NUMBER_BYTES == LARGEST
+    monkeypatch.setattr(tally_module, "MAX_NUMBERS", 2**12)
     rows = 2**12 // (columns + 1)
     full = Tally(Batch("0" * 64), 0, 0, {}).merge(
-        Tally(Batch("0" * 64), 10**8, 10**8, {MOST_ITEMS - row: [2**90] * columns for row in range(rows)})
+        Tally(Batch("0" * 64), 10**8, 10**8, {MAX_ITEMS - row: [2**90] * columns for row in range(rows)})
     )
     assert len(full.to_bytes()) <= 2**12 * NUMBER_BYTES + 500
     with pytest.raises(InputError, match="let everybody draw the same number of items"):
@@ -175,7 +175,7 @@ def test_many_numbers_of_items_are_read_back() -> None:
 
 def test_tallies_that_do_not_belong_together() -> None:
     """Other tasks, rounds, widths and moduli, and what is no tally, are refused in words."""
-    task, other = task_of("two rounds"), task_of("local sum")
+    task, other = load_task("two rounds"), load_task("local sum")
     messages = messages_of("local sum")
     with pytest.raises(PlanError, match="for another task"):
         task.tally().merge(other.tally().add(messages))
@@ -198,7 +198,7 @@ def test_tallies_that_do_not_belong_together() -> None:
 @pytest.mark.parametrize("kind", ["unary sum", "labels", "curator's histogram"])
 def test_every_byte_of_a_tally_counts(kind: str) -> None:
     """Every byte flipped, every cut and something more at the end: refused in words, for tallies and for shuffled batches."""
-    task = task_of(kind)
+    task = load_task(kind)
     tally, shuffled = task.tally().add(messages_of(kind)), let_go(kind)
     for whole, read in ((tally.to_bytes(), task.tally), (shuffled.to_bytes(), task.read_shuffled)):
         for place in range(len(whole)):
@@ -212,7 +212,7 @@ def test_every_byte_of_a_tally_counts(kind: str) -> None:
 
 def test_a_raw_tally_is_no_shuffled_batch() -> None:
     """What the shuffler has not let go is another format, and neither is taken for the other."""
-    task = task_of("curator's sum")
+    task = load_task("curator's sum")
     tally = task.tally().add(messages_of("curator's sum"))
     with pytest.raises(PlanError, match="this is not a shuffled batch: it begins with 'metricshuffle-tally/1'"):
         task.read_shuffled(tally.to_bytes())
@@ -224,7 +224,7 @@ def test_a_raw_tally_is_no_shuffled_batch() -> None:
 
 def test_a_curator_adds_noise_when_it_publishes_and_only_then() -> None:
     """The tally holds the exact sum; two publications of it differ (each spends privacy anew) and neither is the tally."""
-    task, messages = task_of("curator's sum"), messages_of("curator's sum", 40)
+    task, messages = load_task("curator's sum"), messages_of("curator's sum", 40)
     tally = task.tally().add(messages)
     assert tally.numbers == [int(messages.sum())]
     published = {tuple(task.publish(tally).numbers) for _ in range(40)}
@@ -235,7 +235,7 @@ def test_a_curator_adds_noise_when_it_publishes_and_only_then() -> None:
 @pytest.mark.parametrize("kind", SENT)
 def test_sums_that_no_batch_has_are_refused(kind: str) -> None:
     """What cannot come from the protocol is refused before it is estimated: another number of sums, rows, people or counts beyond."""
-    task = task_of(kind)
+    task = load_task(kind)
     shuffled = task.shuffle(reports_of(kind))
     numbers = shuffled.numbers
     strange: list[dict[int, list[int]]] = [{0: [*numbers, 0]}, {0: []}, {1: numbers}, {0: numbers, 1: numbers}, {}]

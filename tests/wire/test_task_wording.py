@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.wire.kinds import KINDS, planned, task_of
+from tests.wire.kinds import KINDS, load_task, planned
 from tests.wire.wordings import HOSTILE, QUESTION, REFUSED, TITLE, forged
 
 from metricshuffle import InputError, Integers, Mean, Plan, PlanError, Release, Target, Task, plan, plan_for_error
-from metricshuffle.declared import content_digest
-from metricshuffle.wire.wording import LONGEST_QUESTION, LONGEST_TITLE
+from metricshuffle.models import content_digest
+from metricshuffle.tasks.wording import MAX_QUESTION_LENGTH, MAX_TITLE_LENGTH
 
 WORDED: dict[str, Any] = {"protocols": ["polya-shuffle"], "encoding": "modular", "title": TITLE, "question": QUESTION}
 
@@ -35,7 +35,7 @@ def test_the_inverse_question_carries_them_too() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_task_without_them_is_what_it_was(kind: str) -> None:
     """Its text does not name the fields, and its digest is that of the fields it had before there were any words."""
-    task = task_of(kind)
+    task = load_task(kind)
     stored = json.loads(task.to_json())
     assert not {"title", "question"} & set(stored)
     assert set(stored) == {"format", "query", "protocol", "users", "honest", "rounds", "guarantee", "if_shuffler_colludes", "digest"}
@@ -44,7 +44,7 @@ def test_a_task_without_them_is_what_it_was(kind: str) -> None:
 
 
 def test_other_words_are_another_task_and_without_them_it_is_the_same_again() -> None:
-    task = task_of("sum in shares")
+    task = load_task("sum in shares")
     digests = {
         task.digest, task.reworded(TITLE).digest, task.reworded(question=QUESTION).digest, task.reworded(TITLE, QUESTION).digest,
         task.reworded(TITLE, f"{QUESTION}?").digest, task.reworded(QUESTION, TITLE).digest,
@@ -55,7 +55,7 @@ def test_other_words_are_another_task_and_without_them_it_is_the_same_again() ->
 
 
 def test_reports_of_one_question_do_not_count_for_another() -> None:
-    task = task_of("sum in shares")
+    task = load_task("sum in shares")
     reports = task.reworded(TITLE, QUESTION).randomize([3] * 40)
     with pytest.raises(PlanError, match=r"another (plan|task)"):
         task.reworded(TITLE, "What else?").shuffle(reports)
@@ -63,14 +63,14 @@ def test_reports_of_one_question_do_not_count_for_another() -> None:
 
 @pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
 def test_whatever_can_be_printed_is_kept_as_it_is(words: str) -> None:
-    task = task_of("labels").reworded(words, words)
+    task = load_task("labels").reworded(words, words)
     assert (task.title, task.question) == (words, words)
     assert Task.from_json(task.to_json()) == task
 
 
 @pytest.mark.parametrize(("words", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_what_could_pass_for_something_else_is_refused_when_planned_and_when_loaded(words: str, sentence: str) -> None:
-    task = task_of("labels")
+    task = load_task("labels")
     for field in ("title", "question"):
         written: dict[str, Any] = {field: words}
         with pytest.raises(InputError) as refused:
@@ -104,29 +104,29 @@ def test_a_forged_plan_or_release_is_refused_with_its_task() -> None:
 @pytest.mark.parametrize("words", [5, ["a"], {"a": "b"}, True], ids=str)
 def test_they_are_text(words: object) -> None:
     with pytest.raises(PlanError, match=r"^Task: title is wrong"):
-        Task.from_json(forged(task_of("labels"), title=words))
+        Task.from_json(forged(load_task("labels"), title=words))
     with pytest.raises(InputError, match=r"^title must be text, got "):
-        task_of("labels").reworded(words)  # type: ignore[arg-type]
+        load_task("labels").reworded(words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("stored", [None, "", " a", "a "])
 def test_a_file_holds_them_in_one_way_only(stored: str | None) -> None:
     """None and nothing are left out, and spaces around are cut, before a digest is taken."""
     with pytest.raises(PlanError):
-        Task.from_json(forged(task_of("labels"), title=stored))
+        Task.from_json(forged(load_task("labels"), title=stored))
 
 
 def test_an_edited_title_is_noticed() -> None:
-    text = task_of("labels").reworded("Drinks").to_json()
+    text = load_task("labels").reworded("Drinks").to_json()
     with pytest.raises(PlanError, match="digest does not match"):
         Task.from_json(text.replace("Drinks", "Drugs"))
 
 
 def test_lengths_and_spaces() -> None:
-    task = task_of("labels")
-    assert task.reworded("x" * LONGEST_TITLE, "y" * LONGEST_QUESTION).question == "y" * LONGEST_QUESTION
+    task = load_task("labels")
+    assert task.reworded("x" * MAX_TITLE_LENGTH, "y" * MAX_QUESTION_LENGTH).question == "y" * MAX_QUESTION_LENGTH
     with pytest.raises(InputError, match="title has 101 characters, and at most 100"):
-        task.reworded("x" * (LONGEST_TITLE + 1))
+        task.reworded("x" * (MAX_TITLE_LENGTH + 1))
     spaced = task.reworded("  Wie lange\u00a0? ", "Zu\u0308rich\u202f?")
     assert (spaced.title, spaced.question) == ("Wie lange ?", "Zürich ?")
     assert spaced.digest == task.reworded("Wie lange ?", "Zürich ?").digest

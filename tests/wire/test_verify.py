@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.wire.kinds import KINDS, signed, stored, task_of
+from tests.wire.kinds import KINDS, load_task, signed, stored
 
-from metricshuffle.amplification.shuffled import ShuffledProfile
-from metricshuffle.declared import content_digest
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.errors import MetricShuffleError, NotCertified, PlanError
-from metricshuffle.wire import Task
+from metricshuffle.models import content_digest
+from metricshuffle.tasks import Task
 
 Change = Callable[[Any], Any]
 REFUSED = "claims more than is true|cannot be certified"
@@ -46,8 +46,8 @@ def changed(kind: str, *changes: tuple[str, Change]) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_planned_is_certified_again_from_its_file(kind: str) -> None:
     """A task verifies after it was written and read, and so does one that was signed anew without a change."""
-    assert signed(stored(kind)) == task_of(kind).to_json()
-    Task.from_json(task_of(kind).to_json()).verify()
+    assert signed(stored(kind)) == load_task(kind).to_json()
+    Task.from_json(load_task(kind).to_json()).verify()
 
 
 NOISE: dict[str, tuple[str, str, Change]] = {
@@ -150,14 +150,14 @@ def test_claims_that_say_more_than_is_true(lie: str, kind: str) -> None:
 def test_the_argument_is_looked_for_once_and_only_for_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which bound decides takes as long as all the rest of a verification."""
     looks: list[float] = []
-    decisive = ShuffledProfile.decisive
+    decisive = BestBoundProfile.decisive
 
-    def counted(self: ShuffledProfile, epsilon: float, *rest: Any) -> str:
+    def counted(self: BestBoundProfile, epsilon: float, *rest: Any) -> str:
         looks.append(epsilon)
         return decisive(self, epsilon, *rest)
 
-    monkeypatch.setattr(ShuffledProfile, "decisive", counted)
-    task, forged = Task.from_json(task_of("labels").to_json()), Task.from_json(changed("labels", ("guarantee.epsilon", times(0.9))))
+    monkeypatch.setattr(BestBoundProfile, "decisive", counted)
+    task, forged = Task.from_json(load_task("labels").to_json()), Task.from_json(changed("labels", ("guarantee.epsilon", times(0.9))))
     looks.clear()
     task.verify()
     assert len(looks) == 1
@@ -197,7 +197,7 @@ def test_a_task_may_promise_less_than_it_keeps(kind: str, path: str, change: Cha
     """Weaker claims are true: what is false would raise."""
     weaker = Task.from_json(changed(kind, (path, change)))
     weaker.verify()
-    assert weaker.digest != task_of(kind).digest
+    assert weaker.digest != load_task(kind).digest
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_an_edited_task_has_another_digest(path: str) -> None:
 def test_a_changed_copy_is_compared_with_its_digest_again() -> None:
     """That a task was compared before says nothing about its copies, nor about what takes its place in memory."""
     for _ in range(20):
-        task = Task.from_json(task_of("unary sum").to_json())
+        task = Task.from_json(load_task("unary sum").to_json())
         assert Task.model_validate(task) is task
         other = task.model_copy(update={"users": task.users + 1})
         del task

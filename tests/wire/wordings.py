@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from metricshuffle import Task
-from metricshuffle.declared import content_digest
+from metricshuffle.models import content_digest
 
 TITLE, QUESTION = "Wege in Zürich", "Wie viele Minuten war heute Ihr Weg zur Arbeit?"
 HOSTILE = {

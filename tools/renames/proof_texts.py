@@ -29,6 +29,7 @@ class Texts:
         if old == new or self.strings.get(old) == new:
             return True
         new = re.sub(r"(\bimport [\w, ]*?\w+) as \w+", r"\1", new) if " as " in new and " as " not in old else new
+        old, new = " ".join(old.split()), " ".join(new.split())  # (longer names are wrapped elsewhere)
         if CHUNK.sub("", old) != CHUNK.sub("", new):
             return False
         pairs = zip(CHUNK.findall(old), CHUNK.findall(new), strict=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.elements import Card, Promise
-from metricshuffle.pages.facts import plan_facts, release_facts
-from metricshuffle.pages.words import Study
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.assessment_text import Study
+from metricshuffle.report.components import Card, Promise
+from metricshuffle.report.plan_view import plan_facts, release_facts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def _card(study: Study) -> Card:
         facts=(
             ("truth", f"{release.written(study.truth)}{unit}"),
             ("95 % interval", f"{release.interval_text}{unit}"),
-            ("error", f"{plain(study.error)}{unit} (expected {plan.in_units(chosen.expected_error)})"),
+            ("error", f"{format_number(study.error)}{unit} (expected {plan.in_units(chosen.expected_error)})"),
             ("protocol", ", ".join(filter(None, (chosen.name, chosen.encoding, f"{chosen.bits_per_user:,} bits a person")))),
         ),
         promises=(

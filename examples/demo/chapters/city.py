@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.marks import BLUE, INK, VERMILLION, WATER, Spec, dots, drawing, line, note, panel, x, y
-from metricshuffle.pages.elements import Figure, Table
-from metricshuffle.pages.facts import axes_of, grid_of, plan_facts, release_facts
-from metricshuffle.pages.words import Study
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.assessment_text import Study
+from metricshuffle.report.charts.vega import BLUE, INK, VERMILLION, WATER, Spec, dots, drawing, line, note, panel, x, y
+from metricshuffle.report.components import Figure, Table
+from metricshuffle.report.plan_view import axis_values, plan_facts, plan_grid, release_facts
 from metricshuffle.spaces import Grid
 from metricshuffle_papers.synthetic import NEIGHBOURHOODS, jittered, river
 
@@ -42,9 +42,9 @@ class Centroids:
 
 def city(study: Study, cells: NDArray[np.int64]) -> City:
     """`cells` are those of the (invented) people."""
-    plan, release, grid = plan_facts(study.plan), release_facts(study.release), grid_of(study.plan)
+    plan, release, grid = plan_facts(study.plan), release_facts(study.release), plan_grid(study.plan)
     error = plan.in_units(study.error)
-    (true_east, true_north), (east, north) = axes_of(study.truth), release.value
+    (true_east, true_north), (east, north) = axis_values(study.truth), release.value
     across, along = release.interval
     centroids = Centroids((true_east, true_north), (east, north), (across, along))
     drawn = drawing(
@@ -65,7 +65,7 @@ def city(study: Study, cells: NDArray[np.int64]) -> City:
         users=plan.users,
         columns=grid.width,
         rows=grid.height,
-        cell=f"{plain(grid.cell)}{plan.spaced_unit}",
+        cell=f"{format_number(grid.cell)}{plan.spaced_unit}",
         error=error,
         map=Figure(drawn, caption),
         centroids=Table(("centroid", plan.with_unit("east"), "north", "95 % interval, east and north"), rows, numeric=(1, 2)),
@@ -122,7 +122,7 @@ def _close_up(grid: Grid, centroids: Centroids, both: Sequence[Spec]) -> Spec:
         note((left, top), "95 % interval", VERMILLION, dx=6, dy=10, fontSize=11),
     ]
     base = _axis("x", east - half, east + half, "east", grid) | _axis("y", north - half, north + half, "", grid)
-    return panel(f"{plain(round(2.0 * half, 1))} {grid.unit} around them", layers, base, 250, 250)
+    return panel(f"{format_number(round(2.0 * half, 1))} {grid.unit} around them", layers, base, 250, 250)
 
 
 def _axis(axis: str, low: float, high: float, named: str, grid: Grid) -> Spec:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from examples.demo.map_study import MapStudy
 from examples.demo.user_study import PlannedRelease
 
-from metricshuffle.numerics.rounding import about, plain
-from metricshuffle.pages.charts.maps import side_by_side
-from metricshuffle.pages.charts.marks import Spec, drawing
-from metricshuffle.pages.elements import Card, Figure, Promise, Table
+from metricshuffle.numerics.rounding import format_number, format_rough
+from metricshuffle.report.charts.share_maps import maps_side_by_side
+from metricshuffle.report.charts.vega import Spec, drawing
+from metricshuffle.report.components import Card, Figure, Promise, Table
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ def city_map(study: MapStudy) -> CityMap:
     return CityMap(
         users=study.users,
         places=str(study.grid).removeprefix("the "),
-        target=f"epsilon {plain(target.epsilon)} for {plain(target.distance)} {unit}, less for less, delta {plain(target.delta)}",
+        target=(
+            f"epsilon {format_number(target.epsilon)} for {format_number(target.distance)} {unit}, less for less, delta "
+            f"{format_number(target.delta)}"
+        ),
         maps=Figure(drawn, caption),
         cards=tuple(_card(study, released) for released in shown),
         warning=study.vectors.release.warning,
@@ -60,14 +63,14 @@ def three_maps(study: MapStudy) -> Spec:
         (private.title, private.shares, errors(study, private)),
         (alone.title, alone.shares, errors(study, alone)),
     )
-    return side_by_side(maps, study.grid, strongest)
+    return maps_side_by_side(maps, study.grid, strongest)
 
 
 def errors(study: MapStudy, released: PlannedRelease) -> list[str]:
     """Both errors of a release in words."""
     return [
         f"a share is off by {_short(study.share_error(released))} % on average",
-        f"earth mover's distance {plain(round(study.distance(released)))} {study.grid.unit}",
+        f"earth mover's distance {format_number(round(study.distance(released)))} {study.grid.unit}",
     ]
 
 
@@ -75,11 +78,11 @@ def _card(study: MapStudy, released: PlannedRelease) -> Card:
     chosen, release = released.plan.choice, released.release
     return Card(
         title=released.title,
-        answer=plain(round(study.distance(released))),
+        answer=format_number(round(study.distance(released))),
         unit=f" {study.grid.unit}",
         caption="earth mover's distance to the truth",
         facts=(
-            ("a share", f"{_short(study.share_error(released))} % off, {about(100.0 * chosen.expected_error)} % expected"),
+            ("a share", f"{_short(study.share_error(released))} % off, {format_rough(100.0 * chosen.expected_error)} % expected"),
             ("way", f"{chosen.protocol}{f', {chosen.encoding}' if chosen.encoding else ''}"),
             ("sent", f"{_counted(chosen.messages_per_user, 'message')}, {chosen.bits_per_user:,} bits a person"),
         ),
@@ -93,7 +96,7 @@ def _card(study: MapStudy, released: PlannedRelease) -> Card:
 def _numbers(study: MapStudy) -> Table:
     rows = [
         (
-            released.plan.choice.protocol, _short(study.share_error(released)), plain(round(study.distance(released), 1)),
+            released.plan.choice.protocol, _short(study.share_error(released)), format_number(round(study.distance(released), 1)),
             f"{released.plan.choice.messages_per_user:,}", f"{released.plan.choice.bits_per_user:,}",
         )
         for released in study.releases
@@ -107,4 +110,4 @@ def _counted(number: int, what: str) -> str:
 
 
 def _short(percent: float) -> str:
-    return plain(float(f"{percent:.2g}"))
+    return format_number(float(f"{percent:.2g}"))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.numerics.rounding import plain, promised
-from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, VERMILLION, Spec, dots, drawing, line, note, panel, x, y
-from metricshuffle.pages.elements import Figure, Key, Table
-from metricshuffle.pages.facts import PlanFacts, plan_facts
+from metricshuffle.numerics.rounding import format_epsilon, format_number
 from metricshuffle.planning import Plan
+from metricshuffle.report.charts.vega import BLUE, INK, MUTED, VERMILLION, Spec, dots, drawing, line, note, panel, x, y
+from metricshuffle.report.components import Figure, Key, Table
+from metricshuffle.report.plan_view import PlanFacts, plan_facts
 from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import PUBLISHED_SETTING, EpsilonCurves, epsilon_curves
 
 THEOREM = "Athanasiou, Chatzikokolakis and Palamidessi, Enhancing Metric Privacy With a Shuffler (PoPETs 2025), Theorem 4.1"
@@ -48,7 +48,7 @@ def distance(plan: Plan) -> Distance | None:
     published = epsilon_curves(rate, users, delta, reach)
     where = _where_false(curves, facts.spaced_unit)
     return Distance(
-        rate=plain(geometric.rate),
+        rate=format_number(geometric.rate),
         unit=facts.unit or "unit",
         honest=facts.honest,
         delta=f"{facts.delta:g}",
@@ -75,7 +75,7 @@ def _curves_figure(curves: EpsilonCurves, plan: PlanFacts, where: str) -> Figure
         epsilon_chart(curves, plan),
         "fig-distance",
         "Epsilon against distance",
-        f"The exact epsilon grows faster than the distance; it meets the promise of {plain(plan.epsilon)} at "
+        f"The exact epsilon grows faster than the distance; it meets the promise of {format_number(plan.epsilon)} at "
         f"{plan.in_units(plan.distance)}. {where}",
     )
     caption = (
@@ -108,7 +108,9 @@ def _curve_table(curves: EpsilonCurves, unit: str) -> Table:
     for index in (*range(0, len(curves.distances) - 1, every), len(curves.distances) - 1):
         reach, exact = curves.distances[index], curves.exact[index]
         verdict = "false" if exact > curves.claimed(reach) else ""
-        rows.append((f"{reach:,}{unit}", promised(exact), plain(curves.claimed(reach)), promised(curves.alone(reach)), verdict))
+        rows.append(
+            (f"{reach:,}{unit}", format_epsilon(exact), format_number(curves.claimed(reach)), format_epsilon(curves.alone(reach)), verdict)
+        )
     return Table(("distance", "exact epsilon", "published claim", "one report alone", "the claim is"), rows, numeric=(1, 2, 3))
 
 
@@ -158,7 +160,7 @@ def epsilon_chart(curves: EpsilonCurves, plan: PlanFacts) -> Spec:
         near,
         1.6 * curves.claimed(near),
         plan.unit,
-        title=f"Near: up to {plain(near)} {plan.unit}",
+        title=f"Near: up to {format_number(near)} {plan.unit}",
         promise=(plan.distance, plan.epsilon),
     )
     far = epsilon_panel(
@@ -166,7 +168,7 @@ def epsilon_chart(curves: EpsilonCurves, plan: PlanFacts) -> Spec:
         across,
         1.12 * max(curves.exact[-1], curves.claimed(across)),
         plan.unit,
-        title=f"Far: across the whole range of {plain(across)} {plan.unit}",
+        title=f"Far: across the whole range of {format_number(across)} {plan.unit}",
     )
     return {"hconcat": [close, far]}
 
@@ -177,7 +179,7 @@ def claim_chart(curves: EpsilonCurves, width: int = 560, height: int = 330, unit
     alone, claimed = curves.alone(reach), curves.claimed(reach)
     chart = epsilon_panel(curves, reach, 1.03 * alone, unit, title="", width=width, height=height)
     chart["layer"] += [
-        note((reach, alone), ["One report alone", f"\u03b5 = {plain(alone)}"], MUTED, lineBreak="\n", dx=10),
+        note((reach, alone), ["One report alone", f"\u03b5 = {format_number(alone)}"], MUTED, lineBreak="\n", dx=10),
         note((reach, end), ["Exact, shuffled", f"\u03b5 = {end:.0f}"], BLUE, fontWeight="bold", dx=10),
         note((reach, claimed), ["Published claim", f"\u03b5 = {claimed:.0f}"], VERMILLION, fontWeight="bold", dx=10),
     ]

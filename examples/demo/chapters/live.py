@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from examples.demo.live_round import LiveRound
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.elements import Card, Promise, Table
-from metricshuffle.pages.facts import release_facts
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.components import Card, Promise, Table
+from metricshuffle.report.plan_view import release_facts
 
 STATES = {
     "open": "reports are opened, checked, stored and acknowledged",
@@ -57,7 +57,7 @@ def live(played: LiveRound) -> Live:
             facts=(
                 ("truth", f"{facts.written(played.truth)}{unit}"),
                 ("95 % interval", f"{facts.interval_text}{unit}"),
-                ("error", f"{plain(float(f'{abs(release.value - played.truth):.3g}'))}{unit}"),
+                ("error", f"{format_number(float(f'{abs(release.value - played.truth):.3g}'))}{unit}"),
             ),
             promises=(
                 Promise(f"If the {facts.trusted} is honest", facts.guarantee),

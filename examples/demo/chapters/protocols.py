@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metricshuffle.pages.chapters.candidates import Candidates, candidates
-from metricshuffle.pages.facts import plan_facts
 from metricshuffle.planning import Plan
+from metricshuffle.report.plan_view import plan_facts
+from metricshuffle.report.sections.candidate_comparison import Candidates, candidates
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from examples.demo.error_curves import ErrorCurve, error_curves
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.marks import (
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.planning import Plan
+from metricshuffle.report.charts.vega import (
     BLUE,
     GREEN,
     INK,
@@ -25,9 +26,8 @@ from metricshuffle.pages.charts.marks import (
     x,
     y,
 )
-from metricshuffle.pages.elements import Figure, Table
-from metricshuffle.pages.facts import PlanFacts, plan_facts
-from metricshuffle.planning import Plan
+from metricshuffle.report.components import Figure, Table
+from metricshuffle.report.plan_view import PlanFacts, plan_facts
 
 COLOURS = {
     "geometric-local": MUTED,
@@ -59,7 +59,7 @@ def users(plan: Plan) -> Users:
         "three times.",
     )
     rows = [
-        (f"{count:,}", *(f"{plain(curve.errors[index])}{facts.spaced_unit}" for curve in curves))
+        (f"{count:,}", *(f"{format_number(curve.errors[index])}{facts.spaced_unit}" for curve in curves))
         for index, count in enumerate(curves[0].users)
     ]
     return Users(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from examples.demo.user_study import PlannedRelease, UserStudy, merged
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.maps import side_by_side
-from metricshuffle.pages.charts.marks import drawing
-from metricshuffle.pages.elements import Card, Figure, Promise, Table
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.share_maps import maps_side_by_side
+from metricshuffle.report.charts.vega import drawing
+from metricshuffle.report.components import Card, Figure, Promise, Table
 from metricshuffle_papers.compare.users import UserComparison
 from metricshuffle_papers.pages.users_compare import errors_chart, key, sentence_case
 
@@ -51,11 +51,11 @@ def _card(study: UserStudy, released: PlannedRelease) -> Card:
     promises.append(Promise("What that is not", released.full_replacement, broken=True))
     return Card(
         title=released.title,
-        answer=plain(round(study.error(released), 1)),
+        answer=format_number(round(study.error(released), 1)),
         unit=f" {unit}",
         caption="earth mover's distance to the truth",
         facts=(
-            ("expected", f"{plain(round(chosen.expected_error, 1))} {unit}, for time spent evenly"),
+            ("expected", f"{format_number(round(chosen.expected_error, 1))} {unit}, for time spent evenly"),
             ("way", f"{chosen.protocol}, {chosen.bits_per_user:,} bits a person"),
         ),
         promises=promises,
@@ -66,11 +66,11 @@ def _maps_figure(study: UserStudy) -> Figure:
     shown = [("The truth", study.truth, ()), *((released.title, released.shares, ()) for released in study.releases)]
     strongest = max(float(shares.max()) for _, shares, _ in shown)
     drawn = drawing(
-        side_by_side(shown, study.grid, strongest, "time"),
+        maps_side_by_side(shown, study.grid, strongest, "time"),
         "fig-visits",
         "Where people spend their time: the truth and two private releases",
         " ".join(
-            f"{released.title}: {plain(round(study.error(released), 1))} {study.unit} of earth mover's distance from the truth."
+            f"{released.title}: {format_number(round(study.error(released), 1))} {study.unit} of earth mover's distance from the truth."
             for released in study.releases
         ),
     )
@@ -93,7 +93,7 @@ def _errors_figure(comparison: UserComparison, unit: str) -> Figure:
 
 def _error_table(comparison: UserComparison, unit: str) -> Table:
     rows = [
-        (method.model, method.name, f"{plain(round(method.error, 1))} {unit}", plain(float(f"{method.standard_error:.2g}")))
+        (method.model, method.name, f"{format_number(round(method.error, 1))} {unit}", format_number(float(f"{method.standard_error:.2g}")))
         for method in comparison.methods
     ]
     return Table(("model", "way", "error", "standard error"), rows, numeric=(2, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from metricshuffle.pages.charts.marks import svg
+from metricshuffle.report.charts.vega import svg
 from metricshuffle_papers.reproduction import Item, Reproduction, Row, Settings, items
 
 

@@ -18,10 +18,10 @@ from tests.oracles.multiset_laws import multiset_law
 from tests.oracles.same_others import count_laws, divergence
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, delta_upper, epsilon_upper
-from metricshuffle.accounting.clones.bound import ClonePair, ClonesProfile
-from metricshuffle.accounting.clones.bound import delta_upper as clones_delta
-from metricshuffle.accounting.clones.bound import epsilon_upper as clones_epsilon
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, delta_upper, epsilon_upper
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, ClonesProfile
+from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clones_delta
+from metricshuffle.accounting.shuffling.clone_bound import epsilon_upper as clones_epsilon
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust
 from metricshuffle.randomizers import PaddedExponential

@@ -10,11 +10,11 @@ from tests.oracles.law_moments import mean_absolute
 
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import SumSetting, central, local, shuffled_modular, shuffled_unary
-from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
+from metricshuffle.planning.candidates.flipped_bit_calibration import randomized_response
+from metricshuffle.planning.candidates.sum_calibration import SumSetting, central, local, shuffled_modular, shuffled_unary
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
-from metricshuffle.queries.numbers import Sum
+from metricshuffle.queries.mean_and_sum import Sum
 from metricshuffle.spaces import Integers
 from metricshuffle_papers.packing import packing_bound
 

@@ -10,7 +10,7 @@ from numba import njit
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats, Integers64, Mask
 
-MARGIN = 1e-12
+ROUNDING_MARGIN = 1e-12
 
 
 @njit(cache=True)
@@ -43,10 +43,10 @@ def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floa
 
 @njit(cache=True)
 def undominated(rows: Floats, w: Floats, pairs: Integers64, champion: Integers64, growth: float) -> Mask:
-    """Which pairs are not certainly below the champion in convex order; see `worst_pair.PairScan.survivors`."""
+    """Which pairs are not certainly below the champion in convex order; see `dominance_scan.PairScan.survivors`."""
     mass, value, doubt = spread(rows[champion[0]], rows[champion[1]], w, growth)
     calls, slack = one_sided(mass, value, doubt, value)
-    puts, other = one_sided(mass[::-1], -value[::-1], doubt[::-1], -value[::-1])
+    puts, put_errors = one_sided(mass[::-1], -value[::-1], doubt[::-1], -value[::-1])
     mean, size = 1.0 - growth, w.size
     left = np.ones(pairs.shape[0], dtype=np.bool_)
     for i in range(pairs.shape[0]):
@@ -67,9 +67,9 @@ def undominated(rows: Floats, w: Floats, pairs: Integers64, champion: Integers64
             if value[j] == value[0] or value[j] == value[size - 1]:
                 continue  # settled by the extreme values
             if value[j] > mean:
-                fits = my_calls[j] * (1.0 + MARGIN) + my_slack[j] + slack[j] <= calls[j]
+                fits = my_calls[j] * (1.0 + ROUNDING_MARGIN) + my_slack[j] + slack[j] <= calls[j]
             else:
-                fits = my_puts[k] * (1.0 + MARGIN) + my_other[k] + other[k] <= puts[k]
+                fits = my_puts[k] * (1.0 + ROUNDING_MARGIN) + my_other[k] + put_errors[k] <= puts[k]
             if not fits:
                 below = False
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from metricshuffle.declared import Declared
+from metricshuffle.models import FrozenModel
 from metricshuffle.randomizers.channel import Channel, Stochastic
 from metricshuffle.randomizers.randomizer import Pair
 
@@ -17,8 +17,8 @@ class ChannelPair(Channel):
     first: int = 0
     second: int = 1
 
-    def __init__(self, matrix: Any, first: int, second: int, **rest: Any) -> None:
-        Declared.__init__(self, matrix=matrix, first=first, second=second, **rest)
+    def __init__(self, matrix: Any, first: int, second: int, **fields: Any) -> None:
+        FrozenModel.__init__(self, matrix=matrix, first=first, second=second, **fields)
 
     def model_post_init(self, context: Any) -> None:
         self._checked_pair(self.first, self.second)

@@ -10,30 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.amplification.amplify import GENERIC_LABEL, Amplification, AmplifiedBand, GenericLDP, amplify, pairs_called
-from metricshuffle.amplification.lower import information, relative_for
-from metricshuffle.amplification.mixed_crowd import Crowd, CrowdPair, MixedProfile, clone_crowd
-from metricshuffle.amplification.mixed_lower import DataSet, MixedLower
-from metricshuffle.amplification.real_line import on_a_real_line, real_pairs
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.amplification.amplify import GENERIC_LABEL, Amplification, AmplifiedBand, GenericLDP, amplify, pairs_name
+from metricshuffle.amplification.lower_bound import information, relative_tolerance_for
+from metricshuffle.amplification.mixed_groups_lower import MixedDataSet, MixedGroupsLower
+from metricshuffle.amplification.mixed_groups_upper import MixedGroupsPair, MixedGroupsProfile, OtherGroups, clone_groups_pair
+from metricshuffle.amplification.real_valued_pairs import real_pairs, takes_real_numbers
+from metricshuffle.display import Plottable, one_line_repr, plot_result
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomizers.dyadic import TOTAL, exp_below
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
-from metricshuffle.shown import Plotted, in_a_line, plotted
 
 Named = Randomizer | GenericLDP
-MOST_ENTRIES = 2**20  # of a matrix of laws
-MOST_PAIRS = 2**12
-MOST_PEOPLE = 10**13
+MAX_ENTRIES = 2**20  # of a matrix of laws
+MAX_PAIRS = 2**12
+MAX_PEOPLE = 10**13
 UNIFORM = "uniform"
 
 
 def _count(count: object, whose: str) -> int:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= MOST_PEOPLE:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= MAX_PEOPLE:
         raise InputError(f"Groups: {whose} must have a whole number of people from 0 to 1e13, got {count!r}.")
     return int(count)
 
@@ -48,33 +48,34 @@ class Groups:
 
     def __init__(self, groups: Sequence[tuple[Named, int]], dummies: Sequence[tuple[object, int]] = ()) -> None:
         self.given: tuple[tuple[Named, int], ...] = tuple(
-            (self._checked(one), _count(count, f"group {place}")) for place, (one, count) in enumerate(groups, start=1)
+            (self._checked(randomizer), _count(count, f"group {place}")) for place, (randomizer, count) in enumerate(groups, start=1)
         )
         if not any(count for _, count in self.given):
             raise InputError("Groups: at least one group must have somebody in it.")
-        generic = [isinstance(one, GenericLDP) for one, _ in self.given]
+        generic = [isinstance(randomizer, GenericLDP) for randomizer, _ in self.given]
         if any(generic) and (not all(generic) or dummies):
             raise InputError(
                 "Groups: a group that is known by its local epsilon only can be mixed with others of that sort alone, not with a named "
                 "randomizer or with dummies: nothing would say that their reports look alike. Name its randomizer."
             )
-        if any(isinstance(one, GenericLDP) and one.delta for one, _ in self.given):
+        if any(isinstance(randomizer, GenericLDP) and randomizer.delta for randomizer, _ in self.given):
             raise InputError("Groups: groups known by their local epsilon only must have local delta 0; name their randomizers instead.")
         self.dummies = tuple((self._law(law), _count(count, "dummies")) for law, count in dummies)
-        for place, (one, _) in enumerate(self.given, start=1):
-            if isinstance(one, Randomizer) and one.outputs != self.reports:
+        for place, (randomizer, _) in enumerate(self.given, start=1):
+            if isinstance(randomizer, Randomizer) and randomizer.outputs != self.reports:
                 raise InputError(
-                    f"Groups: all groups must have the same reports, but group {place} ({name_of(one)}) has {one.outputs:,} and the "
+                    f"Groups: all groups must have the same reports, but group {place} ({describe_randomizer(randomizer)}) has "
+                    f"{randomizer.outputs:,} and the "
                     f"first {self.reports:,}; reports that differ tell who is in which group, so account for each group alone."
                 )
 
     @staticmethod
-    def _checked(one: object) -> Named:
-        if not isinstance(one, Randomizer | GenericLDP):
-            raise InputError(f"Groups: a group is (randomizer, count), see metricshuffle.randomizers; got {type(one).__name__}.")
-        if isinstance(one, Randomizer) and one.inputs < 2:
+    def _checked(group: object) -> Named:
+        if not isinstance(group, Randomizer | GenericLDP):
+            raise InputError(f"Groups: a group is (randomizer, count), see metricshuffle.randomizers; got {type(group).__name__}.")
+        if isinstance(group, Randomizer) and group.inputs < 2:
             raise InputError("Groups: a randomizer with one input keeps no secret; give its law and count as dummies.")
-        return one
+        return group
 
     def _law(self, law: object) -> Channel:
         if isinstance(law, str) and law != UNIFORM:
@@ -104,14 +105,14 @@ class Groups:
     def people(self) -> tuple[tuple[Named, int], ...]:
         """The same in one order, equal randomizers put together, without empty groups: what all answers are made from."""
         counts: dict[Named, int] = {}
-        for one, count in self.given:
-            counts[one] = counts.get(one, 0) + count
-        return tuple(sorted(((one, count) for one, count in counts.items() if count), key=lambda group: _content(group[0])))
+        for randomizer, count in self.given:
+            counts[randomizer] = counts.get(randomizer, 0) + count
+        return tuple(sorted(((randomizer, count) for randomizer, count in counts.items() if count), key=lambda group: _sort_key(group[0])))
 
     @cached_property
     def _folded(self) -> bool:
         """Whether all are k-ary responses and uniform dummies: options other than a and b are alike then."""
-        return all(has_law_of(one, KaryRandomizedResponse) for one, _ in self.people) and all(
+        return all(has_law_of(randomizer, KaryRandomizedResponse) for randomizer, _ in self.people) and all(
             not count or bool(np.all(law.rows() == law.rows()[0, 0])) for law, count in self.dummies
         )
 
@@ -119,42 +120,45 @@ class Groups:
         """How many reports each folded one stands for: a, b, one third option, and the rest."""
         return [many for many in (1, 1, min(1, self.reports - 2), self.reports - 3) if many > 0]
 
-    def _folded_rows(self, one: KaryRandomizedResponse) -> list[list[Fraction]]:
+    def _folded_rows(self, randomizer: KaryRandomizedResponse) -> list[list[Fraction]]:
         sizes = self._options()
         return [
-            [many * Fraction(one.keep if x == y else one.other, TOTAL) for y, many in enumerate(sizes)] for x in range(min(3, len(sizes)))
+            [many * Fraction(randomizer.keep if x == y else randomizer.other, TOTAL_WEIGHT) for y, many in enumerate(sizes)]
+            for x in range(min(3, len(sizes)))
         ]
 
-    def rows(self, one: Randomizer) -> Floats:
+    def rows(self, randomizer: Randomizer) -> Floats:
         """The laws of what the people of a group may hold."""
-        if self._folded and has_law_of(one, KaryRandomizedResponse):
-            return np.array([[float(value) for value in row] for row in self._folded_rows(one)])
-        if one.inputs * one.outputs > MOST_ENTRIES:
+        if self._folded and has_law_of(randomizer, KaryRandomizedResponse):
+            return np.array([[float(value) for value in row] for row in self._folded_rows(randomizer)])
+        if randomizer.inputs * randomizer.outputs > MAX_ENTRIES:
             raise NotCertified(
-                f"groups of {name_of(one)} have {one.inputs:,} x {one.outputs:,} laws, more than 2^20; take fewer inputs or a coarser grid."
+                f"groups of {describe_randomizer(randomizer)} have {randomizer.inputs:,} x {randomizer.outputs:,} laws, more than "
+                "2^20; take fewer inputs or a coarser grid."
             )
-        return one.rows()
+        return randomizer.rows()
 
-    def pairs(self, one: Randomizer, distance: float) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+    def pairs(self, randomizer: Randomizer, distance: float) -> Iterator[tuple[Floats, Floats, Floats | None]]:
         """The two laws, and their difference where it is known better, of pairs that stand for all up to the distance."""
-        rows = self.rows(one)
-        if self._folded and has_law_of(one, KaryRandomizedResponse):
-            exact = self._folded_rows(one)
+        rows = self.rows(randomizer)
+        if self._folded and has_law_of(randomizer, KaryRandomizedResponse):
+            exact = self._folded_rows(randomizer)
             yield rows[0], rows[1], np.array([float(x - y) for x, y in zip(exact[0], exact[1], strict=True)])
             return
-        if on_a_real_line(one):
-            held, both = real_pairs(one, distance)
+        if takes_real_numbers(randomizer):
+            pair_rows, both = real_pairs(randomizer, distance)
             listed = [pair for pair in both if pair[0] < pair[1]]
         else:
-            reach, codes, held = distance * (1.0 + 1e-12), range(one.inputs), rows
-            listed = [(a, b) for a in codes for b in codes if a < b and one.distance(a, b) <= reach]
-        if len(listed) > MOST_PAIRS:
+            reach, codes, pair_rows = distance * (1.0 + 1e-12), range(randomizer.inputs), rows
+            listed = [(a, b) for a in codes for b in codes if a < b and randomizer.distance(a, b) <= reach]
+        if len(listed) > MAX_PAIRS:
             raise NotCertified(
-                f"{name_of(one)} has {len(listed):,} pairs of inputs, more than {MOST_PAIRS:,}; take fewer inputs, a coarser grid or a "
+                f"{describe_randomizer(randomizer)} has {len(listed):,} pairs of inputs, more than {MAX_PAIRS:,}; take fewer "
+                "inputs, a coarser grid or a "
                 "smaller distance."
             )
         for a, b in listed:
-            yield held[a], held[b], None
+            yield pair_rows[a], pair_rows[b], None
 
     def _dummy_rows(self) -> Iterator[tuple[Floats, int]]:
         for law, count in self.dummies:
@@ -162,82 +166,101 @@ class Groups:
             if count:
                 yield (np.array([[float(many * row[0, 0]) for many in self._options()]]) if self._folded else row), count
 
-    def others(self, member: Named) -> Crowd:
+    def others(self, member: Named) -> OtherGroups:
         """Everybody but one member of a group."""
-        groups = [(self.rows(one), count - (one == member)) for one, count in self.people if isinstance(one, Randomizer)]
+        groups = [
+            (self.rows(randomizer), count - (randomizer == member))
+            for randomizer, count in self.people
+            if isinstance(randomizer, Randomizer)
+        ]
         return tuple((rows, count) for rows, count in (*groups, *self._dummy_rows()) if count)
 
     def __repr__(self) -> str:
-        return in_a_line("Groups", [(None, self.given), *([("dummies", self.dummies)] if self.dummies else [])])
+        return one_line_repr("Groups", [(None, self.given), *([("dummies", self.dummies)] if self.dummies else [])])
 
     def amplified(self, *, rounds: int = 1, relative: float | None = None) -> GroupsAmplification:
         """What `amplify` answers."""
         alone = len(self.people) == 1 and not any(count for _, count in self.dummies)
         added = sum(count for _, count in self.dummies)
-        found = {}
-        for one, count in self.people:
+        answers_by_randomizer = {}
+        for randomizer, count in self.people:
             if alone:
-                found[one] = amplify(one, count, rounds=rounds, relative=relative)
+                answers_by_randomizer[randomizer] = amplify(randomizer, count, rounds=rounds, relative=relative)
             else:
-                found[one] = _generic(self, one, rounds) if isinstance(one, GenericLDP) else _named(self, one, rounds, relative)
+                answers_by_randomizer[randomizer] = (
+                    _amplify_generic(self, randomizer, rounds)
+                    if isinstance(randomizer, GenericLDP)
+                    else _amplify_named(self, randomizer, rounds, relative)
+                )
         answers: list[Amplification | None] = []
-        for place, (one, _) in enumerate(self.given, start=1):
-            if one in found:
-                count = dict(self.people)[one]
+        for place, (randomizer, _) in enumerate(self.given, start=1):
+            if randomizer in answers_by_randomizer:
+                count = dict(self.people)[randomizer]
                 people = "1 person" if count == 1 else f"{count:,} people"
-                answers.append(replace(found[one], dummies=added, member=f"a member of group {place} ({name_of(one)}, {people})"))
+                answers.append(
+                    replace(
+                        answers_by_randomizer[randomizer],
+                        dummies=added,
+                        member=f"a member of group {place} ({describe_randomizer(randomizer)}, {people})",
+                    )
+                )
             else:
                 answers.append(None)
         return GroupsAmplification(self, tuple(answers))
 
 
-def _content(one: Named) -> str:
+def _sort_key(randomizer: Named) -> str:
     """All that tells two randomizers apart, to sort them by."""
-    return f"{type(one).__name__} {one.model_dump() if isinstance(one, Randomizer) else one}"
+    return f"{type(randomizer).__name__} {randomizer.model_dump() if isinstance(randomizer, Randomizer) else randomizer}"
 
 
-def name_of(one: Named) -> str:
+def describe_randomizer(randomizer: Named) -> str:
     """A randomizer in a sentence: its kind and its numbers."""
-    if isinstance(one, GenericLDP):
-        return f"any randomizer of local epsilon {one.epsilon:g}"
-    numbers = {name: value for name, value in one.model_dump().items() if isinstance(value, int | float) and not isinstance(value, bool)}
-    return f"{one.model_dump().get('kind', type(one).__name__)}{''.join(f', {name} {value:g}' for name, value in numbers.items())}"
+    if isinstance(randomizer, GenericLDP):
+        return f"any randomizer of local epsilon {randomizer.epsilon:g}"
+    numbers = {
+        name: value for name, value in randomizer.model_dump().items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    kind = randomizer.model_dump().get("kind", type(randomizer).__name__)
+    return f"{kind}{''.join(f', {name} {value:g}' for name, value in numbers.items())}"
 
 
-def _named(groups: Groups, member: Randomizer, rounds: int, relative: float | None) -> Amplification:
+def _amplify_named(groups: Groups, member: Randomizer, rounds: int, relative: float | None) -> Amplification:
     others = groups.others(member)
 
-    def pairs(distance: float) -> list[CrowdPair]:
-        return [CrowdPair(first, second, others, excess) for first, second, excess in groups.pairs(member, distance)]
+    def pairs(distance: float) -> list[MixedGroupsPair]:
+        return [MixedGroupsPair(first, second, others, excess) for first, second, excess in groups.pairs(member, distance)]
 
-    closely = 1e-3 if rounds > 1 else relative_for(groups.users) if relative is None else relative
-    upper = MixedProfile(pairs, member.local_profile(), closely)
+    closely = 1e-3 if rounds > 1 else relative_tolerance_for(groups.users) if relative is None else relative
+    upper = MixedGroupsProfile(pairs, member.local_profile(), closely)
 
-    def data_sets(distance: float) -> list[DataSet]:
+    def data_sets(distance: float) -> list[MixedDataSet]:
         return [data for pair in upper.ranked(distance)[:1] for data in _data_sets(pair)]
 
     return Amplification(
-        composed(upper, rounds), MixedLower(data_sets), groups.users, member.diameter, upper.local, rounds, pairs_called(member)
+        compose_rounds(upper, rounds), MixedGroupsLower(data_sets), groups.users, member.diameter, upper.local, rounds, pairs_name(member)
     )
 
 
-def _data_sets(pair: CrowdPair) -> list[DataSet]:
+def _data_sets(pair: MixedGroupsPair) -> list[MixedDataSet]:
     """In every group all hold what hides least; or what is closest to the first, or the second, law of the pair."""
     choices = [[information(pair.first, pair.second, rows) for rows, _ in pair.others]]
     choices += [[-np.abs(rows / rows.max() - law / law.max()).sum(axis=1) for rows, _ in pair.others] for law in (pair.first, pair.second)]
     picked = {tuple(int(np.argmax(scores)) for scores in choice) for choice in choices}
     return [
-        DataSet(pair.first, pair.second, tuple((rows[x], people) for x, (rows, people) in zip(held, pair.others, strict=True)))
-        for held in sorted(picked)
+        MixedDataSet(pair.first, pair.second, tuple((rows[x], people) for x, (rows, people) in zip(inputs_held, pair.others, strict=True)))
+        for inputs_held in sorted(picked)
     ]
 
 
-def _generic(groups: Groups, member: GenericLDP, rounds: int) -> Amplification:
+def _amplify_generic(groups: Groups, member: GenericLDP, rounds: int) -> Amplification:
     """The clone pair from above, 2-RR and 3-RR from below."""
-    others = [(one.epsilon, count - (one == member)) for one, count in groups.people if isinstance(one, GenericLDP)]
-    pair = clone_crowd(member.epsilon, [(epsilon, count) for epsilon, count in others if count])
+    others = [
+        (randomizer.epsilon, count - (randomizer == member)) for randomizer, count in groups.people if isinstance(randomizer, GenericLDP)
+    ]
+    pair = clone_groups_pair(member.epsilon, [(epsilon, count) for epsilon, count in others if count])
     local: PrivacyProfile = PureProfile(member.epsilon)
-    upper = MixedProfile(lambda distance: [pair], local, relative_for(groups.users))
+    upper = MixedGroupsProfile(lambda distance: [pair], local, relative_tolerance_for(groups.users))
 
     def rows(options: int, epsilon: float) -> Floats:
         ratio = exp_below(epsilon)
@@ -248,14 +271,14 @@ def _generic(groups: Groups, member: GenericLDP, rounds: int) -> Amplification:
     for options in (2, 3):
         own = rows(options, member.epsilon)
         crowd = tuple((rows(options, epsilon), count) for epsilon, count in others if count)
-        data += _data_sets(CrowdPair(own[0], own[1], crowd))
+        data += _data_sets(MixedGroupsPair(own[0], own[1], crowd))
     return Amplification(
-        composed(upper, rounds), MixedLower(lambda _: data, GENERIC_LABEL), groups.users, 1.0, local, rounds, "any two inputs"
+        compose_rounds(upper, rounds), MixedGroupsLower(lambda _: data, GENERIC_LABEL), groups.users, 1.0, local, rounds, "any two inputs"
     )
 
 
 @dataclass(frozen=True, eq=False)
-class GroupsAmplification(Plotted):
+class GroupsAmplification(Plottable):
     """What a member of each group is promised (upper) and certainly gives away (lower), in the order in which the groups were given.
 
     An empty group has no member and no answer: None.
@@ -265,11 +288,11 @@ class GroupsAmplification(Plotted):
     answers: tuple[Amplification | None, ...]
 
     def __repr__(self) -> str:
-        return in_a_line("GroupsAmplification", [("groups", self.groups.given)])
+        return one_line_repr("GroupsAmplification", [("groups", self.groups.given)])
 
     def plot(self, *, distance: float | None = None) -> Any:
         """Upper and lower epsilon of each group against delta, for inputs at most `distance` apart (default: any two)."""
-        return plotted(self, distance=distance)
+        return plot_result(self, distance=distance)
 
     def __len__(self) -> int:
         return len(self.answers)

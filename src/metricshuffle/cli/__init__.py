@@ -13,7 +13,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 20)
     # Matrices here are small: more threads for them mostly wait for each other, and take up the processors that others use.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from metricshuffle.cli.app import app
+    from metricshuffle.cli.command_group import app
 
     def stopped(number: int, frame: FrameType | None) -> None:
         # As an exception, so that temporary files are removed on the way out.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricshuffle.cli.amplify_names import Given, takes
-from metricshuffle.cli.options import number, whole
+from metricshuffle.cli.randomizer_options import RandomizerOptions, options_for
+from metricshuffle.cli.shared_options import number, whole
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ Dummies = Annotated[
     int | None,
     typer.Option("--dummies", parser=whole, metavar="M", help="Reports that the shuffler draws uniformly and mixes in; it is trusted to."),
 ]
-SHARED = ("matrix", "pair", "distance")  # of all groups: what is asked about is one
-WHOLE = ("options", "steps", "size", "buckets", "span", "margin")
+SHARED_OPTIONS = ("matrix", "pair", "distance")  # of all groups: what is asked about is one
+WHOLE_NUMBER_OPTIONS = ("options", "steps", "size", "buckets", "span", "margin")
 
 
 def refuse(others: dict[str, Any]) -> None:
@@ -40,66 +40,71 @@ def refuse(others: dict[str, Any]) -> None:
 
 def _value(option: str, text: str, where: str) -> Any:
     try:
-        return whole(text) if option in WHOLE else number(text)
-    except ValueError as wrong:
-        raise InputError(f"{where}: {option} {wrong}.") from None
+        return whole(text) if option in WHOLE_NUMBER_OPTIONS else number(text)
+    except ValueError as error:
+        raise InputError(f"{where}: {option} {error}.") from None
 
 
-def _read(text: str, given: Given) -> tuple[int, Given]:
+def _read(text: str, shared: RandomizerOptions) -> tuple[int, RandomizerOptions]:
     """A count, and the shared options with those of the group in their places."""
     where = f"--group {text}"
-    many, _, rest = text.partition(":")
-    values = dict(given.values)
+    count_text, _, assignments = text.partition(":")
+    values = dict(shared.values)
     try:
-        count = whole(many)
-    except ValueError as wrong:
-        raise InputError(f"{where}: the count before the colon {wrong}.") from None
-    needed, allowed = takes(given.name)
-    own: set[str] = set()
-    for part in filter(None, rest.split(",")):
+        count = whole(count_text)
+    except ValueError as error:
+        raise InputError(f"{where}: the count before the colon {error}.") from None
+    needed, allowed = options_for(shared.name)
+    own_options: set[str] = set()
+    for part in filter(None, assignments.split(",")):
         option, equals, value = part.partition("=")
         option = option.strip().removeprefix("--")
-        if not equals or option not in (*needed, *allowed) or option in SHARED:
-            known = ", ".join(name for name in (*needed, *allowed) if name not in SHARED)
-            raise InputError(f"{where}: {part.strip()!r} is not NAME=VALUE with one of {known}, the options of --randomizer {given.name}.")
-        if option in own or given.values[option] is not None:
+        if not equals or option not in (*needed, *allowed) or option in SHARED_OPTIONS:
+            allowed_names = ", ".join(name for name in (*needed, *allowed) if name not in SHARED_OPTIONS)
+            raise InputError(
+                f"{where}: {part.strip()!r} is not NAME=VALUE with one of {allowed_names}, the options of --randomizer {shared.name}."
+            )
+        if option in own_options or shared.values[option] is not None:
             raise InputError(f"{where}: {option} is given twice; give it for all groups, or once in each --group.")
-        own.add(option)
+        own_options.add(option)
         values[option] = _value(option, value.strip(), where)
-    member = replace(given, values=values)
+    member = replace(shared, values=values)
     member.check()
     return count, member
 
 
-def counted(given: Given, users: int | None, texts: list[str], dummies: int | None) -> Groups:
+def read_groups(shared: RandomizerOptions, users: int | None, texts: list[str], dummies: int | None) -> Groups:
     """The groups that were typed, or everybody as one group; `given` are the options they share."""
     from metricshuffle.amplification.amplify import GenericLDP
     from metricshuffle.amplification.groups import Groups
 
     if users is not None and texts:
         raise InputError("--users and --group both say how many people there are; leave --users out.")
-    if given.name == "metric" or given.values["pair"] is not None:
+    if shared.name == "metric" or shared.values["pair"] is not None:
         raise InputError("--group and --dummies do not go with --randomizer metric or with --pair; leave them out.")
     if users is None and not texts:
         raise InputError("--dummies needs people to hide: give --users, or --group once for each group.")
-    read = [_read(text, given) for text in texts or [str(users)]]
+    read = [_read(text, shared) for text in texts or [str(users)]]
     people = [
-        (GenericLDP(one.values["local-epsilon"], one.values["local-delta"] or 0.0) if given.name == "generic" else one.randomizer(), count)
-        for count, one in read
+        (
+            GenericLDP(member.values["local-epsilon"], member.values["local-delta"] or 0.0)
+            if shared.name == "generic"
+            else member.randomizer(),
+            count,
+        )
+        for count, member in read
     ]
     return Groups(people, [("uniform", dummies)] if dummies else [])
 
 
-def answer_groups(
-    groups: Groups, rounds: int, delta: float | None, epsilon: float | None, distance: float | None, *, as_json: bool
-) -> None:
+def print_groups(groups: Groups, rounds: int, delta: float | None, epsilon: float | None, distance: float | None, *, as_json: bool) -> None:
     """A sentence or two for each group, or one JSON document with a list of them."""
     from metricshuffle.amplification.amplify import amplify
-    from metricshuffle.cli.screen import say, screen, working
+    from metricshuffle.cli.console import say, screen, show_progress
 
-    with working("Accounting"):
+    with show_progress("Accounting"):
         answer = amplify(groups, rounds=rounds)
-        sentences = [] if as_json else [one.explain(delta, distance, epsilon=epsilon) for one in answer]
+        sentences = [] if as_json else [group_answer.explain(delta, distance, epsilon=epsilon) for group_answer in answer]
         bands = answer.epsilon(delta, distance) if delta is not None else answer.delta(epsilon or 0.0, distance)
     if as_json:
         import json

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.amplify_names import NAMES
-from metricshuffle.cli.options import number, whole
+from metricshuffle.cli.randomizer_options import NAMES
+from metricshuffle.cli.shared_options import number, whole
 
 Randomizer = Annotated[
     str,

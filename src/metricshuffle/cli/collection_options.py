@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.options import whole
+from metricshuffle.cli.shared_options import whole
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from metricshuffle.service.control import Operator
+    from metricshuffle.collection.operator.control_api import Operator
 
 TOKEN_VARIABLE = "METRICSHUFFLE_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -91,20 +91,20 @@ SamePerson = Annotated[
 ]
 
 
-def operators_of(servers: Sequence[str], keys: Sequence[Path] | None, token_files: Sequence[Path] | None) -> list[Operator]:
+def make_operators(servers: Sequence[str], keys: Sequence[Path] | None, token_files: Sequence[Path] | None) -> list[Operator]:
     """Who may command each of the shufflers, in their order."""
-    from metricshuffle.service.control import Operator
+    from metricshuffle.collection.operator.control_api import Operator
 
     tokens = _tokens(list(keys or ()), list(token_files or ()))
     if len(tokens) != len(servers):
-        asked = "a token" if len(servers) == 1 else f"a token for each of the {len(servers)} shufflers, in their order"
-        raise InputError(f"the operator needs {asked}: give --keys FOLDER or --token-file FILE, or set {TOKEN_VARIABLE}.")
+        needed = "a token" if len(servers) == 1 else f"a token for each of the {len(servers)} shufflers, in their order"
+        raise InputError(f"the operator needs {needed}: give --keys FOLDER or --token-file FILE, or set {TOKEN_VARIABLE}.")
     return [Operator(server, token) for server, token in zip(servers, tokens, strict=True)]
 
 
 def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:
+    from metricshuffle.collection.keys import KeyFolder
     from metricshuffle.files import check_private, read_text
-    from metricshuffle.service.keys import KeyFolder
 
     if keys and token_files:
         raise InputError("give --keys or --token-file, and not both: their order would not be known.")
@@ -121,6 +121,6 @@ def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:
     return tokens
 
 
-def numbered(path: Path, part: int, parts: int) -> Path:
+def numbered_path(path: Path, part: int, parts: int) -> Path:
     """collection.json as it is, or collection-2.json for the second of several parts."""
     return path if parts == 1 else path.with_name(f"{path.stem}-{part}{path.suffix}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metricshuffle.cli.options import Json
+from metricshuffle.cli.shared_options import Json
 
 PEOPLE, HONEST = 500, 0.9
 EPSILON, DELTA, DISTANCE = 1.0, 1e-6, 20
@@ -13,8 +13,8 @@ def demo(as_json: Json = False) -> None:
     """Plan a mean of built-in numbers, play all roles with real noise, and print the answer."""
     import numpy as np
 
-    from metricshuffle.cli.screen import note, say, screen, working
-    from metricshuffle.numerics.rounding import plain
+    from metricshuffle.cli.console import note, say, screen, show_progress
+    from metricshuffle.numerics.rounding import format_number
     from metricshuffle.planning import plan
     from metricshuffle.privacy.target import Target
     from metricshuffle.queries import Mean
@@ -22,7 +22,7 @@ def demo(as_json: Json = False) -> None:
 
     snacks = (np.arange(PEOPLE) ** 2 * 37) % 401  # kilocalories of invented people: the same on every machine
     domain, target = Integers(0, 1000, "kcal"), Target(epsilon=EPSILON, delta=DELTA, distance=DISTANCE)
-    with working("Planning"):
+    with show_progress("Planning"):
         made = plan(Mean(domain=domain), target, PEOPLE, HONEST)
     release = made.estimate(made.shuffle(made.randomize(snacks)), raw_values_seen=True)
     if as_json:
@@ -31,9 +31,9 @@ def demo(as_json: Json = False) -> None:
     say(
         screen(),
         f"{PEOPLE:,} invented people are asked for the energy of their snacks, in {domain}.",
-        f"Target: {target}, by {made.choice.protocol}; its expected error is {plain(made.choice.expected_error)} kcal.",
+        f"Target: {target}, by {made.choice.protocol}; its expected error is {format_number(made.choice.expected_error)} kcal.",
         "",
-        f"The true mean is {plain(float(snacks.mean()))} kcal. Released:",
+        f"The true mean is {format_number(float(snacks.mean()))} kcal. Released:",
         str(release),
     )
     note(LARGER)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from metricshuffle.errors import require
 
 if TYPE_CHECKING:
-    from metricshuffle.queries.base import Query
+    from metricshuffle.queries.query import Query
 
 MODULES = {
     "geo": "pyproj",
@@ -25,7 +25,7 @@ MODULES = {
 
 def require_extras(*extras: str) -> None:
     """A sentence that names the first extra that is missing."""
-    from metricshuffle.pages.rendering import EXTRA, require_report_extra
+    from metricshuffle.report.template_engine import EXTRA, require_report_extra
 
     for extra in extras:
         if extra == EXTRA:
@@ -34,13 +34,13 @@ def require_extras(*extras: str) -> None:
             require(MODULES[extra], extra)
 
 
-def require_for(query: Query) -> None:
+def require_for_simulation(query: Query) -> None:
     """What simulating answers of a query, and comparing them, takes: the earth mover's distance of users' items may need a solver.
 
     That is only looked for: importing it takes a second, which passes while other things are computed.
     """
-    from metricshuffle.planning.drawing import needs_solver
-    from metricshuffle.queries.user_items import UserHistogram
+    from metricshuffle.queries.user_queries import UserHistogram
+    from metricshuffle.simulation.fast_draws import needs_solver
 
     if isinstance(query, UserHistogram) and needs_solver(query.people) and find_spec(MODULES["transport"]) is None:
         require_extras("transport")

@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import typer
 
+from metricshuffle._lazy import PAPERS_DISTRIBUTION
 from metricshuffle.errors import MissingExtra
-from metricshuffle.exported import PAPERS_DISTRIBUTION
 
 COMMANDS = "metricshuffle.commands"
 OF_PAPERS = ("reproduce", "users.compare")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.options import number, whole
+from metricshuffle.cli.shared_options import number, whole
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class Values:
             "--tree": ("tree",),
             "--distances": ("distances",),
         }
-        given = {name for name, value in vars(self).items() if value is not None and value is not False}  # 0.0 is given
-        named = [words for words, options in kinds.items() if given & set(options)]
+        given_names = {name for name, value in vars(self).items() if value is not None and value is not False}  # 0.0 is given
+        named = [words for words, options in kinds.items() if given_names & set(options)]
         if len(named) != 1:
             raise InputError(f"say what values there are by one of {', '.join(kinds)}; got {' and '.join(named) or 'none of them'}.")
         from metricshuffle.spaces import Categories, Grid, Space
@@ -128,9 +128,9 @@ class Values:
         if self.width is not None and self.height is not None:
             return Space(Grid(self.width, self.height, 1.0 if self.cell is None else self.cell)), None
         if self.tree is not None:
-            return tree_in(self.tree), None
+            return read_tree(self.tree), None
         assert self.distances is not None  # noqa: S101 - the only one left
-        from metricshuffle.cli.amplify_names import rows_of_numbers
+        from metricshuffle.cli.randomizer_options import rows_of_numbers
         from metricshuffle.spaces import Matrix
 
         if not self.distances.is_file():
@@ -139,7 +139,7 @@ class Values:
         return Space(Categories([str(code) for code in range(metric.size or 0)]), metric), None
 
     def _numbers(self) -> tuple[Space, float | None]:
-        from metricshuffle.accounting.local_metric.solver import LineTarget
+        from metricshuffle.solving.local_metric import LineTarget
         from metricshuffle.spaces import Circle, Integers, Interval, Space
 
         assert self.low is not None and self.high is not None  # noqa: S101, PT018 - looked at before
@@ -154,7 +154,7 @@ class Values:
         return Space(numbers, Circle((line.steps + 1) * step) if self.around else None), None if whole_numbers else step
 
 
-def tree_in(path: Path) -> Space:
+def read_tree(path: Path) -> Space:
     """Labels along the tree in a file."""
     import csv
 

@@ -1,7 +1,7 @@
 """How a report becomes messages of equal length."""
 
-from metricshuffle.encodings.modular import Modular, modulus_for
-from metricshuffle.encodings.packed import Packed
-from metricshuffle.encodings.unary import ShuffledBits, Unary
+from metricshuffle.encodings.modular_shares import Modular, modulus_for
+from metricshuffle.encodings.packed_vectors import Packed
+from metricshuffle.encodings.unary_bits import ShuffledBits, Unary
 
 __all__ = ["Modular", "Packed", "ShuffledBits", "Unary", "modulus_for"]

@@ -15,13 +15,13 @@ def split(values, together, width, shares, bits, words, out):  # type: ignore[no
     """
     step, mask = np.uint64(bits), (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     each, coordinates = 64 // bits, values.shape[1]
-    rest = np.empty(width, dtype=np.uint64)
+    difference = np.empty(width, dtype=np.uint64)
     for person in range(values.shape[0]):
         at, used, left, word = 0, 0, 0, np.uint64(0)
         for first in range(0, coordinates, together):
             for place in range(width):
                 inside = place < together and first + place < coordinates
-                rest[place] = np.uint64(values[person, first + place]) if inside else np.uint64(0)
+                difference[place] = np.uint64(values[person, first + place]) if inside else np.uint64(0)
             for _ in range(shares - 1):
                 for place in range(width):
                     if left == 0:
@@ -30,11 +30,11 @@ def split(values, together, width, shares, bits, words, out):  # type: ignore[no
                     residue = word & mask
                     word >>= step
                     left -= 1
-                    rest[place] -= residue
+                    difference[place] -= residue
                     out[person, at] = residue
                     at += 1
             for place in range(width):
-                out[person, at] = rest[place] & mask
+                out[person, at] = difference[place] & mask
                 at += 1
 
 

@@ -25,9 +25,9 @@ def rising(values: Floats, weights: Floats) -> Floats:
             mass = total
         means[blocks], masses[blocks], ends[blocks] = mean, mass, i + 1
         blocks += 1
-    found = np.empty(count)
+    fitted = np.empty(count)
     start = 0
     for block in range(blocks):
-        found[start : ends[block]] = means[block]
+        fitted[start : ends[block]] = means[block]
         start = ends[block]
-    return found
+    return fitted

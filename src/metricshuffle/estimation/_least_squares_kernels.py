@@ -53,10 +53,10 @@ def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})  # so that the compiler adds several at a time
-def _product(one: Floats, other: Floats) -> float:
+def _product(left: Floats, right: Floats) -> float:
     total = 0.0
-    for i in range(len(one)):
-        total += one[i] * other[i]
+    for i in range(len(left)):
+        total += left[i] * right[i]
     return total
 
 
@@ -111,24 +111,24 @@ def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
 @njit(cache=True, nogil=True)
 def nearest(
     starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, targets: Floats, start: Floats, curvature: float,
-    tolerance: float, most: int, every: int, rising: bool,
+    tolerance: float, max_steps: int, every: int, rising: bool,
 ) -> tuple[Floats, Floats, Integers32]:  # fmt: skip
     """A row for each row of targets: accelerated projected gradient from `start`; the gaps, and how many steps were made."""
     runs, size = len(targets), len(start)
-    found, gaps, steps = np.empty((runs, size)), np.empty(runs), np.empty(runs, dtype=np.int32)
+    fitted, gaps, steps = np.empty((runs, size)), np.empty(runs), np.empty(runs, dtype=np.int32)
     residual, gradient = np.empty(targets.shape[1]), np.empty(size)
     ahead, after, sums, counts = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for run in range(runs):
-        here = found[run]
+        here = fitted[run]
         here[:] = start
         ahead[:] = start
         momentum = 1.0
         step = 0
         while True:
-            if step % every == 0 or step >= most:
+            if step % every == 0 or step >= max_steps:
                 gradient_at(starts, columns, entries, up, across, targets[run], here, residual, gradient)
                 gaps[run] = gap_at(here, gradient, rising)
-                if gaps[run] <= tolerance or step >= most:
+                if gaps[run] <= tolerance or step >= max_steps:
                     break
             gradient_at(starts, columns, entries, up, across, targets[run], ahead, residual, gradient)
             for i in range(size):
@@ -150,4 +150,4 @@ def nearest(
             momentum = momentum_next
             step += 1
         steps[run] = step
-    return found, gaps, steps
+    return fitted, gaps, steps

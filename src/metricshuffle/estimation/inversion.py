@@ -15,7 +15,7 @@ from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.channel import LARGEST_CONDITION, Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
 from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
-from metricshuffle.randomizers.tabulated import Tabulated
+from metricshuffle.randomizers.table_randomizer import TableRandomizer
 
 IntervalMethod = Literal["normal", "bernstein"]
 
@@ -42,15 +42,15 @@ class Inversion:
 
     def reports_of(self, frequencies: Floats) -> Floats:
         """The law of a report if people hold the values with these frequencies."""
-        return applied(self.rows, frequencies)
+        return apply_kronecker(self.rows, frequencies)
 
     def totals(self, counts: Floats) -> Floats:
         """Unbiased estimates of how many people hold each value."""
-        return applied(self.debiasing, counts)
+        return apply_kronecker(self.debiasing, counts)
 
     def variances(self, frequencies: Floats) -> Floats:
         """Variance that one report adds to the total of each value, on average over people with these frequencies."""
-        squares = applied(tuple(part**2 for part in self.debiasing), self.reports_of(frequencies))
+        squares = apply_kronecker(tuple(part**2 for part in self.debiasing), self.reports_of(frequencies))
         return np.maximum(squares - frequencies, 0.0)
 
     @cached_property
@@ -66,12 +66,12 @@ class Inversion:
     @property
     def largest_terms(self) -> Floats:
         """A bound on |contribution of one report - what it should be|, for the total of each value."""
-        least, most = self.debiasing[0].min(axis=0), self.debiasing[0].max(axis=0)
+        lowest, highest = self.debiasing[0].min(axis=0), self.debiasing[0].max(axis=0)
         for part in self.debiasing[1:]:
-            ends = [np.kron(one, other) for one in (least, most) for other in (part.min(axis=0), part.max(axis=0))]
-            least, most = np.min(ends, axis=0), np.max(ends, axis=0)
+            ends = [np.kron(end, part_end) for end in (lowest, highest) for part_end in (part.min(axis=0), part.max(axis=0))]
+            lowest, highest = np.min(ends, axis=0), np.max(ends, axis=0)
         # (what it should be lies between 0 and 1)
-        return np.asarray(np.maximum(most, 1.0 - least))
+        return np.asarray(np.maximum(highest, 1.0 - lowest))
 
     @property
     def condition(self) -> float:
@@ -92,20 +92,20 @@ class Inversion:
 
 def _tells_inputs(randomizer: Randomizer) -> bool:
     """Whether what it estimates is how many people hold each of its inputs."""
-    if type(randomizer).targets in (Channel.targets, Tabulated.targets):  # (a table of a million numbers need not be looked at)
+    if type(randomizer).targets in (Channel.targets, TableRandomizer.targets):  # (a table of a million numbers need not be looked at)
         return True
     targets = randomizer.targets()
     return targets.shape == (randomizer.inputs,) * 2 and np.array_equal(targets, np.eye(randomizer.inputs))
 
 
 def _product(axes: list[Floats]) -> Floats:
-    found = axes[0]
+    product = axes[0]
     for axis in axes[1:]:
-        found = np.asarray(np.kron(found, axis), dtype=np.float64)
-    return found
+        product = np.asarray(np.kron(product, axis), dtype=np.float64)
+    return product
 
 
-def applied(matrices: tuple[Floats, ...], vector: Floats) -> Floats:
+def apply_kronecker(matrices: tuple[Floats, ...], vector: Floats) -> Floats:
     """vector @ kron(matrices), without making the product."""
     if len(matrices) == 1:
         return np.asarray(vector @ matrices[0])

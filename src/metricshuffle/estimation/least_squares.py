@@ -10,22 +10,22 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.cores import in_parts
+from metricshuffle.numerics.threads import run_in_parts
 from metricshuffle.numerics.types import Floats, Integers32
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-NEARNESS = 0.1
+GAP_TOLERANCE = 0.1
 """The gap may be so much of half the number of features, which is what noise alone makes of f: fitted features are then within a third of
 a standard error of the best, in the mean square. Closer ones fit the noise: at a gap of a hundredth of this they were up to 2 % nearer
 to the truth (spikes) and up to 7 % farther away (even spreads), in earth mover's distance, on a grid of 24 x 24; and 1.5 to 2.2 times as
 far where values are randomized first (32 x 32)."""
-MOST_STEPS = 2_000
-EVERY = 10  # steps between two looks at the gap
-FULL = 0.25  # of a design that is not 0: then it is faster as a table
-WORTH_A_THREAD = 100_000  # entries of the design times runs: below, fits take less time than threads take to start
-MOST_POWERS = 40  # products to find the largest curvature by
+MAX_STEPS = 2_000
+GAP_CHECK_STEPS = 10  # steps between two looks at the gap
+DENSE_FRACTION = 0.25  # of a design that is not 0: then it is faster as a table
+MIN_THREAD_WORK = 100_000  # entries of the design times runs: below, fits take less time than threads take to start
+MAX_POWERS = 40  # products to find the largest curvature by
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class SharesFit:
 @theorem("metricshuffle", "certificate of least squares")
 def nearest_shares(
     design: csr_array | Floats, means: Floats, errors: Floats, *, axes: tuple[Floats, Floats] | None = None, on_line: bool = False,
-    nearness: float = NEARNESS, steps: int = MOST_STEPS,
+    nearness: float = GAP_TOLERANCE, steps: int = MAX_STEPS,
 ) -> SharesFit:  # fmt: skip
     """The shares p >= 0 of sum 1 with the least f(p) = sum over e of ((p @ design)_e - means_e)^2 / (2 errors_e^2).
 
@@ -60,9 +60,9 @@ def nearest_shares(
 
     from metricshuffle.estimation import _least_squares_kernels as kernels
 
-    given, deviations = np.atleast_2d(np.asarray(means, dtype=np.float64)), np.asarray(errors, dtype=np.float64)
+    mean_rows, deviations = np.atleast_2d(np.asarray(means, dtype=np.float64)), np.asarray(errors, dtype=np.float64)
     points, features = design.shape
-    if given.ndim != 2 or given.shape[1] != features or not np.all(np.isfinite(given)):
+    if mean_rows.ndim != 2 or mean_rows.shape[1] != features or not np.all(np.isfinite(mean_rows)):
         raise InputError(f"least squares need one finite mean for each of {features:,} features, got shape {np.shape(means)}.")
     if deviations.shape != (features,) or not np.all((deviations > 0.0) & (deviations < math.inf)):
         raise InputError(f"least squares need one standard error > 0 for each of {features:,} features, got shape {deviations.shape}.")
@@ -87,26 +87,26 @@ def nearest_shares(
         places = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.ascontiguousarray(rows).ravel()
     else:
         places = rows.indptr.astype(np.int32), rows.indices.astype(np.int32), rows.data
-    targets = given * weights - offset
+    targets = mean_rows * weights - offset
 
     def fitted(first: int, stop: int) -> Any:
-        return kernels.nearest(*places, up, across, targets[first:stop], start, curvature, tolerance, steps, EVERY, on_line)
+        return kernels.nearest(*places, up, across, targets[first:stop], start, curvature, tolerance, steps, GAP_CHECK_STEPS, on_line)
 
-    parts = in_parts(fitted, len(targets)) if len(targets) * len(places[2]) > WORTH_A_THREAD else [fitted(0, len(targets))]
-    found, gaps, made = (np.concatenate(part) for part in zip(*parts, strict=True))
+    parts = run_in_parts(fitted, len(targets)) if len(targets) * len(places[2]) > MIN_THREAD_WORK else [fitted(0, len(targets))]
+    fitted_shares, gaps, made = (np.concatenate(part) for part in zip(*parts, strict=True))
     if on_line:
-        ends = np.zeros(len(found)), np.ones(len(found))
-        found = np.maximum(np.diff(np.column_stack([ends[0], found, ends[1]]), axis=1), 0.0)
+        ends = np.zeros(len(fitted_shares)), np.ones(len(fitted_shares))
+        fitted_shares = np.maximum(np.diff(np.column_stack([ends[0], fitted_shares, ends[1]]), axis=1), 0.0)
     else:
-        found = found / found.sum(axis=1, keepdims=True)
-    return SharesFit(found, gaps / smallest**2, made)
+        fitted_shares = fitted_shares / fitted_shares.sum(axis=1, keepdims=True)
+    return SharesFit(fitted_shares, gaps / smallest**2, made)
 
 
 def _compact(design: csr_array | Floats, axes: tuple[Floats, Floats] | None) -> csr_array | Floats:
     """The design as a table if most of it is not 0, else row by row; blurred axes make room for rows only."""
     from scipy.sparse import csr_array
 
-    if isinstance(design, np.ndarray) and axes is None and np.count_nonzero(design) > FULL * design.size:
+    if isinstance(design, np.ndarray) and axes is None and np.count_nonzero(design) > DENSE_FRACTION * design.size:
         return np.asarray(design, dtype=np.float64)
     return csr_array(design).astype(np.float64)
 
@@ -130,7 +130,7 @@ def _curvature(rows: csr_array | Floats, up: Floats, across: Floats) -> float:
         return 1.0
     back = sizes.T if isinstance(sizes, np.ndarray) else sizes.T.tocsr()
     at, bound = np.ones(sizes.shape[0]), math.inf
-    for _ in range(MOST_POWERS):
+    for _ in range(MAX_POWERS):
         seen = (up.T @ at.reshape(len(up), len(across)) @ across).ravel() if len(up) else at
         after = sizes @ (back @ seen)
         after = (up @ after.reshape(len(up), len(across)) @ across.T).ravel() if len(up) else after

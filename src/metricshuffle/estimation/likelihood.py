@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.estimation.inversion import applied
+from metricshuffle.estimation.inversion import apply_kronecker
 from metricshuffle.numerics.types import Floats
 
 # A total log likelihood this far (in nats) below the largest is as good as the largest.
 SHORTFALL = 0.01
-MOST_STEPS = 2_000
+MAX_STEPS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class LikelihoodFit:
 
 
 @theorem("metricshuffle", "certificate of maximum likelihood")
-def likeliest(
-    rows: tuple[Floats, ...], counts: NDArray[np.int64], *, shortfall: float = SHORTFALL, steps: int = MOST_STEPS
+def fit_likelihood(
+    rows: tuple[Floats, ...], counts: NDArray[np.int64], *, shortfall: float = SHORTFALL, steps: int = MAX_STEPS
 ) -> LikelihoodFit:
     """Maximum likelihood of reports of independent people, by expectation maximisation (iterative Bayesian update), accelerated.
 
@@ -49,13 +49,13 @@ def likeliest(
     back = tuple(part.T for part in rows)
 
     def law(frequencies: Floats) -> Floats:
-        found = applied(rows, frequencies)
-        if not np.all(found[seen] > 0.0):
+        report_law = apply_kronecker(rows, frequencies)
+        if not np.all(report_law[seen] > 0.0):
             raise InputError("a report was seen that is impossible for every value; it was not made by this randomizer.")
-        return found
+        return report_law
 
     def gradient(reported: Floats) -> Floats:
-        return applied(back, np.divide(shares, reported, out=np.zeros_like(shares), where=seen))
+        return apply_kronecker(back, np.divide(shares, reported, out=np.zeros_like(shares), where=seen))
 
     def likelihood(reported: Floats) -> float:
         return float(shares[seen] @ np.log(reported[seen]))

@@ -12,7 +12,7 @@ from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.spaces import TreeEmbedding
 
 Floats = NDArray[np.float64]
-LEAST_VARIANCE = 1e-200  # of the largest
+MIN_VARIANCE = 1e-200  # of the largest
 
 
 def shares_from_subtrees(embedding: TreeEmbedding, coordinates: Floats, noise: Floats | None = None) -> Floats:
@@ -27,17 +27,17 @@ def shares_from_subtrees(embedding: TreeEmbedding, coordinates: Floats, noise: F
     equal gaps the earth mover's distance to q is at most |z - f(q)|_1 (isotonic regression contracts), on a star at most twice that
     (the Euclidean projection onto a simplex is one in the sum norm too); elsewhere it was seen to be less, on average.
     """
-    given = np.asarray(coordinates, dtype=np.float64)
+    noisy = np.asarray(coordinates, dtype=np.float64)
     lengths = embedding.lengths
-    if given.shape != lengths.shape or not np.all(np.isfinite(given)):
-        raise InputError(f"a projection needs one finite coordinate for each of {lengths.size:,} edges, got shape {given.shape}.")
+    if noisy.shape != lengths.shape or not np.all(np.isfinite(noisy)):
+        raise InputError(f"a projection needs one finite coordinate for each of {lengths.size:,} edges, got shape {noisy.shape}.")
     if not np.all(lengths > 0.0):
         raise InputError("an edge of length 0 tells nothing about the mass below it; merge points at distance 0 first.")
     deviations = (1.0 if noise is None else np.asarray(noise, dtype=np.float64)) / lengths
     if not np.all((deviations > 0.0) & (deviations < math.inf)) or deviations.shape != lengths.shape:
         raise InputError(f"the size of the noise must be one number > 0 for each of {lengths.size:,} edges.")
-    below, variances = given / lengths, (deviations / deviations.max()) ** 2
-    masses = (_falling if embedding.is_path else _handed_down)(embedding, below, np.maximum(variances, LEAST_VARIANCE))
+    below, variances = noisy / lengths, (deviations / deviations.max()) ** 2
+    masses = (_path_masses if embedding.is_path else _distribute_down)(embedding, below, np.maximum(variances, MIN_VARIANCE))
     return masses[embedding.nodes]
 
 
@@ -46,7 +46,7 @@ def possible_shares(tree: TreeEmbedding | None, shares: Floats) -> Floats:
     return simplex_projection(shares) if tree is None else shares_from_subtrees(tree, tree.means(shares)[0])
 
 
-def _falling(embedding: TreeEmbedding, below: Floats, variances: Floats) -> Floats:
+def _path_masses(embedding: TreeEmbedding, below: Floats, variances: Floats) -> Floats:
     """The mass of every node of a path, the root first."""
     from metricshuffle.estimation import _isotonic_kernels as kernels
 
@@ -60,11 +60,11 @@ def _falling(embedding: TreeEmbedding, below: Floats, variances: Floats) -> Floa
     return masses
 
 
-def _handed_down(embedding: TreeEmbedding, below: Floats, spreads: Floats) -> Floats:
+def _distribute_down(embedding: TreeEmbedding, below: Floats, spreads: Floats) -> Floats:
     """The mass that stays at every node."""
     is_point = np.zeros(embedding.order.size, dtype=bool)
     is_point[embedding.nodes] = True
-    wanted, variances = _from_below(embedding, below, spreads, is_point)
+    wanted, variances = _combine_upwards(embedding, below, spreads, is_point)
     masses = np.zeros(embedding.order.size)
     masses[embedding.order[0]] = 1.0
     for node in embedding.order:
@@ -73,11 +73,11 @@ def _handed_down(embedding: TreeEmbedding, below: Floats, spreads: Floats) -> Fl
             continue
         mass, parts = masses[node], np.maximum(wanted[children], 0.0)
         masses[node] = max(mass - float(parts.sum()), 0.0) if is_point[node] else 0.0
-        masses[children] = parts if masses[node] > 0.0 else _shared_out(mass, wanted[children], variances[children])
+        masses[children] = parts if masses[node] > 0.0 else _split_mass(mass, wanted[children], variances[children])
     return masses
 
 
-def _from_below(
+def _combine_upwards(
     embedding: TreeEmbedding, below: Floats, spreads: Floats, is_point: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """The mass below each link, by its own coordinate and by those farther down, each counted by what it tells; and the variances."""
@@ -93,10 +93,10 @@ def _from_below(
     return wanted, variances
 
 
-def _shared_out(mass: float, wanted: Floats, variances: Floats) -> Floats:
+def _split_mass(mass: float, wanted: Floats, variances: Floats) -> Floats:
     """Numbers >= 0 that sum to `mass`, nearest to those wanted in squares over variances: (wanted - t variances)_+."""
     order = np.argsort(-wanted / variances, kind="stable")
     levels = (np.cumsum(wanted[order]) - mass) / np.cumsum(variances[order])
     last = int(np.flatnonzero((wanted / variances)[order] > levels)[-1])
-    found = np.maximum(wanted - levels[last] * variances, 0.0)
-    return np.asarray(found * (mass / math.fsum(found)))
+    parts = np.maximum(wanted - levels[last] * variances, 0.0)
+    return np.asarray(parts * (mass / math.fsum(parts)))

@@ -11,7 +11,7 @@ from numba import njit
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats
 
-FLUSHED = 1e-250  # masses below this are set to zero; the caller adds them to the mass outside
+MIN_MASS = 1e-250  # masses below this are set to zero; the caller adds them to the mass outside
 
 
 @njit(cache=True)
@@ -22,7 +22,7 @@ def _coefficients(k: float, ones: float, zeros: float, odds: float) -> tuple[flo
 
 
 @njit(cache=True)
-def _clipped(k: float, count: float, odds: float, low: float, high: float) -> tuple[float, float]:
+def _clip_ratio(k: float, count: float, odds: float, low: float, high: float) -> tuple[float, float]:
     """Intersect with (count - k + 1)/k * [odds, 1/odds], which holds r_k for every sum of such bits."""
     scale = (count - k + 1.0) / k
     return max(low, scale * odds * (1.0 - 8.0 * ROUNDOFF)), min(high, scale / odds * (1.0 + 8.0 * ROUNDOFF))
@@ -46,22 +46,22 @@ def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_
     split = math.ceil((odds * a + b / odds) / (odds + 1.0 / odds))  # A_k > 0 for k < split (up to rounding, which is paid for)
     k = max(1, low - warm_up)
     if k < split and low < high:
-        r_low, r_high = _clipped(float(k), count, odds, 0.0, math.inf)
+        r_low, r_high = _clip_ratio(float(k), count, odds, 0.0, math.inf)
         if k == 1:
-            first, wrong, _ = _coefficients(0.0, b, a, odds)
-            r_low, r_high = max(r_low, first - wrong), min(r_high, first + wrong)
+            first, up_error, _ = _coefficients(0.0, b, a, odds)
+            r_low, r_high = max(r_low, first - up_error), min(r_high, first + up_error)
         while k < split and k <= high:
             if k > low:
                 ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
-            up, wrong, back = _coefficients(float(k), b, a, odds)
-            new_low = (up - wrong + back * (1.0 - 2.0 * ROUNDOFF) / r_high) * (1.0 - 4.0 * ROUNDOFF)
-            new_high = (up + wrong + back * (1.0 + 2.0 * ROUNDOFF) / r_low) * (1.0 + 4.0 * ROUNDOFF)
+            up, up_error, back = _coefficients(float(k), b, a, odds)
+            new_low = (up - up_error + back * (1.0 - 2.0 * ROUNDOFF) / r_high) * (1.0 - 4.0 * ROUNDOFF)
+            new_high = (up + up_error + back * (1.0 + 2.0 * ROUNDOFF) / r_low) * (1.0 + 4.0 * ROUNDOFF)
             k += 1
             if k <= high:
-                r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
+                r_low, r_high = _clip_ratio(float(k), count, odds, new_low, new_high)
     k = min(ones + zeros, high + warm_up)
     if k >= split and low < high:
-        r_low, r_high = _clipped(float(k), count, odds, 0.0, math.inf)
+        r_low, r_high = _clip_ratio(float(k), count, odds, 0.0, math.inf)
         if k == ones + zeros:
             last = 1.0 / (odds * b + a / odds)
             r_low, r_high = max(r_low, last * (1.0 - 8.0 * ROUNDOFF)), min(r_high, last * (1.0 + 8.0 * ROUNDOFF))
@@ -70,18 +70,18 @@ def two_binomials(ones: int, zeros: int, flip: float, low: int, high: int, warm_
                 ratio[k - low], error[k - low] = 0.5 * (r_low + r_high), (r_high - r_low) / r_low
             k -= 1
             if k >= 1:
-                up, wrong, back = _coefficients(float(k), b, a, odds)
-                smallest = (r_low - up - wrong) * (1.0 - 4.0 * ROUNDOFF)
-                new_low = back * (1.0 - 2.0 * ROUNDOFF) / ((r_high - up + wrong) * (1.0 + 4.0 * ROUNDOFF)) * (1.0 - 2.0 * ROUNDOFF)
+                up, up_error, back = _coefficients(float(k), b, a, odds)
+                smallest = (r_low - up - up_error) * (1.0 - 4.0 * ROUNDOFF)
+                new_low = back * (1.0 - 2.0 * ROUNDOFF) / ((r_high - up + up_error) * (1.0 + 4.0 * ROUNDOFF)) * (1.0 - 2.0 * ROUNDOFF)
                 new_high = back * (1.0 + 2.0 * ROUNDOFF) / smallest * (1.0 + 2.0 * ROUNDOFF) if smallest > 0.0 else math.inf
-                r_low, r_high = _clipped(float(k), count, odds, new_low, new_high)
+                r_low, r_high = _clip_ratio(float(k), count, odds, new_low, new_high)
     mass, doubt = np.ones(high - low + 1), np.zeros(high - low + 1)
     base = min(max(int(b - flip * (b - a)), low), high)  # about the mean
     for i in range(base + 1 - low, high - low + 1):
-        mass[i] = mass[i - 1] * ratio[i] if mass[i - 1] > FLUSHED else 0.0
+        mass[i] = mass[i - 1] * ratio[i] if mass[i - 1] > MIN_MASS else 0.0
         doubt[i] = doubt[i - 1] + error[i] + 2.0 * ROUNDOFF
     for i in range(base - low, 0, -1):
-        mass[i - 1] = mass[i] / ratio[i] if mass[i] > FLUSHED else 0.0
+        mass[i - 1] = mass[i] / ratio[i] if mass[i] > MIN_MASS else 0.0
         doubt[i - 1] = doubt[i] + error[i] + 2.0 * ROUNDOFF
     total, uncertain, largest, local = 0.0, 0.0, 0.0, 0.0
     for i in range(high - low + 1):
@@ -120,7 +120,7 @@ def half_line_curve(p: Floats, q: Floats, slack: float, growth: Floats) -> Float
     size = len(p)
     factor = math.exp(slack) * (1.0 + 16.0 * ROUNDOFF)
     extra = (math.expm1(4.0 * slack) + 64.0 * ROUNDOFF) * 1.01 + 4.0 * (size + 16) * ROUNDOFF
-    found = np.zeros(len(growth))
+    deltas = np.zeros(len(growth))
     more, less = np.zeros(size + 1), np.zeros(size + 1)
     for upwards in range(2):
         for i in range(size):
@@ -138,8 +138,8 @@ def half_line_curve(p: Floats, q: Floats, slack: float, growth: Floats) -> Float
                     break
                 count -= 1
             value = factor * more[count] * (1.0 + extra) - ratio * less[count]
-            found[index] = max(found[index], value)
-    return found
+            deltas[index] = max(deltas[index], value)
+    return deltas
 
 
 @njit(cache=True)
@@ -149,14 +149,14 @@ def every_curve(others: Floats, flip: float, growth: Floats, last: int, local: f
     p, q = np.zeros(size + last), np.zeros(size + last)
     for i in range(size):  # not by slices, which take seconds to compile
         p[i], q[i] = others[i], others[i]
-    found = np.zeros((last + 1, len(growth)))
+    deltas = np.zeros((last + 1, len(growth)))
     for d in range(1, last + 1):
         _one_more(p, size + d - 1, flip, 1.0 - flip)
         _one_more(q, size + d - 1, 1.0 - flip, flip)
         row = half_line_curve(p[: size + d], q[: size + d], 1.01 * d * (local + 4.0 * ROUNDOFF), growth)
         for i in range(len(growth)):
-            found[d, i] = row[i]
-    return found
+            deltas[d, i] = row[i]
+    return deltas
 
 
 @njit(cache=True)

@@ -206,7 +206,7 @@ def half_line_deltas(log_mass: Floats, log_error: Floats, mass: Floats, tail: Fl
     """
     radius = len(mass) - 1
     worst = math.exp(log_error[radius])
-    found = np.zeros(len(epsilons))
+    deltas = np.zeros(len(epsilons))
     for index in range(len(epsilons) if d > 0 else 0):
         epsilon = epsilons[index]
         low, high = -radius, radius + 1
@@ -217,8 +217,8 @@ def half_line_deltas(log_mass: Floats, log_error: Floats, mass: Floats, tail: Fl
             else:
                 high = middle
         error = _log_ratio_high(log_mass, log_error, cumulative, low, d)[1]
-        found[index] = max(0.0, _half_line(log_mass, mass, tail, worst, error, low, d, epsilon, 256))
-    return found
+        deltas[index] = max(0.0, _half_line(log_mass, mass, tail, worst, error, low, d, epsilon, 256))
+    return deltas
 
 
 @njit(cache=True)

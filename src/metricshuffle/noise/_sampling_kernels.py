@@ -73,10 +73,10 @@ def geometric(words, position, above, under):  # type: ignore[no-untyped-def]
         start, position = below(words, position, under)
         if position == DRY:
             return 0, DRY
-        kept, position = exp_bernoulli(words, position, start, under)
+        accepted, position = exp_bernoulli(words, position, start, under)
         if position == DRY:
             return 0, DRY
-        if kept:
+        if accepted:
             break
     whole = ZERO
     while True:
@@ -160,7 +160,7 @@ def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
         block, position = rank(words, position, blocks, 0, many)
         if position < 0:
             return 0, position
-        least, more = ONE << np.uint64(block), ZERO
+        block_start, more = ONE << np.uint64(block), ZERO
         if block == many:
             tail, position = geometric(words, position, above, under)
             if position == DRY:
@@ -172,19 +172,19 @@ def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
             more = words[position] >> np.uint64(64 - block)
             position += 1
         if more == ZERO:
-            return np.int64(least), position
-        number, position = below(words, position, least + more)
+            return np.int64(block_start), position
+        number, position = below(words, position, block_start + more)
         if position == DRY:
             return 0, DRY
-        if number >= least:
+        if number >= block_start:
             continue
         if block < many:
-            kept, position = exp_bernoulli(words, position, above * more, under)
+            accepted, position = exp_bernoulli(words, position, above * more, under)
             if position == DRY:
                 return 0, DRY
-            if not kept:
+            if not accepted:
                 continue
-        return np.int64(least + more), position
+        return np.int64(block_start + more), position
 
 
 @njit(cache=True, nogil=True)
@@ -192,10 +192,10 @@ def run_of_zeros(words, position, bits):  # type: ignore[no-untyped-def]
     """(the number whose binary digits are heads with the probabilities `bits`, next position), or (0, DRY or UNDECIDED)."""
     length = 0
     for level in range(bits.shape[0]):
-        one, position = rank(words, position, bits, level, level + 1)
+        digit, position = rank(words, position, bits, level, level + 1)
         if position < 0:
             return 0, position
-        length += one << level
+        length += digit << level
     return length, position
 
 

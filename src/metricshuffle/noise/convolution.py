@@ -16,16 +16,16 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise._tilting import Folded, Tilt, checked_error, log_beyond, steepest, support, tilt_towards, window
-from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.noise._exponential_tilting import FoldedGroup, Tilt, log_beyond, steepest, support, tilt_towards, validate_error, window
+from metricshuffle.numerics.rounding import ROUNDOFF, round_up
 from metricshuffle.numerics.types import Floats
 
-MOST_CELLS = 20_000_000
-FEW_CELLS = 16_384  # up to here: direct convolution (50 ms)
-UNDERFLOW = 1e-280  # a directly convolved mass below this has lost its relative accuracy and is treated as a hole
-SMALLEST = 1e-300  # bounds what is missing but possible where its own bound underflows
-FAINT = 1e4  # a mass below this many errors is not worth keeping from this window if another can do better
-HALF_WIDTH = 3.0  # of a window, in standard deviations
+MAX_CELLS = 20_000_000
+MAX_DIRECT_CELLS = 16_384  # up to here: direct convolution (50 ms)
+MIN_DIRECT_MASS = 1e-280  # a directly convolved mass below this has lost its relative accuracy and is treated as a hole
+MIN_BOUND = 1e-300  # bounds what is missing but possible where its own bound underflows
+MIN_SIGNAL_RATIO = 1e4  # a mass below this many errors is not worth keeping from this window if another can do better
+WINDOW_DEVIATIONS = 3.0  # of a window, in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +59,16 @@ class Group:
         masses.setflags(write=False)
         object.__setattr__(self, "masses", masses)
 
-    def folded(self) -> Folded:
+    def folded(self) -> FoldedGroup:
         """The same group seen from its heaviest point."""
         pivot = len(self.masses) // 2 if self.symmetric else int(np.argmax(self.masses))
         reach = max(pivot, len(self.masses) - 1 - pivot)
         padded = np.zeros(2 * reach + 1)
         padded[reach - pivot : reach - pivot + len(self.masses)] = self.masses
         up, down = padded[reach + 1 :], padded[:reach][::-1]
-        kept = np.flatnonzero(up + down)
-        steps = (kept + 1).astype(np.int64)
-        return Folded(self.copies, self.start + pivot, steps, up[kept], down[kept], self.symmetric, self.relative_error)
+        nonzero = np.flatnonzero(up + down)
+        steps = (nonzero + 1).astype(np.int64)
+        return FoldedGroup(self.copies, self.start + pivot, steps, up[nonzero], down[nonzero], self.symmetric, self.relative_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +103,10 @@ class CertifiedRange:
             below[max(shift, 0) : len(below) + min(shift, 0)] = (self.log_mass - slack)[max(-shift, 0) : len(below) - max(shift, 0)]
         with np.errstate(over="ignore"):
             parts = np.maximum(0.0, np.exp(self.log_mass + slack) - np.exp(epsilon + below))
-        return min(1.0, raised(float(np.sum(parts)), 64) + self.outside)
+        return min(1.0, round_up(float(np.sum(parts)), 64) + self.outside)
 
 
-def _folded(groups: Sequence[Group]) -> tuple[list[Folded], int]:
+def _folded(groups: Sequence[Group]) -> tuple[list[FoldedGroup], int]:
     folded = [group.folded() for group in groups if group.copies]
     offset = sum(group.copies * group.pivot for group in folded)
     return [group for group in folded if len(group.steps)], offset
@@ -156,23 +156,23 @@ def sum_law(groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     """
     if not low <= high:
         raise InputError(f"low must not exceed high, got {low!r} and {high!r}.")
-    if high - low >= MOST_CELLS:
+    if high - low >= MAX_CELLS:
         raise NotCertified(
-            f"the sum would need {high - low + 1:.3g} cells, more than {MOST_CELLS:.0e}; "
+            f"the sum would need {high - low + 1:.3g} cells, more than {MAX_CELLS:.0e}; "
             f"ask for a shorter range, or use fewer users or less noise."
         )
     folded, offset = _folded(groups)
     low, high = low - offset, high - offset
     lowest, highest = support(folded)
     # one draw needs no transform, and a wide flat law is bad for one: its characteristic function almost vanishes
-    if highest - lowest < FEW_CELLS or sum(group.copies for group in folded) == 1:
+    if highest - lowest < MAX_DIRECT_CELLS or sum(group.copies for group in folded) == 1:
         return _direct(folded, offset, low, high)
     first, last = max(low, lowest), min(high, highest)
     if first > last:  # nothing of the support is asked for
         return CertifiedRange(low + offset, np.full(high - low + 1, -math.inf), np.zeros(high - low + 1), 1.0)
     mirrored = all(group.symmetric for group in folded) and first < 0 < last
     span = (0, max(-first, last)) if mirrored else (first, last)
-    mass, error, holes = _stitched(folded, *span)
+    mass, error, holes = _stitch_windows(folded, *span)
     points = np.arange(low, high + 1)
     index = (np.abs(points) if mirrored else points) - span[0]
     inside = (points >= first) & (points <= last)
@@ -180,79 +180,81 @@ def sum_law(groups: Sequence[Group], low: int, high: int) -> CertifiedRange:
     log_mass[inside], log_error[inside] = mass[index[inside]], error[index[inside]]
     tails = math.exp(log_beyond(folded, low - 1, -1)) + math.exp(log_beyond(folded, high + 1, 1))
     complete = low <= lowest and highest <= high and bool(np.isfinite(log_mass[inside]).all())
-    outside = (tails + (2.0 if mirrored else 1.0) * holes) * (1.0 + 1e-12) + (0.0 if complete else SMALLEST)
+    outside = (tails + (2.0 if mirrored else 1.0) * holes) * (1.0 + 1e-12) + (0.0 if complete else MIN_BOUND)
     return CertifiedRange(low + offset, log_mass, log_error, min(1.0, outside))
 
 
-def _stitched(groups: list[Folded], first: int, last: int) -> tuple[Floats, Floats, float]:
+def _stitch_windows(groups: list[FoldedGroup], first: int, last: int) -> tuple[Floats, Floats, float]:
     """log f, its error and the mass of the holes on first..last."""
     log_mass, log_error, holes = np.full(last - first + 1, -math.inf), np.zeros(last - first + 1), 0.0
     filled, guess = first, 0.0
     while filled <= last:
         tilt = tilt_towards(groups, filled, guess)
         for _ in range(2):  # the deviation changes along the way: aim, look, aim again
-            centre = min(filled + int(HALF_WIDTH * tilt.deviation), last)
+            centre = min(filled + int(WINDOW_DEVIATIONS * tilt.deviation), last)
             tilt = tilt_towards(groups, centre, tilt.s)
         if tilt.s >= 0.999 * steepest(groups):
             # too close to the end of the support to be tilted to: what is left is bounded as a tail
             return log_mass, log_error, holes + math.exp(tilt.log_tail(filled))
-        guess, end, values, wrong = tilt.s, *_block(groups, tilt, filled, centre, last)
+        guess, end, values, value_error = tilt.s, *_block(groups, tilt, filled, centre, last)
         for _ in range(5):  # a very skewed law: the far side of the window is too faint, so aim nearer
-            fine = np.flatnonzero(values > FAINT * wrong)
+            fine = np.flatnonzero(values > MIN_SIGNAL_RATIO * value_error)
             if centre == filled or not len(fine) or fine[0] <= (centre - filled) // 2:
                 break
             centre = filled + (centre - filled) // 2
             tilt = tilt_towards(groups, centre, tilt.s)
-            end, values, wrong = _block(groups, tilt, filled, centre, last)
-        fine = np.flatnonzero(values > FAINT * wrong)
+            end, values, value_error = _block(groups, tilt, filled, centre, last)
+        fine = np.flatnonzero(values > MIN_SIGNAL_RATIO * value_error)
         end = max(centre, filled + int(fine[-1])) if len(fine) else end
         points = np.arange(filled, end + 1)
         values = values[: len(points)]
         weight = tilt.log_weight(centre) - tilt.s * (points - centre)
         shift_error = tilt.log_weight_error(max(abs(filled), abs(end)))
-        good = values > 2.0 * wrong
+        good = values > 2.0 * value_error
         where = slice(filled - first, end - first + 1)
         log_values = np.log(np.where(good, values, 1.0))
         log_mass[where] = np.where(good, log_values + weight, -math.inf)
         rounding = shift_error + 4.0 * ROUNDOFF * (np.abs(weight) + np.abs(log_values) + abs(tilt.s) * np.abs(points - centre))
-        log_error[where] = np.where(good, np.log1p(wrong / np.where(good, values - wrong, 1.0)) + rounding, 0.0)
-        ceiling = np.minimum(np.where(np.isfinite(values), np.maximum(values, 0.0) + wrong, 1.0), 1.0)
+        log_error[where] = np.where(good, np.log1p(value_error / np.where(good, values - value_error, 1.0)) + rounding, 0.0)
+        ceiling = np.minimum(np.where(np.isfinite(values), np.maximum(values, 0.0) + value_error, 1.0), 1.0)
         holes += float(np.sum(np.where(good, 0.0, np.minimum(ceiling * np.exp(np.minimum(weight + shift_error, 700.0)), 1.0))))
         filled = end + 1
     return log_mass, log_error, holes
 
 
-def _block(groups: list[Folded], tilt: Tilt, filled: int, centre: int, last: int) -> tuple[int, Floats, float]:
+def _block(groups: list[FoldedGroup], tilt: Tilt, filled: int, centre: int, last: int) -> tuple[int, Floats, float]:
     """The end of one window, the tilted masses on filled..end and their absolute error."""
-    end = min(centre + max(int(HALF_WIDTH * tilt.deviation), 1), last)
-    values, wrong = window(tilt, centre, centre - filled, end - centre, *_length(groups, tilt, centre, max(centre - filled, end - centre)))
-    return end, values, wrong
+    end = min(centre + max(int(WINDOW_DEVIATIONS * tilt.deviation), 1), last)
+    values, value_error = window(
+        tilt, centre, centre - filled, end - centre, *_length(groups, tilt, centre, max(centre - filled, end - centre))
+    )
+    return end, values, value_error
 
 
-def _length(groups: list[Folded], tilt: Tilt, centre: int, half: int) -> tuple[int, float]:
+def _length(groups: list[FoldedGroup], tilt: Tilt, centre: int, half: int) -> tuple[int, float]:
     """An FFT length whose aliasing is below 1e-13 of the mass at the edge of the window, and the log of that aliasing."""
     from scipy import fft
 
     lowest, highest = support(groups)
     spread = tilt.deviation
-    goal = -0.5 * HALF_WIDTH**2 - math.log(max(spread, 1.0)) - 31.0
+    goal = -0.5 * WINDOW_DEVIATIONS**2 - math.log(max(spread, 1.0)) - 31.0
     whole = highest - lowest + 1
     length = int(half + 9.0 * spread) + half + 16
     while True:
         length = 2 * fft.next_fast_len(min(length, whole + half) // 2 + 1, real=True)
-        if length > 2 * MOST_CELLS:
+        if length > 2 * MAX_CELLS:
             raise NotCertified(
-                f"one window of the sum would need an FFT of {length:.3g} cells, more than {2 * MOST_CELLS:.0e}; "
+                f"one window of the sum would need an FFT of {length:.3g} cells, more than {2 * MAX_CELLS:.0e}; "
                 f"use fewer users or less noise."
             )
-        far = length - half
-        sides = [log_beyond(groups, centre + side * far, side, tilt) for side in (-1, 1)]
+        alias_distance = length - half
+        sides = [log_beyond(groups, centre + side * alias_distance, side, tilt) for side in (-1, 1)]
         if max(sides) <= goal or length > whole + half:
             return length, float(np.logaddexp(sides[0], sides[1]))
         length = int(1.3 * length) + 16
 
 
-def _direct(groups: list[Folded], offset: int, low: int, high: int) -> CertifiedRange:
+def _direct(groups: list[FoldedGroup], offset: int, low: int, high: int) -> CertifiedRange:
     """Repeated squaring with positive terms only: the relative error is the number of roundings."""
     lowest, _ = support(groups)
     law, error = np.ones(1), 0.0
@@ -262,7 +264,7 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
         base[-group.steps[group.down > 0.0] - group.lowest] = group.down[group.down > 0.0]
         heaviest = 1.0 - math.fsum(base)
         base[-group.lowest] = heaviest
-        base_error = checked_error(max(group.relative_error, (group.relative_error + 2.0 * ROUNDOFF) / heaviest))
+        base_error = validate_error(max(group.relative_error, (group.relative_error + 2.0 * ROUNDOFF) / heaviest))
         left = group.copies
         while left:
             if left & 1:
@@ -276,11 +278,13 @@ def _direct(groups: list[Folded], offset: int, low: int, high: int) -> Certified
     inside = (points >= lowest) & (points < lowest + len(law))
     mass = np.zeros(len(points))
     mass[inside] = law[points[inside] - lowest]
-    good = mass > UNDERFLOW
+    good = mass > MIN_DIRECT_MASS
     log_mass = np.where(good, np.log(np.where(good, mass, 1.0)), -math.inf)
     log_error = np.where(good, 1.01 * error + 4.0 * ROUNDOFF * np.abs(np.where(good, log_mass, 0.0)) + 4.0 * ROUNDOFF, 0.0)
     missing = math.fsum(law[: max(low - lowest, 0)]) + math.fsum(law[max(high + 1 - lowest, 0) :])
     # impossible points are not holes: only what the support holds can have underflowed
-    lost = 2.0 * UNDERFLOW * int(np.count_nonzero(inside & ~good)) + (0.0 if low <= lowest and lowest + len(law) - 1 <= high else SMALLEST)
+    lost = 2.0 * MIN_DIRECT_MASS * int(np.count_nonzero(inside & ~good)) + (
+        0.0 if low <= lowest and lowest + len(law) - 1 <= high else MIN_BOUND
+    )
     growth = math.exp(min(1.01 * error, 700.0)) * (1.0 + 1e-12)
     return CertifiedRange(low + offset, log_mass, log_error, min(1.0, (missing + lost) * growth))

@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.noise.sampling import LARGEST_RATE, SMALLEST_RATE, rational_rate, sample_geometric
+from metricshuffle.noise.samplers import LARGEST_RATE, SMALLEST_RATE, rational_rate, sample_geometric
 from metricshuffle.numerics.types import Floats, Integers64, Mask, Words
 from metricshuffle.randomness import Randomness
 
 CELLS_PER_SCALE = 2**10
-FARTHEST = 2**51
+MAX_CELL = 2**51
 """Cells from 0: farther out the centre of a cell is no double any more, nor is the sum with the noise certainly an int64."""
 
 
@@ -127,8 +127,8 @@ class GridLaplace:
         position = Fraction(value) / self.cell
         low, high = float((cell - position) * self.rate), float((cell + 1 - position) * self.rate)
         if low >= 0.0 or high <= 0.0:
-            near = low if low >= 0.0 else -high
-            return 0.5 * math.exp(-near) * -math.expm1(-float(self.rate))
+            gap = low if low >= 0.0 else -high
+            return 0.5 * math.exp(-gap) * -math.expm1(-float(self.rate))
         return -0.5 * (math.expm1(low) + math.expm1(-high))
 
     @property
@@ -142,26 +142,26 @@ class GridLaplace:
     def _split(self, values: Values) -> Split:
         """|q|/cell as its whole part, its fraction to 2^-52, whether q < 0, and the exact fraction of the n-th."""
         if isinstance(values, Ratios):
-            found = None if self._power is None else self._split_ratios(values, values.power + self._power)
-            return found or self._split([values.fraction(n) for n in range(len(values))])
-        given = np.asarray(values)
-        if given.ndim != 1:
-            raise InputError(f"values must be one-dimensional, got shape {given.shape}.")
-        if given.dtype.kind not in "fiuO" or given.dtype.itemsize > 8:
-            raise DomainError(f"values must be numbers, got an array of {given.dtype}.")
-        if given.dtype.kind in "fiu" and self._power is not None:
-            numbers = given.astype(np.float64)
-            if given.dtype.kind != "f" and (numbers.astype(object) != given.astype(object)).any():
+            ratios = None if self._power is None else self._split_ratios(values, values.power + self._power)
+            return ratios or self._split([values.fraction(n) for n in range(len(values))])
+        array = np.asarray(values)
+        if array.ndim != 1:
+            raise InputError(f"values must be one-dimensional, got shape {array.shape}.")
+        if array.dtype.kind not in "fiuO" or array.dtype.itemsize > 8:
+            raise DomainError(f"values must be numbers, got an array of {array.dtype}.")
+        if array.dtype.kind in "fiu" and self._power is not None:
+            numbers = array.astype(np.float64)
+            if array.dtype.kind != "f" and (numbers.astype(object) != array.astype(object)).any():
                 raise DomainError("values must be exact as doubles, but an integer beyond 2^53 is not; give Fractions.")
-            _check_reach(np.isfinite(numbers) & (np.abs(numbers) <= np.ldexp(float(FARTHEST), self._power)), given)
+            _check_reach(np.isfinite(numbers) & (np.abs(numbers) <= np.ldexp(float(MAX_CELL), self._power)), array)
             scaled = np.abs(np.ldexp(numbers, -self._power))
             small = scaled < 2.0**-900  # what ldexp may have rounded; such a fraction is tiny, and still exact below
             whole = np.floor(scaled)
             signs, power = numbers < 0.0, Fraction(2) ** self._power
             part = np.where(small, 0.0, scaled - whole)
             return whole.astype(np.int64), part, signs, lambda n: abs(Fraction(float(numbers[n]))) / power - int(whole[n])
-        quotients = in_cells(given, self.cell)
-        _check_reach(np.array([abs(quotient) <= FARTHEST for quotient in quotients], dtype=bool), given)
+        quotients = in_cells(array, self.cell)
+        _check_reach(np.array([abs(quotient) <= MAX_CELL for quotient in quotients], dtype=bool), array)
         pairs = [divmod(abs(quotient), 1) for quotient in quotients]
         wholes = np.array([int(pair[0]) for pair in pairs], dtype=np.int64)
         parts = np.array([float(pair[1]) for pair in pairs], dtype=np.float64)
@@ -174,19 +174,19 @@ class GridLaplace:
             return None
         if shift >= 0:
             below = under << shift
-            whole, rest = np.divmod(above, below)
+            whole, remainder = np.divmod(above, below)
         else:  # 2^-shift (a + r/under) with r < under
             below = under
             wholes, rests = np.divmod(above, under)
-            _check_reach(wholes <= FARTHEST >> -shift, values.numerators)
-            more, rest = np.divmod(rests << -shift, under)
+            _check_reach(wholes <= MAX_CELL >> -shift, values.numerators)
+            more, remainder = np.divmod(rests << -shift, under)
             whole = (wholes << -shift) + more
-        _check_reach(whole < FARTHEST, values.numerators)
-        return whole, rest / below, values.numerators < 0, lambda n: Fraction(int(rest[n]), int(below[n]))
+        _check_reach(whole < MAX_CELL, values.numerators)
+        return whole, remainder / below, values.numerators < 0, lambda n: Fraction(int(remainder[n]), int(below[n]))
 
-    def _coins(self, way: Floats, words: Words, exactly: Callable[[int], Fraction], randomness: Randomness) -> Mask:
+    def _coins(self, distance: Floats, words: Words, exactly: Callable[[int], Fraction], randomness: Randomness) -> Mask:
         """Bernoulli(exp(-rate way)) by the upper 53 bits of each word; `way` is good to 2^-51, `exactly` tells it."""
-        exponent = float(self.rate) * way
+        exponent = float(self.rate) * distance
         # way is off by less than 2^-51, the product by half an ulp, exp by less than 100 ulp: together less than `off` relative
         off = 2.0**-44 + (float(self.rate) + exponent) * 2.0**-51
         chance = np.exp(-exponent)
@@ -194,7 +194,7 @@ class GridLaplace:
         uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53  # the number lies within 2^-53 above this
         heads = uniform + 2.0**-53 <= low
         for n in np.flatnonzero(~heads & (uniform < high)):
-            heads[n] = _refined(self.rate * exactly(int(n)), int(words[n]) >> 11, 53, randomness)
+            heads[n] = _refine_comparison(self.rate * exactly(int(n)), int(words[n]) >> 11, 53, randomness)
         return heads
 
 
@@ -216,7 +216,7 @@ def _check_reach(fits: Mask, values: NDArray[np.generic]) -> None:
 
 
 @theorem("metricshuffle", "a coin e^-x by lazy comparison")
-def _refined(exponent: Fraction, digits: int, bits: int, randomness: Randomness) -> bool:
+def _refine_comparison(exponent: Fraction, digits: int, bits: int, randomness: Randomness) -> bool:
     """Whether the uniform number whose first `bits` binary digits are `digits` lies below e^-exponent, drawing more digits as needed.
 
     Numerics: Decimal.exp is correctly rounded; its argument is off by two units in the last place at most, so the value by a hundred times

@@ -3,7 +3,7 @@
 Density proportional to e^(-||z||/scale) hides a query that moves by at most 1 in that norm at epsilon 1/scale, purely. These laws
 have no sampler in integers, so they are computed from the key stream to so many digits that the released cells differ from
 those of the exact law with probability at most `variation` (below 2^-100 a coordinate). A guarantee adds (1 + e^epsilon) times
-that to delta: accounting.sums.padded.RarelyClamped. Laplace noise (the l1 norm) needs none of this: see grid_laplace.
+that to delta: accounting.sums.rare_clamping.RarelyClampedProfile. Laplace noise (the l1 norm) needs none of this: see grid_laplace.
 
 The direction must follow the cone measure of the ball: uniform in the ball, or on the sphere for l2. Uniform on the surface of
 another ball (Imola24, Algorithm 1, for a general norm) is not private at any rate.
@@ -31,21 +31,21 @@ from metricshuffle.randomness import Randomness
 Vector = list[Decimal]
 DecimalNorm = Callable[[Sequence[Decimal]], Decimal]
 
-DIGITS = 120
+DECIMAL_DIGITS = 120
 UNIFORM_WORDS = 8
-RARE = 2.0**-112
-MOST_DIMENSIONS = 4096
-FINEST = 2**40  # cells in one scale
-FARTHEST = 2**51
-MOST_TRIES = 100_000
-MOST_LOOKS = 4_000  # at a norm, to find the tips of its ball
-AGREEMENT = Decimal(10) ** -60
+FAILURE_PROBABILITY = 2.0**-112
+MAX_DIMENSIONS = 4096
+MAX_CELLS_PER_SCALE = 2**40  # cells in one scale
+MAX_CELL = 2**51
+MAX_TRIES = 100_000
+MAX_LOOKS = 4_000  # at a norm, to find the tips of its ball
+NORM_TOLERANCE = Decimal(10) ** -60
 
 _TWO_POWER = Decimal(2 ** (64 * UNIFORM_WORDS + 1))  # exact, unlike a power taken in the default context
 
 
 class DecimalDraws:
-    """Uniform, exponential and normal numbers to 120 digits; use inside `precisely()`."""
+    """Uniform, exponential and normal numbers to 120 digits; use inside `high_precision()`."""
 
     def __init__(self, randomness: Randomness) -> None:
         self.randomness = randomness
@@ -67,19 +67,19 @@ class DecimalDraws:
 
     def normals(self, count: int) -> Vector:
         """Independent standard normals, by the polar method: logarithms and roots only."""
-        drawn: Vector = []
-        while len(drawn) < count:
+        numbers: Vector = []
+        while len(numbers) < count:
             x, y = self.symmetric(), self.symmetric()
             square = x * x + y * y
             if 0 < square < 1:
                 factor = (-2 * square.ln() / square).sqrt()
-                drawn += [x * factor, y * factor]
-        return drawn[:count]
+                numbers += [x * factor, y * factor]
+        return numbers[:count]
 
 
-def precisely() -> Context:
+def high_precision() -> Context:
     """The context all of this is computed in."""
-    return Context(prec=DIGITS, Emin=-999_999_999, Emax=999_999_999)
+    return Context(prec=DECIMAL_DIGITS, Emin=-999_999_999, Emax=999_999_999)
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class VectorNoise(ABC):
     cell: Fraction
 
     def __post_init__(self) -> None:
-        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or not 1 <= self.dimension <= MOST_DIMENSIONS:
-            raise InputError(f"dimension must be a whole number in 1..{MOST_DIMENSIONS}, got {self.dimension!r}.")
+        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or not 1 <= self.dimension <= MAX_DIMENSIONS:
+            raise InputError(f"dimension must be a whole number in 1..{MAX_DIMENSIONS}, got {self.dimension!r}.")
         for name, value in (("scale", self.scale), ("cell", self.cell)):
             if not (isinstance(value, Fraction) and value > 0):
                 raise InputError(f"{name} must be an exact Fraction > 0, got {value!r}.")
-        if not Fraction(1, FINEST) <= self.scale / self.cell <= FINEST:
+        if not Fraction(1, MAX_CELLS_PER_SCALE) <= self.scale / self.cell <= MAX_CELLS_PER_SCALE:
             raise InputError(
                 f"cells must lie within a factor 2^40 of the scale of the noise {float(self.scale):g}, got {float(self.cell):g}."
             )
@@ -135,14 +135,14 @@ class VectorNoise(ABC):
         count, width, axis = self.dimension, self.largest_width, self.largest_axis
         ratio = float(self.scale / self.cell)
         error = 80.0 * (count + 1) * 2.0**-150 * width * ratio + 2.0**-300  # in cells
-        return ((6 * count + 6) * RARE + 2.0 * count * error * (1.0 + 0.5 * axis / ratio)) * (1.0 + 1e-9)
+        return ((6 * count + 6) * FAILURE_PROBABILITY + 2.0 * count * error * (1.0 + 0.5 * axis / ratio)) * (1.0 + 1e-9)
 
     def sample(self, values: ArrayLike | Sequence[Fraction], randomness: Randomness) -> Integers64:
         """The cells of one noisy vector: floor((q_j + scale z_j)/cell) for every coordinate j."""
         exact = self._checked(values)
         if not self.variation <= 2.0**-100 * self.dimension:
             raise NotCertified(f"this noise is only known to be within {self.variation:.3g} of its law; use coarser cells.")
-        with localcontext(precisely()):
+        with localcontext(high_precision()):
             ratio = Decimal(self.scale.numerator) / Decimal(self.scale.denominator) * self.cell.denominator / self.cell.numerator
             noise = self.vector(DecimalDraws(randomness))
             sums = [Decimal(q.numerator) / Decimal(q.denominator) + ratio * z for q, z in zip(exact, noise, strict=True)]
@@ -153,11 +153,11 @@ class VectorNoise(ABC):
         return np.array([float((2 * int(cell) + 1) * self.cell / 2) for cell in cells])
 
     def _checked(self, values: ArrayLike | Sequence[Fraction]) -> list[Fraction]:
-        given = np.asarray(values)
-        if given.shape != (self.dimension,):
-            raise InputError(f"values must be {self.dimension} numbers, got shape {given.shape}.")
-        exact = in_cells(given, self.cell)
-        if max(abs(value) for value in exact) > FARTHEST:
+        array = np.asarray(values)
+        if array.shape != (self.dimension,):
+            raise InputError(f"values must be {self.dimension} numbers, got shape {array.shape}.")
+        exact = in_cells(array, self.cell)
+        if max(abs(value) for value in exact) > MAX_CELL:
             raise DomainError("values must lie within 2^51 cells of 0; use coarser cells.")
         return exact
 
@@ -204,22 +204,22 @@ class UnitBall:
     def __post_init__(self) -> None:
         if not self.box or any(not (isinstance(side, Fraction) and 0 < side < 10**9) for side in self.box):
             raise InputError("box must hold a Fraction > 0 (half the width of the ball, up to 10^9) for each coordinate.")
-        with localcontext(precisely()):
+        with localcontext(high_precision()):
             self._spot_check(DecimalDraws(Randomness.seeded("spot checks of a norm")))
 
     @cached_property
     def axes(self) -> list[Decimal]:
         """The norm of each unit vector."""
         count = len(self.box)
-        with localcontext(precisely()):
+        with localcontext(high_precision()):
             return [self.norm([Decimal(int(i == j)) for i in range(count)]) for j in range(count)]
 
     def _sides(self) -> Vector:
         return [Decimal(side.numerator) / Decimal(side.denominator) for side in self.box]
 
     def _spot_check(self, draws: DecimalDraws) -> None:
-        def need(kept: bool, rule: str, got: str) -> None:
-            if not kept:
+        def need(holds: bool, rule: str, got: str) -> None:
+            if not holds:
                 raise ConditionError("A K-norm", rule, got)
 
         sides = self._sides()
@@ -231,19 +231,21 @@ class UnitBall:
             need(isinstance(size, Decimal) and size > 0, "a positive Decimal for every vector but 0", f"{size!r}")
             factor = -7 * draws.uniform()
             off = abs(self.norm([factor * c for c in x]) + factor * size)
-            need(off <= AGREEMENT * size, "norm(t x) = |t| norm(x) to 60 digits", f"a difference of {off:.3g} (floats are too coarse)")
+            need(off <= NORM_TOLERANCE * size, "norm(t x) = |t| norm(x) to 60 digits", f"a difference of {off:.3g} (floats are too coarse)")
             both = self.norm([a + b for a, b in zip(x, y, strict=True)])
-            need(both <= (size + self.norm(y)) * (1 + AGREEMENT), "norm(x + y) <= norm(x) + norm(y)", f"{both:.6g} for one pair")
+            need(both <= (size + self.norm(y)) * (1 + NORM_TOLERANCE), "norm(x + y) <= norm(x) + norm(y)", f"{both:.6g} for one pair")
             need(
-                all(abs(c) <= side * size * (1 + AGREEMENT) for c, side in zip(x, sides, strict=True)), "the ball in its box", f"{size:.6g}"
+                all(abs(c) <= side * size * (1 + NORM_TOLERANCE) for c, side in zip(x, sides, strict=True)),
+                "the ball in its box",
+                f"{size:.6g}",
             )
             if self.points is not None:
                 inside = self.norm(self.points(draws))
-                need(inside <= 1 + AGREEMENT, "a sampler of points in the ball", f"a point of norm {inside:.6g}")
+                need(inside <= 1 + NORM_TOLERANCE, "a sampler of points in the ball", f"a point of norm {inside:.6g}")
 
         for n, x in enumerate(trials):
             look(x, trials[n - 1])
-        if self.points is None and 1 < len(sides) ** 2 <= MOST_LOOKS:  # what juts out of the box would never be drawn
+        if self.points is None and 1 < len(sides) ** 2 <= MAX_LOOKS:  # what juts out of the box would never be drawn
             for j in range(len(sides)):
                 look(self._farthest(j, sides, trials), trials[j])
 
@@ -255,13 +257,13 @@ class UnitBall:
         from scipy.optimize import minimize
 
         def point(others: Any) -> Vector:
-            free = [Decimal(float(other)) * side for other, side in zip(others, [*sides[:axis], *sides[axis + 1 :]], strict=True)]
+            free = [Decimal(float(coordinate)) * side for coordinate, side in zip(others, [*sides[:axis], *sides[axis + 1 :]], strict=True)]
             return [*free[:axis], sides[axis], *free[axis:]]
 
         start = max(trials, key=lambda x: abs(x[axis]) / self.norm(x))
         at = np.array([float(c * sides[axis] / (x * start[axis])) for c, x in zip(start, sides, strict=True)])
         search: Any = minimize  # its stubs know too many ways to call it
-        few = {"maxiter": MOST_LOOKS // len(sides) ** 2 + 2}
+        few = {"maxiter": MAX_LOOKS // len(sides) ** 2 + 2}
         return point(search(lambda others: float(self.norm(point(others))), np.delete(at, axis), method="BFGS", options=few).x)
 
     def uniform(self, draws: DecimalDraws) -> Vector:
@@ -269,7 +271,7 @@ class UnitBall:
         if self.points is not None:
             return self.points(draws)
         sides = self._sides()
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             x = [side * draws.symmetric() for side in sides]
             if self.norm(x) <= 1:
                 return x

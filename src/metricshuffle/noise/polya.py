@@ -16,7 +16,7 @@ import numpy as np
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.noise.law import LARGEST_RADIUS, SymmetricLaw, too_many_cells
+from metricshuffle.noise.symmetric_pmf import LARGEST_RADIUS, SymmetricLaw, too_many_cells
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats
 

@@ -9,11 +9,11 @@ ROUNDOFF = 2.0**-53
 """The unit roundoff: one addition, product, quotient or root of floats is off by at most this fraction of itself."""
 ULP = 2.0 * ROUNDOFF
 """How far the next float above 1 is."""
-FORGIVEN = Decimal("4e-15")
+EPSILON_PRINT_TOLERANCE = Decimal("4e-15")
 """What an epsilon in print may be below its double."""
 
 
-def raised(value: float, roundings: int) -> float:
+def round_up(value: float, roundings: int) -> float:
     """`value` times 1 + `roundings` * ROUNDOFF: for a value >= 0 that must not come out below the truth.
 
     Statement: it does not, if at most `roundings` - 2 operations made the value, none of which loses more than ROUNDOFF of the truth
@@ -25,8 +25,8 @@ def raised(value: float, roundings: int) -> float:
     return value * (1.0 + roundings * ROUNDOFF)
 
 
-def lowered(value: float, roundings: int) -> float:
-    """`value` times 1 - `roundings` * ROUNDOFF: for a value >= 0 that must not come out above the truth; counted as in `raised`."""
+def round_down(value: float, roundings: int) -> float:
+    """`value` times 1 - `roundings` * ROUNDOFF: for a value >= 0 that must not come out above the truth; counted as in `round_up`."""
     return value * (1.0 - roundings * ROUNDOFF)
 
 
@@ -35,44 +35,45 @@ def never_small(value: float) -> float:
     return value if value >= 0.0 else math.inf
 
 
-def plain(number: float) -> str:
+def format_number(number: float) -> str:
     """A number as a person writes it: four significant digits, thousands separated, no trailing zeros."""
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
     return f"{float(f'{number:.4g}'):,.0f}" if 9999.5 <= abs(number) < 1e15 else f"{number:,.4g}"
 
 
-def promised(epsilon: float, digits: int = 4) -> str:
+def format_epsilon(epsilon: float, digits: int = 4) -> str:
     """An epsilon in a table or a sentence: four digits (or as many), never less than the truth."""
-    return _written(epsilon, digits, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
+    return _format_decimal(epsilon, digits, ROUND_CEILING) if math.isfinite(epsilon) else "no promise"
 
 
-def promised_delta(delta: float) -> str:
+def format_delta(delta: float) -> str:
     """A delta in a sentence: three digits, never less than the truth."""
-    return _written(delta, 3, ROUND_CEILING)
+    return _format_decimal(delta, 3, ROUND_CEILING)
 
 
-def at_least(value: float) -> str:
+def format_lower_bound(value: float) -> str:
     """The lower end of a band, an epsilon or a delta: four digits, never more than the truth."""
-    return _written(value, 4, ROUND_FLOOR) if math.isfinite(value) else "more than any number"
+    return _format_decimal(value, 4, ROUND_FLOOR) if math.isfinite(value) else "more than any number"
 
 
-def about(number: float) -> str:
+def format_rough(number: float) -> str:
     """A number that comes from a simulation: the two digits that it has, never less than what was found."""
-    return _written(number, 2, ROUND_CEILING)
+    return _format_decimal(number, 2, ROUND_CEILING)
 
 
 def two_digits_below(number: float) -> float:
-    """The largest number of two digits that is not above: what `about` prints is at most `number` if it is about no more than this."""
-    return float(_written(number, 2, ROUND_FLOOR).replace(",", ""))
+    """The largest number of two digits that is not above: what `format_rough` prints is at most `number` if it is about no more than
+    this."""
+    return float(_format_decimal(number, 2, ROUND_FLOOR).replace(",", ""))
 
 
-def reached(distance: float) -> str:
+def format_distance(distance: float) -> str:
     """A distance up to which something is promised: six digits, never more than the truth."""
-    return _written(distance, 6, ROUND_FLOOR)
+    return _format_decimal(distance, 6, ROUND_FLOOR)
 
 
-def _written(number: float, digits: int, towards: str) -> str:
+def _format_decimal(number: float, digits: int, towards: str) -> str:
     """A number >= 0 to so many significant digits, rounded one way only, from the shortest decimal that is this float.
 
     Upwards a few units of the last place are forgiven: a promise of doubles is kept to within 2e-15 (PURE_TOLERANCE), and an epsilon of
@@ -82,7 +83,7 @@ def _written(number: float, digits: int, towards: str) -> str:
         return "0"
     exact = Decimal(repr(float(number)))
     if towards == ROUND_CEILING:
-        exact *= 1 - FORGIVEN
+        exact *= 1 - EPSILON_PRINT_TOLERANCE
     rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=towards)
     if rounded == rounded.to_integral_value() and rounded < 10**15:
         return f"{int(rounded):,}"

@@ -1,8 +1,8 @@
 """From a target to a plan, and how such plans behave."""
 
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.planning.inverse import plan_for_error
+from metricshuffle.planning.error_simulation import Simulation, simulate
 from metricshuffle.planning.plan import Plan, plan
-from metricshuffle.planning.simulate import Simulation, simulate
+from metricshuffle.planning.plan_for_error import plan_for_error
 
 __all__ = ["Candidate", "Plan", "Simulation", "plan", "plan_for_error", "simulate"]

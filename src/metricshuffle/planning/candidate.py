@@ -8,29 +8,29 @@ from typing import Any
 
 from pydantic import Field
 
-from metricshuffle.declared import Declared, OrInfinite
-from metricshuffle.numerics.rounding import plain, promised
+from metricshuffle.display import HtmlRepr
+from metricshuffle.models import FrozenModel, OrInfinite
+from metricshuffle.numerics.rounding import format_epsilon, format_number
+from metricshuffle.planning.error_simulation import simulated_error
 from metricshuffle.planning.setting import KindsOfPeople, Setting
-from metricshuffle.planning.share_errors import COUNTED, ShareErrors, share_errors
-from metricshuffle.planning.simulate import simulated_error
+from metricshuffle.planning.share_errors import COUNTED_POPULATIONS, ShareErrors, share_errors
 from metricshuffle.privacy.guarantee import Guarantee, Who
-from metricshuffle.protocols.base import Account, AnyProtocol, Protocol
-from metricshuffle.protocols.vectors import NoisyVectors
-from metricshuffle.queries.base import Query
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.protocols.protocol import Account, AnyProtocol, Protocol
 from metricshuffle.queries.histogram import Histogram
-from metricshuffle.queries.user_items import UserQuery
-from metricshuffle.shown import Shown
+from metricshuffle.queries.query import Query
+from metricshuffle.queries.user_queries import UserQuery
 
 TRUST_ORDER: dict[Who, int] = {"nobody": 0, "shuffler": 1, "aggregator": 1, "curator": 2}
 # Candidates whose expected errors differ by less than this are equal; less trust wins, then fewer bits.
-EQUAL_ERRORS = 1e-3
+ERROR_TOLERANCE = 1e-3
 # So many standard errors of a simulation may be chance.
-CHANCE = 4.0
+CHANCE_STANDARD_ERRORS = 4.0
 # One report that counts for more people than this makes an estimate fragile.
 WARNED_CONDITION = 1e3
 
 
-class Candidate(Shown, Declared):
+class Candidate(HtmlRepr, FrozenModel):
     """A protocol that keeps the target, with the numbers that decide between protocols.
 
     `expected_error` is E|estimate - truth| as the query measures it, for users' items that are spread evenly over the points where it
@@ -78,13 +78,13 @@ class Candidate(Shown, Declared):
         encoding = f" ({self.encoding})" if self.encoding else ""
         return (
             f"Candidate({self.protocol}{encoding}, trusting {self.trusted}: expected error {self.expected_error:.4g}, "
-            f"epsilon {promised(self.local_epsilon)} of one report, {self.bits_per_user:,} bits{', a baseline' * self.baseline})"
+            f"epsilon {format_epsilon(self.local_epsilon)} of one report, {self.bits_per_user:,} bits{', a baseline' * self.baseline})"
         )
 
     @property
     def largest_equal(self) -> float:
         """Up to which expected error another candidate counts as equally exact: to 0.1 %, and as far as a simulation tells them apart."""
-        return self.expected_error * (1.0 + EQUAL_ERRORS) + 2.0 * (self.simulation_error or 0.0)
+        return self.expected_error * (1.0 + ERROR_TOLERANCE) + 2.0 * (self.simulation_error or 0.0)
 
     @property
     def trusted(self) -> Who:
@@ -102,12 +102,13 @@ class Candidate(Shown, Declared):
         if self.condition is None or self.condition <= WARNED_CONDITION:
             return ""
         return (
-            f"{self.protocol} (trusting {self.trusted}) is ill-conditioned: one report counts for up to {plain(self.condition)} items in "
+            f"{self.protocol} (trusting {self.trusted}) is ill-conditioned: one report counts for up to "
+            f"{format_number(self.condition)} items in "
             "the estimate, so that its shares come out only as well as their standard errors say; merge points, or allow a larger rate."
         )
 
 
-def allowed(setting: Setting, candidates: Sequence[Candidate]) -> list[tuple[int, Candidate]]:
+def allowed_candidates(setting: Setting, candidates: Sequence[Candidate]) -> list[tuple[int, Candidate]]:
     """The candidates that may be chosen, with their indices: no more trust, bits or local epsilon than allowed."""
     cap, bits = setting.max_local_epsilon, setting.max_bits
     return [
@@ -165,26 +166,27 @@ def candidate(
     )
 
 
-def in_known_order(candidates: Sequence[Candidate], spread: KindsOfPeople) -> list[Candidate]:
+def enforce_known_order(candidates: Sequence[Candidate], spread: KindsOfPeople) -> list[Candidate]:
     """The same candidates, with errors of histograms in the order that is known to hold: noisy vectors of the same features are no more
     exact through a shuffler than by a curator, nor with a floor than without. Where a simulation says otherwise by no more than chance
     allows, the larger error is taken for both. (Beyond chance it stands: a floor may bring smoothed shares of peaks nearer.)"""
-    found = list(candidates)
-    for features in {str(offer.mechanism.features) for offer in found if isinstance(offer.mechanism, NoisyVectors)}:
-        least: dict[str, float] = {}
+    ordered = list(candidates)
+    for features in {str(offer.mechanism.features) for offer in ordered if isinstance(offer.mechanism, NoisyVectors)}:
+        min_errors: dict[str, float] = {}
         chance = 0.0
-        for index in sorted(range(len(found)), key=lambda index: _rank(found[index])):
-            offer = found[index]
+        for index in sorted(range(len(ordered)), key=lambda index: _rank(ordered[index])):
+            offer = ordered[index]
             if not isinstance(offer.mechanism, NoisyVectors) or str(offer.mechanism.features) != features or offer.simulation_error is None:
                 continue
-            chance += CHANCE * offer.simulation_error
-            least = {
-                kind: least[kind] if error < least.get(kind, 0.0) <= error + chance else error for kind, error in offer.other_errors.items()
+            chance += CHANCE_STANDARD_ERRORS * offer.simulation_error
+            min_errors = {
+                kind: min_errors[kind] if error < min_errors.get(kind, 0.0) <= error + chance else error
+                for kind, error in offer.other_errors.items()
             }
-            if least != offer.other_errors:
-                expected = max(least[kind] for kind in COUNTED[spread])
-                found[index] = offer.model_copy(update={"other_errors": least, "expected_error": expected})
-    return found
+            if min_errors != offer.other_errors:
+                expected = max(min_errors[kind] for kind in COUNTED_POPULATIONS[spread])
+                ordered[index] = offer.model_copy(update={"other_errors": min_errors, "expected_error": expected})
+    return ordered
 
 
 def _rank(offer: Candidate) -> tuple[bool, bool]:

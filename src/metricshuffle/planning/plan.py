@@ -9,37 +9,37 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Real, Stored, content_digest, parsed
+from metricshuffle.data.rows import CoordinateKind, PerUser
+from metricshuffle.data.value_parts import parts_of
+from metricshuffle.display import Plottable
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
-from metricshuffle.numerics.rounding import promised
-from metricshuffle.planning.budget import EVERYBODY, Budget, checked_people
-from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed, in_known_order
-from metricshuffle.planning.offers import NotMade, made
-from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, checked_setting
-from metricshuffle.planning.simulate import other_errors
+from metricshuffle.models import FrozenModel, Real, StoredModel, content_digest, parse_json
+from metricshuffle.numerics.rounding import format_epsilon
+from metricshuffle.planning.budget.release_ledger import EVERYBODY, Budget, validate_group_name
+from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed_candidates, enforce_known_order
+from metricshuffle.planning.candidates import SkippedCandidate, calibrate_offers
+from metricshuffle.planning.error_simulation import other_errors
+from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, validate_setting
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.privacy.target import Honest, Target
-from metricshuffle.protocols.base import Protocol, Reports
+from metricshuffle.protocols.protocol import Protocol, Reports
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Shuffled
-from metricshuffle.queries.base import Query
-from metricshuffle.queries.rows import CoordinatesAre, PerUser
-from metricshuffle.queries.table import Library, frame
-from metricshuffle.queries.user_items import UserQuery
-from metricshuffle.queries.values import parts_of
+from metricshuffle.queries.query import Query
+from metricshuffle.queries.result_table import Library, frame
+from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
-from metricshuffle.shown import Plotted
-from metricshuffle.wire.reading import Reading
-from metricshuffle.wire.release import Release
-from metricshuffle.wire.shuffle import Ledger
-from metricshuffle.wire.task import Task, new_batch_id
+from metricshuffle.tasks.release import Release
+from metricshuffle.tasks.shuffle import Ledger
+from metricshuffle.tasks.task import Task, new_batch_id
+from metricshuffle.tasks.value_reading import Reading
 
 PLAN_FORMAT = "metricshuffle-plan/2"
 
 
-class NotOffered(Declared):
+class NotOffered(FrozenModel):
     """A protocol that does not apply here, and why."""
 
     protocol: str
@@ -47,7 +47,7 @@ class NotOffered(Declared):
     reason: str
 
 
-class Plan(Plotted, Stored):
+class Plan(Plottable, StoredModel):
     """A calibrated choice of protocol: every candidate that was compared, and the task that the three roles need."""
 
     stored_as: ClassVar[str] = "a plan"
@@ -133,7 +133,7 @@ class Plan(Plotted, Stored):
         column: str | Sequence[str] | None = None,
         user_column: str | None = None,
         per_user: PerUser | None = None,
-        coordinates: CoordinatesAre | None = None,
+        coordinates: CoordinateKind | None = None,
         drop_missing: bool = False,
         drop_outside: bool = False,
         clamp: bool = False,
@@ -176,7 +176,7 @@ class Plan(Plotted, Stored):
         column: str | Sequence[str] | None = None,
         user_column: str | None = None,
         per_user: PerUser | None = None,
-        coordinates: CoordinatesAre | None = None,
+        coordinates: CoordinateKind | None = None,
         drop_missing: bool = False,
         drop_outside: bool = False,
         clamp: bool = False,
@@ -200,7 +200,7 @@ class Plan(Plotted, Stored):
 
         if budget is None:
             return released(1 if round is None else round)
-        group = checked_people(people)
+        group = validate_group_name(people)
         with budget.opened() as account:
             release = released(account.round_for(self.task, group, round))
             account.record(self.task, release.shuffled, group, raw_values_seen=True)
@@ -217,8 +217,8 @@ class Plan(Plotted, Stored):
         return json.dumps(self._document(), indent=2)
 
     def _document(self) -> dict[str, Any]:
-        kept = self.chosen if isinstance(self.protocol, Sums) else None
-        left_out = {index: {"mechanism"} for index in range(len(self.candidates)) if index != kept}  # (some have a million numbers)
+        kept_index = self.chosen if isinstance(self.protocol, Sums) else None
+        left_out = {index: {"mechanism"} for index in range(len(self.candidates)) if index != kept_index}  # (some have a million numbers)
         # null where there is no bound; model_dump would leave an infinity
         stored = json.loads(self.model_dump_json(exclude={"candidates": left_out, "task": True}))
         task = json.loads(self.task.to_json())
@@ -240,7 +240,7 @@ class Plan(Plotted, Stored):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Undo `to_json`; a damaged or edited text is refused in words."""
-        data = parsed(text, cls.stored_as)
+        data = parse_json(text, cls.stored_as)
         named = data.get("format") if isinstance(data, dict) else None
         if named != PLAN_FORMAT:
             old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
@@ -253,8 +253,8 @@ class Plan(Plotted, Stored):
         fields = {name: value for name, value in content.items() if name in cls.model_fields}
         plan = super().from_json(json.dumps(fields))
         choice = plan.choice.model_copy(update={"mechanism": plan.task.protocol})
-        kept = tuple(choice if index == plan.chosen else other for index, other in enumerate(plan.candidates))
-        return plan.model_copy(update={"candidates": kept})
+        candidates = tuple(choice if index == plan.chosen else candidate for index, candidate in enumerate(plan.candidates))
+        return plan.model_copy(update={"candidates": candidates})
 
     def save(self, path: str | Path, task: str | Path | None = None) -> None:
         """Write the plan, and the task that travels to another file if one is named."""
@@ -285,7 +285,7 @@ class Plan(Plotted, Stored):
         )
 
     def __str__(self) -> str:
-        from metricshuffle.planning.explain import plan_text
+        from metricshuffle.planning.plan_text import plan_text
 
         return plan_text(self)
 
@@ -327,7 +327,7 @@ def plan(
     of your own (or one that `solve` built), which is accounted for as it is, in place of all others. `title` and `question`: what people
     are asked, shown to them and on everything that is made of the plan. `progress` is called with what is being calibrated.
     """
-    setting = checked_setting(
+    setting = validate_setting(
         query,
         target,
         users,
@@ -356,13 +356,13 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
     """The plan for a checked setting."""
     candidates: list[Candidate] = []
     missing: list[NotOffered] = []
-    for outcome in made(setting, progress):
-        if isinstance(outcome, NotMade):
+    for outcome in calibrate_offers(setting, progress):
+        if isinstance(outcome, SkippedCandidate):
             row = NotOffered(protocol=outcome.protocol, encoding=outcome.encoding, reason=outcome.reason)
             missing += [row] if row not in missing else []
         else:
             candidates.append(outcome)
-    candidates = in_known_order(candidates, setting.spread)
+    candidates = enforce_known_order(candidates, setting.spread)
     candidates.sort(key=lambda offer: (offer.baseline, offer.expected_error))
     chosen = choose(setting, candidates, missing)
     choice = candidates[chosen]
@@ -397,7 +397,7 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
 
 def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffered]) -> int:
     """Index of the candidate with the least expected error among those allowed (among equals least trust, then fewest bits)."""
-    usable = allowed(setting, candidates)
+    usable = allowed_candidates(setting, candidates)
     if not usable:
         reasons = _reasons(missing)
         caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
@@ -410,8 +410,8 @@ def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffer
 
 def most_exact(offers: Sequence[Candidate]) -> Candidate:
     """That of the least expected error; among equals the one with the least trust, then the fewest bits."""
-    least = min(offers, key=lambda offer: offer.expected_error)
-    equal = [offer for offer in offers if offer.expected_error <= least.largest_equal]
+    best = min(offers, key=lambda offer: offer.expected_error)
+    equal = [offer for offer in offers if offer.expected_error <= best.largest_equal]
     return min(equal, key=lambda offer: (TRUST_ORDER[offer.trusted], offer.bits_per_user, offer.expected_error))
 
 
@@ -420,9 +420,10 @@ def _nearest(candidates: list[Candidate]) -> str:
     allowed = [offer for offer in candidates if not offer.baseline]
     if not allowed:
         return ""
-    fewest, least = min(allowed, key=lambda offer: offer.bits_per_user), min(allowed, key=lambda offer: offer.local_epsilon)
+    fewest, quietest = min(allowed, key=lambda offer: offer.bits_per_user), min(allowed, key=lambda offer: offer.local_epsilon)
     return (
-        f"The least epsilon of one report that any candidate reaches here is {promised(least.local_epsilon)} ({least.protocol}), and the "
+        f"The least epsilon of one report that any candidate reaches here is {format_epsilon(quietest.local_epsilon)} "
+        f"({quietest.protocol}), and the "
         f"fewest bits are {fewest.bits_per_user:,} ({fewest.protocol}). "
     )
 

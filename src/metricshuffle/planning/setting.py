@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import plain, reached
+from metricshuffle.numerics.rounding import format_distance, format_number
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Honest, Target, checked_users, honest_count
-from metricshuffle.queries.base import Query
+from metricshuffle.queries.query import Query
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.wire.wording import tidied_question, tidied_title
+from metricshuffle.tasks.wording import normalize_question, normalize_title
 
 EncodingChoice = Literal["unary", "modular", "auto"]
 ShareTransport = Literal["shuffler", "aggregator"]
 Padding = Literal["clamp", "bounded"]
 KindsOfPeople = Literal["any", "smooth", "spiky"]
 """What is known of how people are spread: nothing, evenly or in clusters, or at few points."""
-MOST_SAMPLES = 10**6
+MAX_SAMPLES = 10**6
 OWN_RANDOMIZER = "own-randomizer"
 
 
@@ -71,7 +71,7 @@ DEFAULTS: dict[str, object] = {
 }  # fmt: skip
 
 
-def checked_setting(
+def validate_setting(
     query: Query,
     target: Target,
     users: int,
@@ -110,15 +110,15 @@ def checked_setting(
             raise InputError(f"{name} makes no sense for a {query.kind}; leave it out.")
     words = {"encoding": EncodingChoice, "padding": Padding, "transport": ShareTransport, "spread": KindsOfPeople, "trusted": Who}
     for name, known in words.items():
-        _among(name, {**chosen, "trusted": trusted}[name], get_args(known))
+        _validate_choice(name, {**chosen, "trusted": trusted}[name], get_args(known))
     if trusted == "aggregator" and "transport" in query.options:
         transport = "aggregator"
     query.check_distance(target.distance)
-    _whole("rounds", rounds)
+    _validate_integer("rounds", rounds)
     for name, value in (("samples", samples), ("most_items", most_items)):
         if value is not None:
-            _whole(name, value)
-            if query.items != "any" or value > MOST_SAMPLES:
+            _validate_integer(name, value)
+            if query.items != "any" or value > MAX_SAMPLES:
                 raise InputError(f"{name} must be a whole number from 1 to 1e6, for users with any number of items, got {value!r}.")
     if not isinstance(floor, bool):
         raise InputError(f"floor must be True or False, got {floor!r}.")
@@ -140,14 +140,14 @@ def checked_setting(
         floor=floor,
         most_items=most_items,
         spread=spread,
-        protocols=_checked_protocols(protocols, randomizer),
+        protocols=_validate_protocols(protocols, randomizer),
         randomizer=randomizer,
-        title=tidied_title(title),
-        question=tidied_question(question),
+        title=normalize_title(title),
+        question=normalize_question(question),
     )
 
 
-def _checked_protocols(protocols: Sequence[str] | None, randomizer: Randomizer | None) -> tuple[str, ...] | None:
+def _validate_protocols(protocols: Sequence[str] | None, randomizer: Randomizer | None) -> tuple[str, ...] | None:
     """Which protocols may be candidates; one's own randomizer is the only one."""
     if protocols is not None and (isinstance(protocols, str) or not isinstance(protocols, Sequence)):
         raise InputError(f"protocols must be a list of names, such as ['{protocols}'].")
@@ -161,14 +161,14 @@ def _checked_protocols(protocols: Sequence[str] | None, randomizer: Randomizer |
 def _check_limits(max_bits: int | None, max_local_epsilon: float | None, granularity: float | None) -> None:
     """Raise unless they are numbers that can be, where they are given."""
     if max_bits is not None:
-        _whole("max_bits", max_bits)
+        _validate_integer("max_bits", max_bits)
     if max_local_epsilon is not None and not (_is_number(max_local_epsilon) and 0.0 < max_local_epsilon < math.inf):
         raise InputError(f"max_local_epsilon must be a finite number > 0, got {max_local_epsilon!r}.")
     if granularity is not None and not (_is_number(granularity) and 0.0 < granularity < math.inf):
         raise InputError(f"granularity must be a finite number > 0, got {granularity!r}.")
 
 
-def _among(name: str, value: object, words: tuple[str, ...]) -> None:
+def _validate_choice(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:
         raise InputError(f"{name} must be one of {', '.join(words)}, got {value!r}.")
 
@@ -177,7 +177,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _whole(name: str, value: object) -> None:
+def _validate_integer(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be a whole number >= 1, got {value!r}.")
 
@@ -185,6 +185,6 @@ def _whole(name: str, value: object) -> None:
 def step_sentence(query: Query, distance: float, step: float) -> str:
     """What is wrong with a distance below one step."""
     return (
-        f"distance {reached(distance)} is less than one step ({f'{plain(step)} {query.unit}'.strip()}); "
+        f"distance {format_distance(distance)} is less than one step ({f'{format_number(step)} {query.unit}'.strip()}); "
         f"values closer than a step are the same value, so nothing would be promised."
     )

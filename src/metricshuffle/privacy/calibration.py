@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 
 from metricshuffle.errors import ConditionError
-from metricshuffle.numerics.search import Remembered, first_certified, last_certified
+from metricshuffle.numerics.certified_search import MemoizedCheck, first_certified, last_certified
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 
 # Rates above this are no noise at all: P(Z != 0) < e^-30.
 LARGEST_RATE = 32.0
-RELATIVE = 1e-11
+RATE_TOLERANCE = 1e-11
 # To this much where every step of the search needs the full verification.
-VERIFIED_RELATIVE = 1e-4
+VERIFIED_RATE_TOLERANCE = 1e-4
 
 
 def largest_rate(
@@ -22,7 +22,7 @@ def largest_rate(
     target: Target,
     *,
     start: float | None = None,
-    relative: float = RELATIVE,
+    relative: float = RATE_TOLERANCE,
     guess: float | None = None,
     steepness: float | None = None,
 ) -> float:
@@ -41,16 +41,16 @@ def largest_rate(
         return target.kept_by(profile_at(rate))
 
     floor = target.slope * (1.0 - 1e-12) if start is None else start
-    top, least = max(LARGEST_RATE, floor), 1e-3 * floor
+    top, min_rate = max(LARGEST_RATE, floor), 1e-3 * floor
     # Where delta falls like e^(-c/rate^2), as for nearly normal noise, its logarithm grows by twice itself with that of the rate.
     likely = -2.0 * math.log(target.delta) if target.delta > 0.0 else 1.0
-    steered = Remembered(lambda rate: target.shortfall(profile_at(rate)), floor, 2.0 * top)
+    steered = MemoizedCheck(lambda rate: target.shortfall(profile_at(rate)), floor, 2.0 * top)
     begin, known = 2.0 * floor if guess is None else guess, steepness is not None
     steered.enclose(begin, likely if steepness is None else steepness, 0.1 * relative, known=known)
-    near = last_certified(steered, *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top), relative=relative)
-    found = first_certified(certified, near, least, step=-max(relative, 1e-9), growth=4.0, most=0.5, failing=math.inf)
-    if found.passing == least:
+    steered_rate = last_certified(steered, *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top), relative=relative)
+    bracket = first_certified(certified, steered_rate, min_rate, step=-max(relative, 1e-9), growth=4.0, most=0.5, failing=math.inf)
+    if bracket.passing == min_rate:
         raise ConditionError("Calibration", "a noise rate that keeps the promise", "none down to a thousandth of the pure slope")
-    if found.passing == near:
-        return near
-    return last_certified(certified, *found, relative=max(relative, VERIFIED_RELATIVE))
+    if bracket.passing == steered_rate:
+        return steered_rate
+    return last_certified(certified, *bracket, relative=max(relative, VERIFIED_RATE_TOLERANCE))

@@ -7,11 +7,11 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, computed_field, model_serializer, model_validator
 
-from metricshuffle.declared import OrInfinite
+from metricshuffle.display import HtmlRepr, one_line_repr
 from metricshuffle.errors import NotCertified
-from metricshuffle.numerics.rounding import promised, promised_delta, raised, reached
+from metricshuffle.models import OrInfinite
+from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon, round_up
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
-from metricshuffle.shown import Shown, in_a_line
 
 Protects = Literal["one person", "people together", "one user's items"]
 Who = Literal["nobody", "shuffler", "aggregator", "curator"]
@@ -41,7 +41,7 @@ class Trust(BaseModel):
         return f"as long as the {self.trusted} is honest{counted}"
 
 
-class Guarantee(Shown, BaseModel):
+class Guarantee(HtmlRepr, BaseModel):
     """One sentence with numbers; see `docs/guarantee.md` for what it does not promise.
 
     `epsilon` is the total at `distance`. shape "linear": two inputs at distance d <= distance
@@ -117,20 +117,20 @@ class Guarantee(Shown, BaseModel):
 
     def __repr__(self) -> str:
         names = ("epsilon", "delta", "distance", "unit", "shape", "protects", "rounds", "bound")
-        return in_a_line("Guarantee", (("trusted", self.trust.trusted), *((name, getattr(self, name)) for name in names)))
+        return one_line_repr("Guarantee", (("trusted", self.trust.trusted), *((name, getattr(self, name)) for name in names)))
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        near = f"{reached(self.distance)}{unit}"
+        distance_text = f"{format_distance(self.distance)}{unit}"
         how = "" if self.between == "values" else f" (distance between {self.between})"
-        far = f"{near}{how}"
+        measured_text = f"{distance_text}{how}"
         users = {None: "items", "any": "items (any number of them)", "public": "items (their number is public)"}
         plural = "items" if self.items != 1 else "item"
-        held = f"{self.items:,} {plural} (their number is public)" if isinstance(self.items, int) else users[self.items]
+        items_text = f"{self.items:,} {plural} (their number is public)" if isinstance(self.items, int) else users[self.items]
         movers = {
-            "one person": f"one person's value moving by up to {far}",
-            "people together": f"values moving by up to {far} in total, over any number of people,",
-            "one user's items": f"one user's {held} moving by up to {near} of earth mover's distance{how}",
+            "one person": f"one person's value moving by up to {measured_text}",
+            "people together": f"values moving by up to {measured_text} in total, over any number of people,",
+            "one user's items": f"one user's {items_text} moving by up to {distance_text} of earth mover's distance{how}",
         }[self.protects]
         relied = str(self.trust)
         if self.protects == "one user's items":
@@ -139,15 +139,15 @@ class Guarantee(Shown, BaseModel):
             seen = self.bound.startswith("raw ")  # then nothing is left to rely on
             return f"NOT hidden: {movers}{'' if seen else f' {relied}'} (bound: {self.bound})."
         scaled = "" if self.shape == "flat" else ", and proportionally less for a smaller move"
-        probability = "with certainty" if self.delta == 0 else f"delta {promised_delta(self.delta)}"
+        probability = "with certainty" if self.delta == 0 else f"delta {format_delta(self.delta)}"
         over = "" if self.rounds == 1 else f", over all {self.rounds} rounds together"
-        return f"Hidden at epsilon {promised(self.epsilon)}{scaled} ({probability}{over}): {movers} {relied} (bound: {self.bound})."
+        return f"Hidden at epsilon {format_epsilon(self.epsilon)}{scaled} ({probability}{over}): {movers} {relied} (bound: {self.bound})."
 
 
 def likelihood_text(epsilon: float, delta: float) -> str:
     """What (epsilon, delta) says of anything that may be seen, and no more: not that a loss above epsilon has probability delta at most."""
-    factor = promised(raised(math.exp(epsilon), 8)) if epsilon < 700.0 else f"e^{promised(epsilon)}"
-    chance = "" if delta == 0.0 else f", plus a probability of {promised_delta(delta)}"
+    factor = format_epsilon(round_up(math.exp(epsilon), 8)) if epsilon < 700.0 else f"e^{format_epsilon(epsilon)}"
+    chance = "" if delta == 0.0 else f", plus a probability of {format_delta(delta)}"
     return f"at most {factor} times as likely with one as with the other{chance}"
 
 

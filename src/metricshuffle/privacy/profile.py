@@ -15,23 +15,23 @@ from typing import Any, Literal
 
 import numpy as np
 
+from metricshuffle.display import Brief, Plottable, plot_result
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.search import first_certified, last_certified
+from metricshuffle.numerics.certified_search import first_certified, last_certified
 from metricshuffle.numerics.types import Floats
-from metricshuffle.privacy.curves import (
-    INTERVAL,
-    NEGLIGIBLE,
+from metricshuffle.privacy.dominating_pair import (
+    LOSS_INTERVAL,
+    NEGLIGIBLE_DELTA,
     POINTS,
     Curve,
     DominatingPair,
     TradeOff,
-    checked_order,
     dominating_pair,
-    looked_at,
     loss_distribution,
+    sample_epsilons,
     trade_off,
+    validate_order,
 )
-from metricshuffle.shown import Brief, Plotted, plotted
 
 Shape = Literal["linear", "flat"]
 
@@ -62,14 +62,14 @@ def checked_epsilon(epsilon: float) -> float:
     return min(float(epsilon), FARTHEST_EPSILON)
 
 
-def checked_distance(distance: float) -> float:
+def validate_distance(distance: float) -> float:
     """distance as a finite float >= 0, or a sentence."""
     if not (isinstance(distance, int | float) and 0.0 <= distance < math.inf):
         raise InputError(f"distance must be a finite number >= 0, got {distance!r}.")
     return float(distance)
 
 
-class PrivacyProfile(Plotted, Brief, ABC):
+class PrivacyProfile(Plottable, Brief, ABC):
     """Any two inputs at distance <= d are (epsilon, delta(epsilon, d))-indistinguishable.
 
     Implementations must never return a delta below the truth: what cannot be computed is
@@ -85,11 +85,11 @@ class PrivacyProfile(Plotted, Brief, ABC):
 
     def pure(self, distance: float) -> float:
         """Smallest known epsilon with delta = 0 at that distance (inf if there is none)."""
-        return 0.0 if checked_distance(distance) == 0.0 else math.inf
+        return 0.0 if validate_distance(distance) == 0.0 else math.inf
 
     def epsilon(self, delta: float, distance: float) -> float:
         """Smallest certified total epsilon at that delta and distance (inf if there is none)."""
-        delta, distance = checked_delta(delta), checked_distance(distance)
+        delta, distance = checked_delta(delta), validate_distance(distance)
         ceiling = self.pure(distance)
         if delta == 0.0 or ceiling == 0.0:
             return ceiling
@@ -100,8 +100,8 @@ class PrivacyProfile(Plotted, Brief, ABC):
         if certified(0.0):
             return 0.0
         limit = min(ceiling, LARGEST_EPSILON)
-        found = first_certified(certified, 1.0, limit, step=1.0, failing=0.0)
-        return ceiling if found.passing == limit < ceiling else last_certified(certified, *found)
+        bracket = first_certified(certified, 1.0, limit, step=1.0, failing=0.0)
+        return ceiling if bracket.passing == limit < ceiling else last_certified(certified, *bracket)
 
     def plot(self, *, distance: float | Sequence[float] | None = None, delta: float | Sequence[float] | None = None) -> Any:
         """delta against epsilon at a distance (or several); or, where `delta` is given (or several), epsilon against the distance.
@@ -109,7 +109,7 @@ class PrivacyProfile(Plotted, Brief, ABC):
         Left out, the distance is the largest that the profile knows of, or 1. An altair chart if altair is installed, else one that
         shows itself as SVG.
         """
-        return plotted(self, distance=distance, delta=delta)
+        return plot_result(self, distance=distance, delta=delta)
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """True only if the promise is certified for every distance of whole steps up to `distance`.
@@ -123,7 +123,7 @@ class PrivacyProfile(Plotted, Brief, ABC):
         Where only single distances pass, longer blocks are tried ever more rarely.
         Each e(a) is rounded down; see PURE_TOLERANCE for delta = 0.
         """
-        epsilon, steps = checked_epsilon(epsilon), math.floor(checked_distance(distance))
+        epsilon, steps = checked_epsilon(epsilon), math.floor(validate_distance(distance))
         if shape == "flat" or steps < 1:
             return self.covers_at(epsilon, delta, distance)
 
@@ -151,7 +151,7 @@ class PrivacyProfile(Plotted, Brief, ABC):
 
         Here: the promise at its own distance and at a single step (if that is nearer), which decide in practice.
         """
-        return all(self.covers_at(total, delta, at) for at, total in _looks(epsilon, distance, shape).items())
+        return all(self.covers_at(total, delta, at) for at, total in _sampled_distances(epsilon, distance, shape).items())
 
     def shortfall(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> float:
         """By how much `nearly_covers` fails, as the logarithm of the largest delta it looks at over the one promised; <= 0 if it does not.
@@ -160,7 +160,7 @@ class PrivacyProfile(Plotted, Brief, ABC):
         """
         if delta == 0.0:
             return -math.inf if self.nearly_covers(epsilon, delta, distance, shape) else math.inf
-        return log_excess([self.delta_near(delta, total, at) for at, total in _looks(epsilon, distance, shape).items()], delta)
+        return log_excess([self.delta_near(delta, total, at) for at, total in _sampled_distances(epsilon, distance, shape).items()], delta)
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
         """True only if (epsilon, delta) is certified at every distance <= `distance`."""
@@ -189,10 +189,10 @@ class PrivacyProfile(Plotted, Brief, ABC):
         """Row d: `curve` at the distance d, for whole distances 0..distance."""
         return np.array([self.curve(epsilons, float(steps)) for steps in range(math.floor(distance) + 1)])
 
-    def dominating_pair(self, distance: float, *, points: int = POINTS, negligible: float = NEGLIGIBLE) -> DominatingPair:
+    def dominating_pair(self, distance: float, *, points: int = POINTS, negligible: float = NEGLIGIBLE_DELTA) -> DominatingPair:
         """Two laws at least as easy to tell apart as any two inputs up to that distance, from delta at about `points` epsilons."""
         curve, pure = self._curve(distance)
-        at = looked_at(curve, pure, points, negligible)
+        at = sample_epsilons(curve, pure, points, negligible)
         return dominating_pair(at, [curve(epsilon) for epsilon in at])
 
     def renyi(self, order: float, distance: float, *, points: int = POINTS) -> float:
@@ -200,20 +200,20 @@ class PrivacyProfile(Plotted, Brief, ABC):
 
         From this curve alone (`DominatingPair.renyi`), so the rounds of a composition may add up to less.
         """
-        order, pure = checked_order(order), self.pure(checked_distance(distance))
+        order, pure = validate_order(order), self.pure(validate_distance(distance))
         if pure == math.inf or order == math.inf:
             return pure
         # What is far out counts e^((order - 1) loss) times: look closely until that is little, too.
         tail = math.exp(max(-20.0 - (order - 1.0) * pure, -650.0))
-        return min(pure, self.dominating_pair(distance, points=points, negligible=min(tail, NEGLIGIBLE)).renyi(order))
+        return min(pure, self.dominating_pair(distance, points=points, negligible=min(tail, NEGLIGIBLE_DELTA)).renyi(order))
 
     def tradeoff(self, distance: float, *, points: int = POINTS) -> TradeOff:
         """Lower bound on the type II error of every test between two inputs up to that distance (f-DP), from about `points` epsilons."""
         curve, pure = self._curve(distance)
-        at = looked_at(curve, pure, points)
+        at = sample_epsilons(curve, pure, points)
         return trade_off(at, [curve(epsilon) for epsilon in at])
 
-    def to_pld(self, distance: float, interval: float = INTERVAL, *, points: int = 4 * POINTS) -> Any:
+    def to_pld(self, distance: float, interval: float = LOSS_INTERVAL, *, points: int = 4 * POINTS) -> Any:
         """The same as a pessimistic `PrivacyLossDistribution` of dp-accounting (extra "compose"), to compose it there.
 
         Its delta is nowhere below this profile's; `interval` is how far apart its losses are. What dp-accounting does with it later
@@ -223,25 +223,25 @@ class PrivacyProfile(Plotted, Brief, ABC):
 
     def _curve(self, distance: float) -> tuple[Curve, float]:
         """delta at that distance, looked up if it was asked for before, and where it ends."""
-        distance = checked_distance(distance)
+        distance = validate_distance(distance)
         return cache(lambda epsilon: self.delta(epsilon, distance)), self.pure(distance)
 
 
-def log_excess(found: list[float], delta: float) -> float:
+def log_excess(deltas: list[float], delta: float) -> float:
     """log of the largest of some deltas over the one that is promised (> 0); infinite if one is not a number."""
-    if any(math.isnan(one) for one in found):
+    if any(math.isnan(value) for value in deltas):
         return math.inf
-    largest = max(found, default=0.0)
+    largest = max(deltas, default=0.0)
     return math.log(largest / delta) if largest > 0.0 else -math.inf
 
 
-def _looks(epsilon: float, distance: float, shape: Shape) -> dict[float, float]:
+def _sampled_distances(epsilon: float, distance: float, shape: Shape) -> dict[float, float]:
     """Distances, and the epsilon that is promised there, that decide in practice: the whole one and a single step."""
     first = min(1.0, distance)
     return {distance: epsilon, first: epsilon if shape == "flat" or first == distance else epsilon / distance}
 
 
-class LowerProfile(Plotted, Brief, ABC):
+class LowerProfile(Plottable, Brief, ABC):
     """A lower bound: no analysis of the same mechanism can promise less than this."""
 
     bound: str = "attack"
@@ -252,7 +252,7 @@ class LowerProfile(Plotted, Brief, ABC):
 
     def plot(self, *, distance: float | Sequence[float] | None = None) -> Any:
         """delta against epsilon at a distance (or several); left out, the largest that the bound knows of, or 1."""
-        return plotted(self, distance=distance)
+        return plot_result(self, distance=distance)
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class PureProfile(PrivacyProfile):
             raise InputError(f"rate must be a finite number > 0, got {self.rate!r}.")
 
     def pure(self, distance: float) -> float:
-        return math.nextafter(self.rate * checked_distance(distance), math.inf) if distance else 0.0
+        return math.nextafter(self.rate * validate_distance(distance), math.inf) if distance else 0.0
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """At every real distance, not only at whole steps.
@@ -315,7 +315,7 @@ class PureUpTo(PrivacyProfile):
     bound: str = "pure"
 
     def pure(self, distance: float) -> float:
-        return 0.0 if checked_distance(distance) == 0.0 else self.total if distance <= self.distance else math.inf
+        return 0.0 if validate_distance(distance) == 0.0 else self.total if distance <= self.distance else math.inf
 
     def delta(self, epsilon: float, distance: float) -> float:
         """As for any pair whose log likelihood ratio is at most `total` (see PureProfile)."""

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Real
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.rounding import promised, promised_delta, reached
+from metricshuffle.models import FrozenModel, Real
+from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 
 
-class Target(Declared):
+class Target(FrozenModel):
     """Any two inputs at distance d <= `distance` are (epsilon * d / distance, delta)-indistinguishable.
 
     `epsilon` is the TOTAL at `distance`, in the unit of the query. shape="flat": (epsilon, delta)
@@ -26,8 +26,8 @@ class Target(Declared):
     distance: Real
     shape: Shape = "linear"
 
-    def __init__(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear", **rest: Any) -> None:
-        super().__init__(epsilon=epsilon, delta=delta, distance=distance, shape=shape, **rest)
+    def __init__(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear", **fields: Any) -> None:
+        super().__init__(epsilon=epsilon, delta=delta, distance=distance, shape=shape, **fields)
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -90,7 +90,7 @@ class Target(Declared):
 
     def __str__(self) -> str:
         growth = "in proportion to the distance up to" if self.shape == "linear" else "for every move up to"
-        return f"epsilon {promised(self.epsilon)} {growth} {reached(self.distance)}, delta {promised_delta(self.delta)}"
+        return f"epsilon {format_epsilon(self.epsilon)} {growth} {format_distance(self.distance)}, delta {format_delta(self.delta)}"
 
 
 Honest = int | float | str | None

@@ -12,28 +12,28 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.accounting.items.lipschitz import NormName, shares_constant
-from metricshuffle.declared import Kinded
+from metricshuffle.accounting.user_items.lipschitz import NormName, shares_constant
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.estimation.tree_projection import shares_from_subtrees
+from metricshuffle.models import TaggedModel
 from metricshuffle.numerics.types import Floats
-from metricshuffle.queries.base import Query
-from metricshuffle.queries.coordinates import Coordinates
-from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
+from metricshuffle.queries.exact_features import ExactFeatures
+from metricshuffle.queries.query import Query
+from metricshuffle.queries.user_queries import UserHistogram, UserLinearQuery
 from metricshuffle.spaces import TreeEmbedding
 
 NO_TREE = "the distances are not those along a line or a tree, so no coordinates carry the earth mover's distance exactly."
 
 
-class AnswerFeatures(Kinded, ABC):
+class AnswerFeatures(TaggedModel, ABC):
     """Whole-number features of a person's items, averaged over the items."""
 
-    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     kind: str
 
     @abstractmethod
-    def coordinates(self, query: Query) -> Coordinates:
+    def coordinates(self, query: Query) -> ExactFeatures:
         """The features of every point."""
 
     @abstractmethod
@@ -54,11 +54,11 @@ class TreeEdges(AnswerFeatures):
 
     kind: Literal["tree-edges"] = "tree-edges"
 
-    def coordinates(self, query: Query) -> Coordinates:
-        found = _histogram(query).below_edges
-        if found is None:
+    def coordinates(self, query: Query) -> ExactFeatures:
+        edges = _histogram(query).below_edges
+        if edges is None:
             raise PlanError(NO_TREE)
-        return found
+        return edges
 
     def constant(self, query: Query, norm: NormName) -> float:
         if norm != "l1":
@@ -97,9 +97,9 @@ class PointShares(AnswerFeatures):
 
     kind: Literal["point-shares"] = "point-shares"
 
-    def coordinates(self, query: Query) -> Coordinates:
+    def coordinates(self, query: Query) -> ExactFeatures:
         size = _histogram(query).people.size
-        return Coordinates(np.eye(size), 0, np.zeros(size))
+        return ExactFeatures(np.eye(size), 0, np.zeros(size))
 
     def constant(self, query: Query, norm: NormName) -> float:
         """In sum, 2/(distance of the nearest points): one share falls by w/distance if items move by w, another rises."""
@@ -117,7 +117,7 @@ class Columns(AnswerFeatures):
 
     kind: Literal["columns"] = "columns"
 
-    def coordinates(self, query: Query) -> Coordinates:
+    def coordinates(self, query: Query) -> ExactFeatures:
         return _linear(query).coordinates
 
     def constant(self, query: Query, norm: NormName) -> float:

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.noise.grid_laplace import GridLaplace, Ratios
 from metricshuffle.noise.k_norm import GaussianNoise, L2Noise, LinfNoise, VectorNoise
 from metricshuffle.protocols.frequencies import normal_width
-from metricshuffle.queries.coordinates import Answers
+from metricshuffle.queries.exact_features import ExactAnswers
 from metricshuffle.randomness import Randomness
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ NUMBERS_AT_ONCE = 2**18  # what fits near the processor: a dozen arrays of them 
 LN_4 = math.log(4.0)
 
 
-class AnswerNoise(Declared):
+class AnswerNoise(FrozenModel):
     """K-norm noise (density e^(-norm/scale)) or a Gaussian (standard deviation `scale`) on vectors of `coordinates` numbers.
 
     "l1" is Laplace noise on each coordinate, drawn exactly; the others are drawn to within `inexactness` in total variation.
@@ -40,21 +40,21 @@ class AnswerNoise(Declared):
     coordinates: Whole
     cell: Positive
 
-    def __init__(self, noise: Noise, scale: float, coordinates: int, cell: float | None = None, **rest: Any) -> None:
+    def __init__(self, noise: Noise, scale: float, coordinates: int, cell: float | None = None, **fields: Any) -> None:
         if isinstance(scale, int | float) and not 1e-290 < scale < 1e290:
             raise InputError(
                 f"the noise would need a scale of {scale:.3g}, which is beyond 1e-290 to 1e290; ask for a promise between these."
             )
         if cell is None and isinstance(scale, int | float):
             cell = 2.0 ** math.floor(math.log2(scale / CELLS_PER_SCALE))
-        Declared.__init__(self, noise=noise, scale=scale, coordinates=coordinates, cell=cell, **rest)
+        FrozenModel.__init__(self, noise=noise, scale=scale, coordinates=coordinates, cell=cell, **fields)
 
     @property
     def variance(self) -> float:
         """Of one coordinate, the place within a cell included."""
         size = float(self.coordinates)
-        drawn = {"l1": 2.0, "l2": size + 1.0, "linf": (size + 1.0) * (size + 2.0) / 3.0, "gaussian": 1.0}[self.noise]
-        return drawn * self.scale**2 + self.cell**2 / 12.0
+        noise_variance = {"l1": 2.0, "l2": size + 1.0, "linf": (size + 1.0) * (size + 2.0) / 3.0, "gaussian": 1.0}[self.noise]
+        return noise_variance * self.scale**2 + self.cell**2 / 12.0
 
     def mean_size(self, draws: int = 1) -> float:
         """The mean absolute value of one coordinate of a sum of so many draws.
@@ -103,7 +103,7 @@ class AnswerNoise(Declared):
             return 0.0
         return self._vector_noise.variation
 
-    def on_each(self, answers: Answers, randomness: Randomness) -> Cells:
+    def on_each(self, answers: ExactAnswers, randomness: Randomness) -> Cells:
         """Noise on the answer of each user: one row of cells a user."""
         if self.noise == "l1":
             grid, cells = GridLaplace.at_least(self.scale, Fraction(self.cell)), np.empty(answers.numerators.shape, dtype=np.int64)
@@ -111,8 +111,8 @@ class AnswerNoise(Declared):
             for start in range(0, len(cells), step):
                 above = answers.numerators[start : start + step]
                 below = np.repeat(answers.sizes[start : start + step], above.shape[1])
-                drawn = grid.sample(Ratios(above.ravel().astype(np.int64), below, answers.power), randomness)
-                cells[start : start + step] = drawn.reshape(above.shape)
+                noisy_cells = grid.sample(Ratios(above.ravel().astype(np.int64), below, answers.power), randomness)
+                cells[start : start + step] = noisy_cells.reshape(above.shape)
             return cells
         return np.stack([self.on(answers.exact(user), randomness) for user in range(len(answers.sizes))])
 

@@ -11,27 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.accounting.blanket.bound import BlanketProfile
-from metricshuffle.accounting.blanket.geometric_pairs import ShuffledGeometric
-from metricshuffle.accounting.clones.bound import ClonesProfile
-from metricshuffle.amplification.shuffled import ShuffledProfile
-from metricshuffle.declared import Whole
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketProfile
+from metricshuffle.accounting.shuffling.clone_bound import ClonesProfile
+from metricshuffle.accounting.shuffling.geometric_blanket import ShuffledGeometric
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.errors import ConditionError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
-from metricshuffle.estimation.likelihood import likeliest
+from metricshuffle.estimation.likelihood import fit_likelihood
 from metricshuffle.estimation.tree_projection import possible_shares
-from metricshuffle.numerics.rounding import plain, raised
+from metricshuffle.models import Whole
+from metricshuffle.numerics.rounding import format_number, round_up
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
 from metricshuffle.protocols.item_accounts import ItemAccounts
+from metricshuffle.protocols.protocol import Account, Layout, Protocol, single_person_guarantee
 from metricshuffle.protocols.tally import Shuffled
-from metricshuffle.queries.base import Estimate, Inputs, Query
 from metricshuffle.queries.histogram import Histogram
-from metricshuffle.queries.numbers import NumberQuery
-from metricshuffle.queries.user_items import UserHistogram, UserQuery
+from metricshuffle.queries.mean_and_sum import NumberQuery
+from metricshuffle.queries.query import Estimate, Inputs, Query
+from metricshuffle.queries.user_queries import UserHistogram, UserQuery
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.planar_geometric import PlanarGeometric
@@ -41,9 +41,9 @@ from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Integers, Interval
 
 # Distances of up to so many values are compared pair by pair.
-MOST_COMPARED = 1024
+MAX_COMPARED = 1024
 # Below so many people an interval takes Chebyshev's inequality instead of the normal approximation.
-FEW_PEOPLE = 30
+MIN_NORMAL_PEOPLE = 30
 
 
 def known_randomizers() -> dict[str, type[Randomizer]]:
@@ -54,12 +54,12 @@ def known_randomizers() -> dict[str, type[Randomizer]]:
     return {kind: known for kind, known in Randomizer.kinds.items() if issubclass(known, Randomizer)}
 
 
-def _known(value: object) -> object:
+def _validate_randomizer(value: object) -> object:
     known_randomizers()
     return Randomizer.of_kind(value)
 
 
-AnyRandomizer = Annotated[SerializeAsAny[Randomizer], BeforeValidator(_known)]
+AnyRandomizer = Annotated[SerializeAsAny[Randomizer], BeforeValidator(_validate_randomizer)]
 """A field that holds any randomizer and reads it back from JSON by its kind."""
 
 
@@ -73,28 +73,28 @@ def displacements(randomizer: Randomizer, users: int) -> ShuffledGeometric | Non
     return None
 
 
-def measured(randomizer: Randomizer, users: int) -> PrivacyProfile | None:
+def metric_channel_profile(randomizer: Randomizer, users: int) -> PrivacyProfile | None:
     """A channel that has distances of its own, at every one of them; None for other randomizers."""
-    from metricshuffle.amplification.measured import MeasuredProfile
+    from metricshuffle.amplification.metric_channel import MetricChannelProfile
 
-    return MeasuredProfile(randomizer, users) if has_law_of(randomizer, Channel) and randomizer.distances is not None else None
+    return MetricChannelProfile(randomizer, users) if has_law_of(randomizer, Channel) and randomizer.distances is not None else None
 
 
-def one_report(randomizer: Randomizer) -> PrivacyProfile:
+def single_report_profile(randomizer: Randomizer) -> PrivacyProfile:
     """What one report alone hides: on a grid, at the moves there are."""
-    return measured(randomizer, 1) or displacements(randomizer, 1) or BlanketProfile(randomizer.blankets, 1)
+    return metric_channel_profile(randomizer, 1) or displacements(randomizer, 1) or BlanketProfile(randomizer.blankets, 1)
 
 
 def shuffled_profile(randomizer: Randomizer, users: int) -> PrivacyProfile:
     """What the shuffled reports of `users` honest people hide, by the best of all bounds."""
     displacements(randomizer, users)  # (raises where a line is too long)
-    return measured(randomizer, users) or ShuffledProfile(randomizer, users, randomizer.diameter)
+    return metric_channel_profile(randomizer, users) or BestBoundProfile(randomizer, users, randomizer.diameter)
 
 
 def knows_distances(randomizer: Randomizer) -> bool:
     """Whether linear promises are certified at the distances that there are, with one report too; else at whole steps only."""
     geometric = has_law_of(randomizer, BoundedGeometric) or has_law_of(randomizer, PlanarGeometric)
-    return geometric or measured(randomizer, 1) is not None
+    return geometric or metric_channel_profile(randomizer, 1) is not None
 
 
 def has_metric(randomizer: Randomizer) -> bool:
@@ -168,7 +168,7 @@ class Frequencies(Protocol):
             if self.drawn:  # which of her items a user drew: at most as if all drew from the same shares
                 spread = spread + possible * (1.0 - possible)
         else:
-            fit = likeliest(inversion.rows, counts)
+            fit = fit_likelihood(inversion.rows, counts)
             possible, spread = fit.frequencies, inversion.variances(fit.frequencies)
             shortfall = fit.gap * reports
             warning = "" if shortfall <= 1.0 else _unfinished(shortfall)
@@ -183,7 +183,7 @@ class Frequencies(Protocol):
             if method == "bernstein":  # by the largest variances there are: it holds whatever people hold
                 halves = inversion.half_widths(reports * inversion.largest_variances, miss)
                 return totals - halves / items, totals + halves / items
-            width = 1.0 / math.sqrt(miss) if people < FEW_PEOPLE else normal_width(miss)
+            width = 1.0 / math.sqrt(miss) if people < MIN_NORMAL_PEOPLE else normal_width(miss)
             halves = width * np.sqrt(variances)
             # a larger total has a larger variance than the one that is told: up to where h^2 = width^2 (variance at the total + h)
             slope = 0.5 * width**2 * own
@@ -192,7 +192,7 @@ class Frequencies(Protocol):
             return totals - halves / items, totals + above / items
 
         errors = np.sqrt(variances) / items
-        warning = " ".join(part for part in (mostly_noise(inversion.condition, errors / people), warning) if part)
+        warning = " ".join(part for part in (noise_warning(inversion.condition, errors / people), warning) if part)
         return Estimate(totals, errors, people, self.step, ends, possible, warning)
 
     def _total(self, counts: Integers64, people: int) -> Estimate:
@@ -204,7 +204,7 @@ class Frequencies(Protocol):
 
         def ends(level: float, simultaneous: bool, method: IntervalMethod) -> tuple[Floats, Floats]:
             if method == "normal":
-                half = error * (1.0 / math.sqrt(1.0 - level) if people < FEW_PEOPLE else normal_width(1.0 - level))
+                half = error * (1.0 / math.sqrt(1.0 - level) if people < MIN_NORMAL_PEOPLE else normal_width(1.0 - level))
             else:
                 log_miss = math.log(2.0 / (1.0 - level))
                 linear = largest * log_miss / 3.0
@@ -271,7 +271,7 @@ class Frequencies(Protocol):
             same = isinstance(domain, Grid) and cells == (domain.width, domain.height, domain.cell, "euclidean") and self.step == 1.0
         else:
             pairs = itertools.combinations(range(randomizer.inputs), 2)
-            same = randomizer.inputs <= MOST_COMPARED and all(
+            same = randomizer.inputs <= MAX_COMPARED and all(
                 max(randomizer.distance(a, b), randomizer.distance(b, a)) * self.step <= query.distance(a, b) * (1.0 + 1e-12)
                 for a, b in pairs
             )
@@ -303,11 +303,11 @@ class Frequencies(Protocol):
             if promise.distance < 1.0:
                 raise ConditionError(self.name, "a distance of at least one step", f"{promise.distance:g} steps")
         if self.trusted == "nobody":
-            return Account(one_report(self.randomizer), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
+            return Account(single_report_profile(self.randomizer), promise.with_delta(0.0), "one person", 0.0, "pure", shape)
         profile = shuffled_profile(self.randomizer, honest)
         account = Account(profile, promise, "one person", target.delta, "pure" if promise.delta == 0.0 else profile.bound, shape)
         # Which argument decides takes a close look; where nothing is kept, none does.
-        if promise.delta > 0.0 and isinstance(profile, ShuffledProfile) and account.kept:
+        if promise.delta > 0.0 and isinstance(profile, BestBoundProfile) and account.kept:
             object.__setattr__(account, "bound", profile.decisive(promise.epsilon, promise.distance, promise.shape))
         return account
 
@@ -333,7 +333,7 @@ class Frequencies(Protocol):
         if self.readout == "total":
             return self.witch_hat.local_profile().pure(target.distance)
         if has_metric(self.randomizer):
-            return one_report(self.randomizer).pure(target.in_steps(self.step).distance)
+            return single_report_profile(self.randomizer).pure(target.in_steps(self.step).distance)
         return self.randomizer.local_epsilon()
 
     def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:
@@ -341,8 +341,8 @@ class Frequencies(Protocol):
             return (
                 self.guarantee(query, target, 1, rounds) if self.trusted == "nobody" else ItemAccounts.of(self, query).alone(target, rounds)
             )
-        epsilon = raised(self.local_epsilon(target) * rounds, 2) if rounds > 1 else self.local_epsilon(target)
-        return seen_alone(query, target, rounds, epsilon, self.randomizer.local_profile().bound, step=self.step)
+        epsilon = round_up(self.local_epsilon(target) * rounds, 2) if rounds > 1 else self.local_epsilon(target)
+        return single_person_guarantee(query, target, rounds, epsilon, self.randomizer.local_profile().bound, step=self.step)
 
 
 def _sizes(inputs: Inputs) -> Integers64:
@@ -358,17 +358,17 @@ def normal_width(miss: float) -> float:
     return -float(ndtri(miss / 2.0))
 
 
-def mostly_noise(condition: float, errors: Floats) -> str:
+def noise_warning(condition: float, errors: Floats) -> str:
     """What inversion does to single cells, in words."""
     error, average = float(np.median(errors)), 1.0 / errors.size
     if error <= average:
         return ""
     return (
-        f"Single values are mostly noise: the typical standard error ({plain(error)}) exceeds the average share "
-        f"({plain(average)}), because inversion lets one report count for up to {plain(round(condition, 1))} people; "
+        f"Single values are mostly noise: the typical standard error ({format_number(error)}) exceeds the average share "
+        f"({format_number(average)}), because inversion lets one report count for up to {format_number(round(condition, 1))} people; "
         "add values up into larger groups."
     )
 
 
 def _unfinished(shortfall: float) -> str:
-    return f"The likeliest shares are not final: their total log likelihood may be {plain(shortfall)} below the largest."
+    return f"The likeliest shares are not final: their total log likelihood may be {format_number(shortfall)} below the largest."

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.moves import moves_of
-from metricshuffle.accounting.items.sampled_users import SampledProfile
-from metricshuffle.amplification.shuffled import ShuffledProfile
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.single_move_bounds import moves_of
+from metricshuffle.accounting.user_items.subsampled_items import SubsampledProfile
+from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.errors import NotCertified, PlanError
-from metricshuffle.numerics.rounding import lowered, raised
-from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.certified_search import last_certified
+from metricshuffle.numerics.rounding import round_down, round_up
 from metricshuffle.privacy.guarantee import Guarantee
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, validate_distance
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account, seen_alone
-from metricshuffle.queries.user_items import UserQuery
+from metricshuffle.protocols.protocol import Account, single_person_guarantee
+from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Distances added up along a long way are off by far less than this; reports are made by so much quieter.
 SAFE_SHARE = 1.0 - 1e-9
 # Up to so many points the shuffled reports of single items are accounted for by all laws of the randomizer; beyond, it takes too long.
-MOST_LAWS_COMPARED = 16
+MAX_LAWS_COMPARED = 16
 
 
 def unscaled(metric: Metric) -> tuple[Metric, float]:
@@ -68,7 +68,7 @@ class ScaledPairs:
     def distance(self, a: int, b: int) -> float:
         """Rounded down: at a smaller distance less may be given away."""
         own = self.randomizer.distance(a, b)
-        return own if self.factor == 1.0 else lowered(own * self.factor, 8)
+        return own if self.factor == 1.0 else round_down(own * self.factor, 8)
 
     def blanket(self, a: int, b: int) -> BlanketLaw:
         return self.randomizer.blanket(a, b)
@@ -78,7 +78,7 @@ class ScaledPairs:
 class OneItemProfile(PrivacyProfile):
     """Users with one item each are as far apart as these: the ordinary account of shuffled reports, at the distances the points have."""
 
-    shuffled: ShuffledProfile
+    shuffled: BestBoundProfile
     apart: tuple[float, ...]
     """The distances of different points, ascending."""
     bound: str = "shuffled single items"
@@ -86,12 +86,12 @@ class OneItemProfile(PrivacyProfile):
     @classmethod
     def of(cls, randomizer: Randomizer, users: int) -> OneItemProfile:
         """Of a randomizer that lists all pairs, with the distances of the points."""
-        apart = sorted({found for pair in randomizer.pairs() if (found := randomizer.distance(*pair)) > 0.0})
-        return cls(ShuffledProfile(randomizer, users, apart[-1]), tuple(apart))
+        apart = sorted({distance for pair in randomizer.pairs() if (distance := randomizer.distance(*pair)) > 0.0})
+        return cls(BestBoundProfile(randomizer, users, apart[-1]), tuple(apart))
 
     def _far(self, distance: float) -> float:
         """Points that may be that near: their distances may have been rounded up."""
-        return checked_distance(distance) / SAFE_SHARE
+        return validate_distance(distance) / SAFE_SHARE
 
     def pure(self, distance: float) -> float:
         return self.shuffled.pure(self._far(distance))
@@ -103,16 +103,16 @@ class OneItemProfile(PrivacyProfile):
         """Linear: at every distance of two points, the nearest first; none is told apart closer than they are."""
         if shape == "flat":
             return self.covers_at(epsilon, delta, distance)
-        rate = lowered(epsilon / distance * SAFE_SHARE, 8)
-        near = [apart for apart in self.apart if apart <= self._far(distance)]
-        return all(self.covers_at(lowered(rate * apart, 4), delta, apart) for apart in near)
+        rate = round_down(epsilon / distance * SAFE_SHARE, 8)
+        distances = [apart for apart in self.apart if apart <= self._far(distance)]
+        return all(self.covers_at(round_down(rate * apart, 4), delta, apart) for apart in distances)
 
     def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         """At the nearest points and at the distance itself, which decide in practice."""
         if shape == "flat":
             return self.covers_at(epsilon, delta, distance)
         nearest = self.apart[0]
-        ends = ((nearest, lowered(epsilon * nearest / distance, 8)), (distance, epsilon))
+        ends = ((nearest, round_down(epsilon * nearest / distance, 8)), (distance, epsilon))
         return all(self.covers_at(at, delta, apart) for apart, at in ends if apart <= self._far(distance))
 
 
@@ -146,14 +146,14 @@ class ItemAccounts:
         people, shuffle = self.query.people, self.shuffle(users, together=self.together)
         any_randomizer = ItemWiseProfile(self.item_rate, shuffle)
         if self.drawn:
-            return SampledProfile(any_randomizer, self.items, reach_of(people))
+            return SubsampledProfile(any_randomizer, self.items, reach_of(people))
         if knows_distances(people) and self._measures(people):
             moves = moves_of(ScaledPairs(self.randomizer, unscaled(people.items_in.metric)[1]), shuffle.diameter)
             own = max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * 2.0**-53)
             any_randomizer = ItemWiseProfile(own, shuffle)
             if not target.kept_by(any_randomizer):
                 return ItemWiseProfile(own, shuffle, moves, "blanket flow")
-        elif counted_by_all_laws(self.items, self.randomizer) and self._same_distances(people) and not target.kept_by(any_randomizer):
+        elif has_few_laws(self.items, self.randomizer) and self._same_distances(people) and not target.kept_by(any_randomizer):
             return OneItemProfile.of(self.randomizer, users if self.together else 1)
         return any_randomizer
 
@@ -179,15 +179,15 @@ class ItemAccounts:
         """What is left if whoever is trusted colludes: a user's reports, shuffled by herself, at the target's delta."""
         each = target.for_each_of(rounds)
         own = ItemWiseProfile(self.item_rate, self.shuffle(1, together=False))
-        profile = SampledProfile(own, self.items, reach_of(self.query.people)) if self.drawn else own
+        profile = SubsampledProfile(own, self.items, reach_of(self.query.people)) if self.drawn else own
         if not self.drawn:
             own.prepare(each.delta, target.distance)
         ceiling, delta = profile.pure(target.distance), each.delta
         # three digits are enough, and every step of the search may take long; the last value that was certified
         covered = partial(_covered, profile, delta, target.distance)
         epsilon = ceiling if delta == 0.0 or math.isinf(ceiling) else last_certified(covered, 0.0, ceiling, relative=1e-3)
-        over_all = raised(epsilon * rounds, 2) if rounds > 1 else epsilon
-        return seen_alone(self.query, target, rounds, over_all, profile.bound, delta=target.delta)
+        over_all = round_up(epsilon * rounds, 2) if rounds > 1 else epsilon
+        return single_person_guarantee(self.query, target, rounds, over_all, profile.bound, delta=target.delta)
 
     def check_rate(self) -> None:
         """Raise unless every report is item_rate * d private, pair by pair from the laws themselves."""
@@ -211,14 +211,18 @@ def _argument(profile: PrivacyProfile, target: Target) -> str:
     if not isinstance(profile, ItemWiseProfile):
         return profile.bound
     shuffle = profile.shuffle
-    composed = PureProfile(raised(profile.item_rate * shuffle.items * shuffle.diameter, 8))
-    far = 1.0 if target.shape == "linear" else min(1.0, raised(target.distance / shuffle.diameter, 2))
-    return "composition" if composed.delta(lowered(rate_of(target) * shuffle.diameter * far, 4), far) <= target.delta else profile.bound
+    composed = PureProfile(round_up(profile.item_rate * shuffle.items * shuffle.diameter, 8))
+    scaled_distance = 1.0 if target.shape == "linear" else min(1.0, round_up(target.distance / shuffle.diameter, 2))
+    return (
+        "composition"
+        if composed.delta(round_down(rate_of(target) * shuffle.diameter * scaled_distance, 4), scaled_distance) <= target.delta
+        else profile.bound
+    )
 
 
-def counted_by_all_laws(items: int, randomizer: Randomizer) -> bool:
+def has_few_laws(items: int, randomizer: Randomizer) -> bool:
     """Whether single items are few enough points to look at all laws at once."""
-    return items == 1 and randomizer.inputs <= MOST_LAWS_COMPARED
+    return items == 1 and randomizer.inputs <= MAX_LAWS_COMPARED
 
 
 def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:

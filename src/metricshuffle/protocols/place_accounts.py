@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised
-from metricshuffle.accounting.sums.rounded import RoundedReport, rounded_rate, rounded_slope
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, QuantisedProfile
+from metricshuffle.accounting.sums.rounded_reports import RoundedReport, rounded_rate, rounded_slope
 from metricshuffle.errors import ConditionError
 from metricshuffle.noise.polya import Polya
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, PureUpTo
@@ -58,7 +58,7 @@ class PlaceAccounts:
 
     def report_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
         """What one person's reports hide if everybody else colludes; the noise of one axis stands for both."""
-        noise = axis.coarse if isinstance(axis, Quantised) else axis
+        noise = axis.coarse if isinstance(axis, QuantisedProfile) else axis
         slope = math.inf
         if isinstance(noise, AdditiveNoise) and isinstance(noise.noise, Polya) and noise.noise.shape >= 1:
             slope = rounded_slope(noise.noise.rate)

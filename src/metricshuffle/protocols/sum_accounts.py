@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Quantised, coarse_slope
-from metricshuffle.accounting.sums.planar import JOINT_RADIUS, PerAxis, PlanarNoise, outermost
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, QuantisedProfile, coarse_slope
+from metricshuffle.accounting.sums.planar_noise import JOINT_RADIUS, PerAxisProfile, PlanarNoise, outermost
 from metricshuffle.noise.polya import Polya
-from metricshuffle.numerics.search import last_certified
+from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, PureUpTo
 from metricshuffle.privacy.target import Target
 
@@ -26,7 +26,7 @@ class SumAccounts:
     rounds: int
 
     def over_rounds(self, profile: PrivacyProfile) -> PrivacyProfile:
-        return profile if self.rounds == 1 else composed(profile, self.rounds)
+        return profile if self.rounds == 1 else compose_rounds(profile, self.rounds)
 
     def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
         """What a profile of one axis makes of the whole query, over all rounds.
@@ -36,11 +36,11 @@ class SumAccounts:
         if self.axes == 1:
             return self.over_rounds(axis)
         if self.rounds > 1:
-            return PerAxis(self.over_rounds(axis))
+            return PerAxisProfile(self.over_rounds(axis))
         # Farther than that it goes one axis at a time, and says so; noise that is not log-concave is not accounted to the last digit.
         swept = isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False)
         joint = "joint" if isinstance(axis, AdditiveNoise) and not swept else f"{axis.bound}, joint"
-        return PlanarNoise(axis, joint if self.target.distance <= JOINT_RADIUS else PerAxis.bound)
+        return PlanarNoise(axis, joint if self.target.distance <= JOINT_RADIUS else PerAxisProfile.bound)
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
         """The whole query's profile for exact noise of that total law on each axis; the last one is kept, with the laws it knows."""
@@ -56,7 +56,7 @@ class SumAccounts:
             return self.over_rounds(axis)
         if isinstance(axis, AdditiveNoise) and math.isfinite(axis.pure(1)):
             return self.over_rounds(PlanarNoise(axis))
-        return PerAxis(self.over_rounds(axis))
+        return PerAxisProfile(self.over_rounds(axis))
 
     def pure_rate(self) -> float:
         """Largest rate of pure noise (shape >= 1 in total) that keeps the target with delta = 0, rounded down.
@@ -83,7 +83,7 @@ class SumAccounts:
         distance = self.target.distance
         if self.axes == 1:
             axis = AdditiveNoise(Polya(Fraction(1), rate))
-            return (axis if self.grain == 1 else Quantised(axis, self.grain)).pure(distance)
+            return (axis if self.grain == 1 else QuantisedProfile(axis, self.grain)).pure(distance)
         across = max(i + j for i, j in outermost(distance)) if distance <= JOINT_RADIUS else math.ceil(math.sqrt(2.0) * distance)
         return rate * across
 
@@ -105,4 +105,4 @@ class SumAccounts:
 @lru_cache(maxsize=1)
 def _noise_profile(accounts: SumAccounts, noise: Polya) -> PrivacyProfile:
     axis: PrivacyProfile = AdditiveNoise(noise)
-    return accounts.total_profile(axis if accounts.grain == 1 else Quantised(axis, accounts.grain))
+    return accounts.total_profile(axis if accounts.grain == 1 else QuantisedProfile(axis, accounts.grain))

@@ -11,26 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, SerializerFunctionWrapHandler, model_serializer
 
-from metricshuffle.accounting.sums.additive import TAIL_MARGIN
-from metricshuffle.accounting.sums.padded import RarelyClamped
+from metricshuffle.accounting.sums.additive_noise import TAIL_MARGIN
+from metricshuffle.accounting.sums.rare_clamping import RarelyClampedProfile
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, security_bits
 from metricshuffle.encodings import Modular, Unary
 from metricshuffle.errors import ConditionError, PlanError
 from metricshuffle.estimation.inversion import IntervalMethod
-from metricshuffle.noise.bit_count import bit_count_range
+from metricshuffle.noise.binomial_sum import bit_count_range
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import sample_polya
+from metricshuffle.noise.samplers import sample_polya
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.guarantee import Guarantee, Protects
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Account, Layout, Protocol, seen_alone
 from metricshuffle.protocols.place_accounts import PlaceAccounts
+from metricshuffle.protocols.protocol import Account, Layout, Protocol, single_person_guarantee
 from metricshuffle.protocols.sum_accounts import SumAccounts
 from metricshuffle.protocols.tally import Shuffled, Tally
-from metricshuffle.queries.base import Estimate, Inputs, Query
-from metricshuffle.queries.sums import SummedQuery
-from metricshuffle.randomizers.additive import UTILITY_LOG_TAIL, AdditiveRandomizer, rounded
+from metricshuffle.queries.query import Estimate, Inputs, Query
+from metricshuffle.queries.summed_query import SummedQuery
+from metricshuffle.randomizers.additive_randomizer import UTILITY_LOG_TAIL, AdditiveRandomizer, round_randomly
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 
@@ -39,7 +39,7 @@ Accounts = SumAccounts | PlaceAccounts
 # Sums of padded noise over up to this many cells are accounted exactly, wider ones by the chance of clamping.
 EXACT_CELLS = 10_000
 # Counts of flipped bits with more values than this (twice what is ever planned) would take minutes, and are refused.
-MOST_COUNTED = 1_000_000
+MAX_COUNTED = 1_000_000
 
 
 class Sums(Protocol):
@@ -118,7 +118,7 @@ class Sums(Protocol):
         for axis, (randomizer, encoding) in enumerate(zip(self.randomizers, self.encodings, strict=True)):
             values = np.ascontiguousarray(inputs.numbers[:, axis])
             if self.trusted == "curator":
-                reports = rounded(values, randomizer.granularity, randomness)
+                reports = round_randomly(values, randomizer.granularity, randomness)
             else:
                 reports = randomizer.reports(values, randomness)
             columns.append(reports.reshape(-1, 1) if isinstance(encoding, Unary) else encoding.shares(reports, randomness))
@@ -248,8 +248,8 @@ class Sums(Protocol):
     def check_size(self, honest: int) -> None:
         if isinstance(self.shorter, CountResponse):
             low, high = bit_count_range(0, honest * self.shorter.span, self.shorter.flip)
-            if high - low > MOST_COUNTED:
-                raise ConditionError("RR-Shuffle", f"a count of ones that takes at most {MOST_COUNTED:,} values", f"{high - low:,}")
+            if high - low > MAX_COUNTED:
+                raise ConditionError("RR-Shuffle", f"a count of ones that takes at most {MAX_COUNTED:,} values", f"{high - low:,}")
 
     def accounts(self, target: Target, rounds: int) -> Accounts:
         if self.rounding is not None:
@@ -302,7 +302,7 @@ class Sums(Protocol):
                 return exact
         certain = total.shape == 1 and accounts.rounds == 1
         ideal = accounts.pure_profile(total.rate) if certain else accounts.noise_profile(total)
-        return rarely_clamped(ideal, randomizer, honest * accounts.axes * accounts.rounds)
+        return rare_clamping_profile(ideal, randomizer, honest * accounts.axes * accounts.rounds)
 
     def _narrow(self, accounts: Accounts, total: Polya) -> bool:
         return narrow(total, accounts.target, accounts.grain)
@@ -341,7 +341,7 @@ class Sums(Protocol):
             profile, steps = self.report_profile(target, rounds), target.in_steps(self.step).distance
             delta = 0.0 if math.isfinite(profile.pure(steps)) else target.delta
             epsilon, bound = profile.epsilon(delta, steps), profile.bound
-        return seen_alone(query, target, rounds, epsilon, bound, delta=delta, step=self.step)
+        return single_person_guarantee(query, target, rounds, epsilon, bound, delta=delta, step=self.step)
 
 
 def narrow(total: Polya, target: Target, grain: int) -> bool:
@@ -351,10 +351,10 @@ def narrow(total: Polya, target: Target, grain: int) -> bool:
     return bool(total.tail_radius(math.log(target.delta) - TAIL_MARGIN) + target.distance / grain <= EXACT_CELLS)
 
 
-def rarely_clamped(ideal: PrivacyProfile, randomizer: AdditiveRandomizer, reports: int) -> RarelyClamped:
+def rare_clamping_profile(ideal: PrivacyProfile, randomizer: AdditiveRandomizer, reports: int) -> RarelyClampedProfile:
     """As if nothing were padded, and the chance that any of so many reports is clamped on top."""
     beyond = Polya(Fraction(randomizer.shape), randomizer.rate).law(UTILITY_LOG_TAIL, randomizer.radius).beyond(randomizer.radius)
-    return RarelyClamped(ideal, min(1.0, reports * beyond))
+    return RarelyClampedProfile(ideal, min(1.0, reports * beyond))
 
 
 def _summed(query: Query) -> SummedQuery:

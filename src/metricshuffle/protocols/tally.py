@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.declared import content_digest
-from metricshuffle.encodings.frame import Frame, whole_of
+from metricshuffle.display import Brief
+from metricshuffle.encodings.binary_frame import Frame, header_integer
 from metricshuffle.errors import InputError, PlanError
-from metricshuffle.shown import Brief
+from metricshuffle.models import content_digest
 
 # A sum of numbers is written with this many bytes: 1e13 people of 64-bit numbers need 14.
 NUMBER_BYTES = 16
@@ -23,7 +23,7 @@ NUMBER_BYTES = 16
 ID_BYTES = 16
 # What a tally may hold at the most (64 MB), the key of a row included; a curator's fractions take one row of sums for every number of
 # items that somebody holds.
-MOST_NUMBERS = 2**22
+MAX_NUMBERS = 2**22
 
 Sums = dict[int, list[int]]
 """One row of sums under 0; a curator's fractions have a row for each number of items, under that number."""
@@ -46,7 +46,7 @@ class Batch:
 
 
 @dataclass(eq=False)
-class _Counted(Brief):
+class _TallyBase(Brief):
     """The common part of a tally and of what is published of it."""
 
     formats: ClassVar[tuple[str, str]]
@@ -119,9 +119,9 @@ class _Counted(Brief):
             sums[row[0]] = [int.from_bytes(frame.body[at : at + NUMBER_BYTES], "little", signed=True) for at in pieces]
             start = end
         more = cls._read_more(frame, frame.body[start:])
-        batch = Batch(task, whole_of(header, "round", what, 1), frame.format in (cls.formats[1], *cls.earlier_formats[1:2]))
-        modulus = None if header.get("modulus") is None else whole_of(header, "modulus", what, 2)
-        return cls(batch, whole_of(header, "people", what), whole_of(header, "messages", what), sums, modulus, **more)
+        batch = Batch(task, header_integer(header, "round", what, 1), frame.format in (cls.formats[1], *cls.earlier_formats[1:2]))
+        modulus = None if header.get("modulus") is None else header_integer(header, "modulus", what, 2)
+        return cls(batch, header_integer(header, "people", what), header_integer(header, "messages", what), sums, modulus, **more)
 
 
 def _strange(what: str) -> PlanError:
@@ -137,7 +137,7 @@ class Counting(Protocol):
 
 
 @dataclass(eq=False)
-class Tally(_Counted):
+class Tally(_TallyBase):
     """Sums that are still being added up. Adding and merging are associative and commutative: any split gives the same bytes."""
 
     formats: ClassVar[tuple[str, str]] = ("metricshuffle-tally/1", "metricshuffle-tally-seeded/1")
@@ -169,11 +169,11 @@ class Tally(_Counted):
             mine = together.get(key, [0] * len(more))
             if len(mine) != len(more):
                 raise PlanError(f"a row of {len(more):,} sums cannot be added to one of {len(mine):,}; it belongs to another protocol.")
-            added = [one + other for one, other in zip(mine, more, strict=True)]
+            added = [left + right for left, right in zip(mine, more, strict=True)]
             together[key] = added if self.modulus is None else [number % self.modulus for number in added]
-        if sum(len(row) + 1 for row in together.values()) > MOST_NUMBERS:
+        if sum(len(row) + 1 for row in together.values()) > MAX_NUMBERS:
             raise InputError(
-                f"users hold so many different numbers of items that an exact sum takes more than {MOST_NUMBERS:,} numbers; "
+                f"users hold so many different numbers of items that an exact sum takes more than {MAX_NUMBERS:,} numbers; "
                 "let everybody draw the same number of items, or ask about fewer points."
             )
         self.batch = replace(self.batch, seeded=self.batch.seeded or seeded)
@@ -182,11 +182,12 @@ class Tally(_Counted):
 
 
 @dataclass(eq=False)
-class Shuffled(_Counted):
+class Shuffled(_TallyBase):
     """What the shuffler (aggregator, curator) lets the analyst see; a raw tally or unshuffled reports are other types.
 
     `batches` are the ids of the batches of reports that are in it, 16 random bytes each, sorted, so that they say nothing of the order
-    in which they came. An analyst, who keeps count with them (`planning.budget`), learns from an id that its batch is in it and nothing
+    in which they came. An analyst, who keeps count with them (`planning.budget.release_ledger`), learns from an id that its batch is in
+    it and nothing
     else: that somebody took part is public. There are none in files of earlier versions, and in what is published of a tally alone.
     """
 
@@ -218,7 +219,7 @@ class Shuffled(_Counted):
     def _read_more(cls, frame: Frame, after: bytes) -> dict[str, Any]:
         if frame.format in cls.earlier_formats:
             return super()._read_more(frame, after)
-        if len(after) != ID_BYTES * whole_of(frame.header, "batches", cls.what):
+        if len(after) != ID_BYTES * header_integer(frame.header, "batches", cls.what):
             raise _strange(cls.what)
         return {"batches": tuple(after[at : at + ID_BYTES] for at in range(0, len(after), ID_BYTES))}
 

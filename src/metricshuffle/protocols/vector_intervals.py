@@ -16,10 +16,10 @@ import numpy as np
 from metricshuffle.errors import NotCertified
 from metricshuffle.estimation.inversion import IntervalMethod, Inversion
 from metricshuffle.noise.polya import LARGEST_RATE, Polya
-from metricshuffle.numerics.search import last_whole
+from metricshuffle.numerics.certified_search import last_certified_integer
 from metricshuffle.numerics.types import Floats
 from metricshuffle.protocols.features import Features, Readings
-from metricshuffle.protocols.frequencies import FEW_PEOPLE, normal_width
+from metricshuffle.protocols.frequencies import MIN_NORMAL_PEOPLE, normal_width
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.spaces import Space
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # Laws of noise that are tabulated for one release; where rates differ more, their tails are bounded.
-MOST_LAWS = 256
+MAX_LAWS = 256
 # Of a share: more than rounding in floating point can move an end, which a truth may lie on.
-ROUNDED_OFF = 1e-12
+SHARE_ROUNDING = 1e-12
 FACTOR_BITS = 40
 TILTS = np.concatenate([np.geomspace(1e-6, 0.5, 160), 1.0 - np.geomspace(1e-6, 0.5, 80)[::-1]])
 
@@ -64,10 +64,10 @@ class SumNoise:
         """
         allowed = min(1.0, 2.0 * miss if one_sided else miss)
         listed = list(self._laws(factors))
-        exact = len({(count, rate) for laws in set(listed) for _, rate, count in laws}) <= MOST_LAWS
+        exact = len({(count, rate) for laws in set(listed) for _, rate, count in laws}) <= MAX_LAWS
         known = {laws: _radius(self.shape, laws, allowed, exact) for laws in set(listed)}
         noise = np.array([known[laws] for laws in listed]) / self.count
-        return np.asarray(noise + abs(factors).sum(axis=1) * self.rounding + ROUNDED_OFF)
+        return np.asarray(noise + abs(factors).sum(axis=1) * self.rounding + SHARE_ROUNDING)
 
     def _laws(self, factors: csr_array) -> Iterator[tuple[Law, ...]]:
         """What is summed in each reading. Factors are rounded up to 40 bits, so that equal ones are found."""
@@ -91,14 +91,14 @@ def _radius(shape: Fraction, laws: tuple[Law, ...], miss: float, exact: bool) ->
 def noise_radius(noise: Polya, miss: float, *, exact: bool = True) -> int:
     """What the noise exceeds to either side with probability `miss` at the most; by a bound where its law is too wide to be listed."""
     noise = Polya(noise.shape, min(noise.rate, LARGEST_RATE))
-    most = math.ceil(noise.tail_radius(math.log(miss)))
+    max_radius = math.ceil(noise.tail_radius(math.log(miss)))
     if not exact:
-        return most
+        return max_radius
     try:
         law = noise.law(math.log(miss) - 12.0)  # (what lies outside counts as missed)
     except NotCertified:
-        return most
-    return last_whole(lambda radius: law.beyond(radius) <= miss, -1, most)
+        return max_radius
+    return last_certified_integer(lambda radius: law.beyond(radius) <= miss, -1, max_radius)
 
 
 def _chernoff_radius(shape: Fraction, laws: tuple[Law, ...], miss: float) -> float:
@@ -124,7 +124,7 @@ class KnownShares:
 
     @cached_property
     def _told_apart(self) -> Readings | None:
-        return self.features.told_apart(self.space)
+        return self.features.point_readings(self.space)
 
     @property
     def identified(self) -> bool:
@@ -180,7 +180,7 @@ class KnownShares:
         if self.inversion is None:
             return self.noise.radii(self.single.factors, miss)
         count, variances = self.noise.count, self._randomized(means, 0.05 * miss)
-        if method == "bernstein" or count < FEW_PEOPLE:
+        if method == "bernstein" or count < MIN_NORMAL_PEOPLE:
             return self.noise.radii(self.single.factors, 0.4 * miss) + self.inversion.half_widths(variances, 0.4 * miss) / count
         width = max(normal_width(0.9 * miss), -math.log(0.9 * miss) / math.sqrt(2.0))
         grain = 0.5 * abs(self.single.factors).max(axis=1).toarray().ravel() / count  # (sums are whole numbers)

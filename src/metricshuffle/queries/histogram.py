@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.accounting.blanket.geometric_pairs import LARGEST_SPAN
-from metricshuffle.declared import Declared, Positive
+from metricshuffle.accounting.shuffling.geometric_blanket import LARGEST_SPAN
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.estimation.inversion import IntervalMethod
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.queries.base import Answer, Estimate, Inputs, Query
-from metricshuffle.queries.cells import bins_of, label_of, places_of, shares_answer
-from metricshuffle.queries.places import STRAIGHT
+from metricshuffle.models import FrozenModel, Positive
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.queries.cell_table import bins_of, label_of, places_of, shares_answer
+from metricshuffle.queries.centroid import STRAIGHT_LINE_TEXT
+from metricshuffle.queries.query import Answer, Estimate, Inputs, Query
 from metricshuffle.spaces import AnyDomain, Categories, Domain, Grid, Integers, Interval, Space
 
-MOST_CELLS = 2**16
+MAX_CELLS = 2**16
 
 
 class Histogram(Query):
@@ -32,14 +32,14 @@ class Histogram(Query):
     domain: AnyDomain
     step: Positive
 
-    def __init__(self, domain: Domain, step: float | None = None, **rest: Any) -> None:
+    def __init__(self, domain: Domain, step: float | None = None, **fields: Any) -> None:
         named = Domain.of_kind(domain)
         if not isinstance(named, Categories | Integers | Interval | Grid):
             raise InputError(f"Histogram needs Categories, Integers, an Interval or a Grid, got {type(named).__name__}.")
         if isinstance(named, Interval) and step is None:
             raise InputError(f"a Histogram over {named} needs a step, the width of its bins.")
         usual = named.cell if isinstance(named, Grid) else 1.0
-        Declared.__init__(self, domain=named, step=usual if step is None else step, **rest)
+        FrozenModel.__init__(self, domain=named, step=usual if step is None else step, **fields)
 
     @model_validator(mode="after")
     def _has_cells(self) -> Self:
@@ -48,10 +48,10 @@ class Histogram(Query):
             raise ValueError(f"step must be a whole number for {domain}, got {self.step:g}")
         if isinstance(domain, Categories | Grid) and self.step != (domain.cell if isinstance(domain, Grid) else 1.0):
             raise ValueError("step is for numbers; labels are one apart, and cells as wide as they are")
-        most = MOST_CELLS if isinstance(domain, Grid) else LARGEST_SPAN
-        if not 2 <= self.cells <= most:
-            remedy = "merge values into fewer cells" if self.cells > most else "choose smaller ones"
-            raise ValueError(f"needs 2 to {most:,} values, but {domain} has {self.cells:,}; {remedy}")
+        max_cells = MAX_CELLS if isinstance(domain, Grid) else LARGEST_SPAN
+        if not 2 <= self.cells <= max_cells:
+            remedy = "merge values into fewer cells" if self.cells > max_cells else "choose smaller ones"
+            raise ValueError(f"needs 2 to {max_cells:,} values, but {domain} has {self.cells:,}; {remedy}")
         if isinstance(domain, Grid) and min(domain.width, domain.height) < 2:
             raise ValueError(f"needs at least 2 x 2 cells, got {domain.width} x {domain.height}; one row is a line of Integers")
         return self
@@ -89,9 +89,9 @@ class Histogram(Query):
 
     def between(self, step: float) -> str:
         if isinstance(self.domain, Grid):
-            return STRAIGHT
+            return STRAIGHT_LINE_TEXT
         binned = isinstance(self.domain, Interval) or (isinstance(self.domain, Integers) and self.step > 1)
-        return f"bins of {plain(self.step)}" if binned else "values"
+        return f"bins of {format_number(self.step)}" if binned else "values"
 
     @property
     def diameter(self) -> float:
@@ -108,13 +108,13 @@ class Histogram(Query):
 
     def check_distance(self, distance: float) -> None:
         if isinstance(self.domain, Categories) and distance != 1.0:
-            raise InputError(f"any two categories are at distance 1, so the target's distance must be 1, got {plain(distance)}.")
+            raise InputError(f"any two categories are at distance 1, so the target's distance must be 1, got {format_number(distance)}.")
         if not self.step * (1.0 - 1e-12) <= distance <= self.diameter * (1.0 + 1e-12):
             unit = f" {self.unit}" if self.unit else ""
             remedy = "; count in smaller cells or bins to hide smaller moves only" if distance < self.step else ""
             raise InputError(
-                f"distance must lie between one step, {plain(self.step)}{unit}, and the diameter of {self.domain}, "
-                f"{plain(self.diameter)}{unit}; got {plain(distance)}{unit}{remedy}."
+                f"distance must lie between one step, {format_number(self.step)}{unit}, and the diameter of {self.domain}, "
+                f"{format_number(self.diameter)}{unit}; got {format_number(distance)}{unit}{remedy}."
             )
 
     def inputs(self, values: Any, step: float, *, clamp: bool = False) -> Inputs:

@@ -3,11 +3,13 @@ from metricshuffle.randomizers.bounded_geometric import BoundedGeometric as Boun
 from metricshuffle.randomizers.bounded_geometric import LaplaceOnInterval as LaplaceOnInterval
 from metricshuffle.randomizers.channel import Channel as Channel
 from metricshuffle.randomizers.clustered_response import ClusteredResponse as ClusteredResponse
+from metricshuffle.randomizers.corner_vectors import Duchi as Duchi
+from metricshuffle.randomizers.corner_vectors import Harmony as Harmony
 from metricshuffle.randomizers.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from metricshuffle.randomizers.dummies import AmongDummies as AmongDummies
-from metricshuffle.randomizers.exponential import ExponentialMechanism as ExponentialMechanism
-from metricshuffle.randomizers.exponential import PaddedExponential as PaddedExponential
-from metricshuffle.randomizers.hadamard import HadamardResponse as HadamardResponse
+from metricshuffle.randomizers.exponential_mechanism import ExponentialMechanism as ExponentialMechanism
+from metricshuffle.randomizers.exponential_mechanism import PaddedExponential as PaddedExponential
+from metricshuffle.randomizers.hadamard_response import HadamardResponse as HadamardResponse
 from metricshuffle.randomizers.key_values import PckvGrr as PckvGrr
 from metricshuffle.randomizers.key_values import PrivKV as PrivKV
 from metricshuffle.randomizers.local_hash import LocalHash as LocalHash
@@ -22,8 +24,6 @@ from metricshuffle.randomizers.randomizer import Randomizer as Randomizer
 from metricshuffle.randomizers.rappor import Rappor as Rappor
 from metricshuffle.randomizers.subsets import SubsetExponential as SubsetExponential
 from metricshuffle.randomizers.subsets import SubsetSelection as SubsetSelection
-from metricshuffle.randomizers.vectors import Duchi as Duchi
-from metricshuffle.randomizers.vectors import Harmony as Harmony
 from metricshuffle.randomizers.witch_hat import WitchHat as WitchHat
 
 __all__: list[str]

@@ -16,13 +16,13 @@ import numpy as np
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers._checks import spread_inputs
 from metricshuffle.randomizers._sampler_evidence import (
-    FAMILY,
-    MOST_INPUTS,
-    SMALLER,
-    Drawn,
+    FALSE_ALARM_PROBABILITY,
+    MAX_INPUTS,
+    SMALLER_LABEL,
+    DrawnReports,
     Events,
+    EventTally,
     Sampler,
-    Tally,
     check_tallies,
     fail,
     surprise,
@@ -31,33 +31,33 @@ from metricshuffle.randomizers._sampler_evidence import (
 from metricshuffle.randomizers.randomizer import Codes
 from metricshuffle.randomness import Randomness
 
-EVERY_SIZE = 128  # batches of each size up to here
-EACH = 400  # reports of each size, at least
+MAX_EACH_SIZE = 128  # batches of each size up to here
+MIN_REPORTS_PER_SIZE = 400  # reports of each size, at least
 OTHER_SIZES, LARGEST_OTHER = 48, 2**16
-LARGEST, LEAST_LARGE = 2**19, 0.75
-USUAL_DRAWS = 20_000  # from here on, the largest batch is as large as it gets
+MAX_BATCH, MIN_LARGE = 2**19, 0.75
+LARGEST_BATCH_DRAWS = 20_000  # from here on, the largest batch is as large as it gets
 SHAPES = ("mixed", "sorted", "uniform", "uniform but for one person")
 """People who hold anything, in any order or in that of their inputs, and people who all hold the same."""
 MODULI, OTHER_MODULI, LARGEST_MODULUS = 128, 32, 8192
-PLACED = 2**18  # people whose places are looked at
-TELLING = "the most telling 50%"
-LIKELY = 0.999
+PLACED_PEOPLE = 2**18  # people whose places are looked at
+TELLING_LABEL = "the most telling 50%"
+DETECTION_PROBABILITY = 0.999
 """How surely the smallest leak that a report names would have been seen."""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """What was drawn: sizes other than 1..EVERY_SIZE, the largest batch, and counts by size and shape."""
+    """What was drawn: sizes other than 1..MAX_EACH_SIZE, the largest batch, and counts by size and shape."""
 
     others: tuple[int, ...]
-    large: Drawn
-    tallies: dict[str, Tally]
+    large: DrawnReports
+    tallies: dict[str, EventTally]
 
     leak: float
     """The smallest share of reports in the clear, in batches of one of the sizes, that would have been seen."""
 
 
-def drawn_size(randomness: Randomness, low: int, high: int) -> int:
+def draw_size(randomness: Randomness, low: int, high: int) -> int:
     """low..high, small ones as often as large ones: uniform in its logarithm."""
     share = (randomness.below(2**53) + 0.5) / 2.0**53
     return int(min(high, max(low, round(low * (high / low) ** share))))
@@ -68,32 +68,32 @@ def _inputs(chosen: Codes, size: int, shape: str, randomness: Randomness) -> Cod
     if shape == "sorted":
         return np.sort(inputs)
     if shape != "mixed":
-        place, other = randomness.below(size), inputs[-1]
+        place, last_input = randomness.below(size), inputs[-1]
         inputs[:] = inputs[0]
         if shape == SHAPES[3]:
-            inputs[place] = other
+            inputs[place] = last_input
     return np.asarray(inputs, dtype=np.int64)
 
 
 def draw_batches(sampler: Sampler, events: Events, draws: int, randomness: Randomness) -> Batches:
-    """Batches of every size up to EVERY_SIZE, of others at random, of several shapes, and a very large one."""
-    chosen = spread_inputs(len(sampler.rows), MOST_INPUTS)
-    tallies: dict[str, Tally] = {}
-    few = draws < USUAL_DRAWS
-    others = [drawn_size(randomness, EVERY_SIZE + 1, LARGEST_OTHER // (4 if few else 1)) for _ in range(OTHER_SIZES // (3 if few else 1))]
-    looks = [(size, SHAPES[0]) for size in range(1, EVERY_SIZE + 1)]
+    """Batches of every size up to MAX_EACH_SIZE, of others at random, of several shapes, and a very large one."""
+    chosen = spread_inputs(len(sampler.rows), MAX_INPUTS)
+    tallies: dict[str, EventTally] = {}
+    few = draws < LARGEST_BATCH_DRAWS
+    others = [draw_size(randomness, MAX_EACH_SIZE + 1, LARGEST_OTHER // (4 if few else 1)) for _ in range(OTHER_SIZES // (3 if few else 1))]
+    looks = [(size, SHAPES[0]) for size in range(1, MAX_EACH_SIZE + 1)]
     looks += [(size, SHAPES[randomness.below(len(SHAPES))]) for size in others]
-    looks += [(drawn_size(randomness, 8, EVERY_SIZE), shape) for shape in SHAPES[1:]]
+    looks += [(draw_size(randomness, 8, MAX_EACH_SIZE), shape) for shape in SHAPES[1:]]
     for size, shape in looks:
-        batches = [_inputs(chosen, size, shape, randomness) for _ in range(-(-EACH // size))]
+        batches = [_inputs(chosen, size, shape, randomness) for _ in range(-(-MIN_REPORTS_PER_SIZE // size))]
         codes = np.concatenate([sampler(inputs, randomness) for inputs in batches])
         events.count(tallies, f"in {shape} batches of {size:,}", np.concatenate(batches), codes)
-    most = max(EVERY_SIZE, min(LARGEST, LARGEST * draws // USUAL_DRAWS))
-    inputs = _inputs(chosen, drawn_size(randomness, math.ceil(LEAST_LARGE * most), most), SHAPES[0], randomness)
-    large = Drawn(inputs, sampler(inputs, randomness))
+    max_size = max(MAX_EACH_SIZE, min(MAX_BATCH, MAX_BATCH * draws // LARGEST_BATCH_DRAWS))
+    inputs = _inputs(chosen, draw_size(randomness, math.ceil(MIN_LARGE * max_size), max_size), SHAPES[0], randomness)
+    large = DrawnReports(inputs, sampler(inputs, randomness))
     events.count(tallies, f"in a batch of {len(inputs):,}", large.inputs, large.codes)
-    likeliest = float(events.chances[TELLING][chosen].mean())
-    return Batches(tuple(sorted(others)), large, tallies, smallest_share(EACH, likeliest, 2 * len(tallies)))
+    likeliest = float(events.chances[TELLING_LABEL][chosen].mean())
+    return Batches(tuple(sorted(others)), large, tallies, smallest_share(MIN_REPORTS_PER_SIZE, likeliest, 2 * len(tallies)))
 
 
 def check_sizes(batches: Batches) -> None:
@@ -101,22 +101,22 @@ def check_sizes(batches: Batches) -> None:
     check_tallies(batches.tallies, "reports that do not depend on the size or the shape of the batch")
 
 
-def check_moduli(events: Events, large: Drawn, randomness: Randomness) -> None:
+def check_moduli(events: Events, large: DrawnReports, randomness: Randomness) -> None:
     """Family 11: at places r modulo m the law is the same, and reports are independent of those before them.
 
     All m up to MODULI, and some beyond at random.
     """
-    people = min(PLACED, len(large.codes))
-    large = Drawn(large.inputs[:people], large.codes[:people])
+    people = min(PLACED_PEOPLE, len(large.codes))
+    large = DrawnReports(large.inputs[:people], large.codes[:people])
     steps = [m for m in range(2, MODULI + 1) if 8 * m <= people]
-    steps += [m for m in (drawn_size(randomness, MODULI + 1, LARGEST_MODULUS) for _ in range(OTHER_MODULI)) if 8 * m <= people]
+    steps += [m for m in (draw_size(randomness, MODULI + 1, LARGEST_MODULUS) for _ in range(OTHER_MODULI)) if 8 * m <= people]
     bins, chances = events.bins[large.inputs, large.codes], events.bin_chances[large.inputs]
     alike = np.zeros(people)
     alike[1:] = np.einsum("ij,ij->i", chances[1:], chances[:-1])
     same = np.append([0.0], bins[1:] == bins[:-1])
-    held = events.sets[TELLING][large.inputs, large.codes].astype(np.float64)
+    in_set = events.sets[TELLING_LABEL][large.inputs, large.codes].astype(np.float64)
     looks = {
-        f"at places {{}} modulo {{}}: {TELLING}": (held, events.chances[TELLING][large.inputs]),
+        f"at places {{}} modulo {{}}: {TELLING_LABEL}": (in_set, events.chances[TELLING_LABEL][large.inputs]),
         "at places {} modulo {}: reports like the one before": (same, alike),
     }
     tests = 2 * len(looks) * sum(steps)
@@ -133,7 +133,7 @@ def check_moduli(events: Events, large: Drawn, randomness: Randomness) -> None:
                 )
 
 
-def check_lags(events: Events, large: Drawn) -> float:
+def check_lags(events: Events, large: DrawnReports) -> float:
     """Family 12: reports any number of places apart are independent. Returned: the smallest share of shared reports that it would see.
 
     Statement: with r_i = 1[report i in a set] - its chance, sum of r_i r_(i+lag) over i is a sum of martingale differences of range
@@ -144,16 +144,16 @@ def check_lags(events: Events, large: Drawn) -> float:
 
     people = len(large.codes)
     length = next_fast_len(2 * people, real=True)
-    telling = events.chances[TELLING][large.inputs]
+    telling = events.chances[TELLING_LABEL][large.inputs]
     bins, chances = events.bins[large.inputs, large.codes], events.bin_chances[large.inputs]
     columns = np.flatnonzero(chances.max(axis=0) > 0.0).tolist()
     together = "their reports"
     power = {
-        TELLING: np.abs(rfft(events.sets[TELLING][large.inputs, large.codes] - telling, length)) ** 2,
+        TELLING_LABEL: np.abs(rfft(events.sets[TELLING_LABEL][large.inputs, large.codes] - telling, length)) ** 2,
         together: np.sum([np.abs(rfft((bins == place) - chances[:, place], length)) ** 2 for place in columns], axis=0),
     }
-    ranges = {TELLING: np.maximum(telling, 1.0 - telling), together: 1.0 + chances.max(axis=1)}
-    limit = math.log(2 * len(power) * max(1, people - 1) / FAMILY)
+    ranges = {TELLING_LABEL: np.maximum(telling, 1.0 - telling), together: 1.0 + chances.max(axis=1)}
+    limit = math.log(2 * len(power) * max(1, people - 1) / FALSE_ALARM_PROBABILITY)
     for name, spectrum in power.items():
         if people < 2:
             break
@@ -169,34 +169,37 @@ def check_lags(events: Events, large: Drawn) -> float:
     spread = float((1.0 - (chances**2).sum(axis=1)).mean())
     total = float((ranges[together] ** 2).sum())
     return (
-        math.sqrt(0.5 * total) * (math.sqrt(limit) + math.sqrt(-math.log(1.0 - LIKELY))) / (spread * people) if spread > 0.0 else math.inf
+        math.sqrt(0.5 * total) * (math.sqrt(limit) + math.sqrt(-math.log(1.0 - DETECTION_PROBABILITY))) / (spread * people)
+        if spread > 0.0
+        else math.inf
     )
 
 
-def check_everybody(events: Events, batches: Sequence[Drawn]) -> float:
+def check_everybody(events: Events, batches: Sequence[DrawnReports]) -> float:
     """Family 13: all reports together, in the clear a little more often than they should. Returned: the smallest share that is seen."""
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, EventTally] = {}
     for batch in batches:
         events.count(tallies, "in all batches", batch.inputs, batch.codes)
     check_tallies(tallies, "reports that follow their laws")
-    telling = [tally for name, tally in tallies.items() if SMALLER not in name and tally.trials]
+    telling = [tally for name, tally in tallies.items() if SMALLER_LABEL not in name and tally.trials]
     return min(smallest_share(tally.trials, tally.expected / tally.trials, 2 * len(tallies)) for tally in telling)
 
 
 def smallest_share(trials: int, chance: float, tests: int) -> float:
-    """The smallest share of reports in the clear that a count of one event would have shown with probability LIKELY; inf if none would.
+    """The smallest share of reports in the clear that a count of one event would have shown with probability DETECTION_PROBABILITY; inf
+    if none would.
 
     A report in the clear is in the event for certain, where others are with probability `chance`.
     """
     from scipy.stats import binom
 
     counts: Integers64 = np.arange(math.ceil(trials * chance), trials + 1)
-    alarms = counts[surprise(counts, trials, chance) >= math.log(max(1, tests) / FAMILY)]
+    alarms = counts[surprise(counts, trials, chance) >= math.log(max(1, tests) / FALSE_ALARM_PROBABILITY)]
     if not alarms.size:
         return math.inf
 
     def seen(share: float) -> bool:
-        return bool(binom.ppf(1.0 - LIKELY, trials, chance + share * (1.0 - chance)) >= alarms[0])
+        return bool(binom.ppf(1.0 - DETECTION_PROBABILITY, trials, chance + share * (1.0 - chance)) >= alarms[0])
 
     low, high = 0.0, 1.0
     for _ in range(40):

@@ -54,17 +54,17 @@ def draw_kary(halves, values, first, inverse, doubt, out):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def finish_kary(halves, values, first, inverse, doubt, keep, other, spare, out):  # type: ignore[no-untyped-def]
+def finish_kary(halves, values, first, inverse, doubt, keep, other_weight, spare, out):  # type: ignore[no-untyped-def]
     """Draw the lower 31 bits (from `spare`, one word each) of the numbers that draw_kary left undecided; all in integers."""
     used = 0
     width = inverse + 2.0 * doubt
     for index in range(values.size):
         low = (np.float64(halves[index]) - first) * inverse - doubt
         if low + width >= np.floor(low) + 1.0:
-            rest = (np.int64(halves[index]) << LOW_BITS) + np.int64(spare[used] >> LOW_SHIFT) - keep
+            offset = (np.int64(halves[index]) << LOW_BITS) + np.int64(spare[used] >> LOW_SHIFT) - keep
             used += 1
-            option, value = rest // other, np.int64(values[index])
-            out[index] = value if rest < 0 else option + np.int64(option >= value)
+            option, value = offset // other_weight, np.int64(values[index])
+            out[index] = value if offset < 0 else option + np.int64(option >= value)
 
 
 @njit(cache=True, nogil=True)
@@ -84,10 +84,10 @@ def largest_ratio(first, second):  # type: ignore[no-untyped-def]
     for index in range(first.size):
         if first[index] == second[index]:
             continue
-        one, other = np.float64(first[index]), np.float64(second[index])
-        if one == 0.0 or other == 0.0:
+        left, right = np.float64(first[index]), np.float64(second[index])
+        if left == 0.0 or right == 0.0:
             return np.inf
-        ratio = one / other if one > other else other / one
+        ratio = left / right if left > right else right / left
         # Different integers may be the same float.
         worst = max(worst, ratio, JUST_ABOVE_ONE)
     return worst
@@ -105,14 +105,14 @@ def largest_ratios(weights):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
-def _extreme_ratios(columns, inverse, least, most):  # type: ignore[no-untyped-def]
+def _extreme_ratios(columns, inverse, min_ratios, max_ratios):  # type: ignore[no-untyped-def]
     """min and max over outputs of several rows (columns[output, row]) over another one: the compiler does several rows at a time."""
-    least[:], most[:] = np.inf, 0.0
+    min_ratios[:], max_ratios[:] = np.inf, 0.0
     for output in range(inverse.size):
         for row in range(columns.shape[1]):
             ratio = columns[output, row] * inverse[output]
-            least[row] = min(least[row], ratio)
-            most[row] = max(most[row], ratio)
+            min_ratios[row] = min(min_ratios[row], ratio)
+            max_ratios[row] = max(max_ratios[row], ratio)
 
 
 @njit(cache=True, nogil=True)
@@ -131,12 +131,12 @@ def first_beyond(weights, limits):  # type: ignore[no-untyped-def]
     for start in range(0, count, ROWS_TOGETHER):
         stop = min(start + ROWS_TOGETHER, count)
         columns = floats[start:stop].T.copy()
-        least, most = np.empty(stop - start), np.empty(stop - start)
+        min_ratios, max_ratios = np.empty(stop - start), np.empty(stop - start)
         for b in range(stop):
-            _extreme_ratios(columns, inverses[b], least, most)
+            _extreme_ratios(columns, inverses[b], min_ratios, max_ratios)
             for a in range(max(start, b + 2), stop):
                 limit = limits[a, b]
-                within = most[a - start] * (1.0 + 4.0 * ULP) <= limit and least[a - start] * limit >= 1.0 + 8.0 * ULP
+                within = max_ratios[a - start] * (1.0 + 4.0 * ULP) <= limit and min_ratios[a - start] * limit >= 1.0 + 8.0 * ULP
                 if not within and largest_ratio(weights[a], weights[b]) > limit:
                     return a, b
     return -1, -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from metricshuffle.shown import Brief
+from metricshuffle.display import Brief
 
 
 def _share(share: float) -> str:
@@ -48,16 +48,16 @@ class RandomizerReport(Brief):
     def sentences(self) -> tuple[str, ...]:
         """What was looked at, and how small a leak would have been seen."""
         compared = "all ordered pairs of inputs" if self.every_pair else f"{self.pairs:,} ordered pairs of inputs, and not all,"
-        told = [
+        lines = [
             f"{self.randomizer} agrees with its law: {self.inputs:,} inputs, {self.outputs:,} reports, {compared} compared.",
             f"{self.reports:,} reports were drawn, in batches of every size up to {self.sizes[0]:,}, of {self.sizes[1]} other sizes and "
             f"of {self.largest_batch:,}.",
         ]
         if self.whole_laws is not None:
-            told.append(f"Of the pairs that pairs() leaves out, {self.whole_laws:,} were compared by whole laws, and not all.")
+            lines.append(f"Of the pairs that pairs() leaves out, {self.whole_laws:,} were compared by whole laws, and not all.")
         if self.seed is not None:
-            told.append(f"The draws are those of seed={self.seed!r}.")
-        return (*told, *self.seen)
+            lines.append(f"The draws are those of seed={self.seed!r}.")
+        return (*lines, *self.seen)
 
     @property
     def seen(self) -> tuple[str, ...]:
@@ -88,5 +88,5 @@ class RandomizerReport(Brief):
         )
 
     def __str__(self) -> str:
-        listed = "\n".join(f"- {one}" for one in self.unseen)
+        listed = "\n".join(f"- {line}" for line in self.unseen)
         return "\n".join(self.sentences) + f"\nIt cannot see:\n{listed}"

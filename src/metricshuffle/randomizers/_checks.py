@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.errors import ConditionError
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.randomizer import LocalProfile, Pair, Randomizer
@@ -23,25 +23,25 @@ from metricshuffle.spaces.matrix import open_triangle
 
 NAME = "A randomizer"
 TOLERANCE = 1e-9
-CLOSE = 1e-12
+CLOSE_TOLERANCE = 1e-12
 FEW_INPUTS = 100
 FEW_PAIRS, MANY_PAIRS = 50, 400
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 CHUNK = 2**21
-MOST_WORK = 2**26  # pairs times reports, of the pairs that a randomizer with more than FEW_INPUTS inputs lists itself
+MAX_WORK = 2**26  # pairs times reports, of the pairs that a randomizer with more than FEW_INPUTS inputs lists itself
 LARGEST_JSON = 2**20
 
 Pairs = Integers64
 
 
-def inherited(randomizer: Randomizer, *names: str) -> bool:
+def inherits_all(randomizer: Randomizer, *names: str) -> bool:
     """Whether it has all of these from the base class, which derives them from the rows."""
     return all(getattr(type(randomizer), name) is getattr(Randomizer, name) for name in names)
 
 
-def thinned(pairs: Pairs, most: int) -> Pairs:
+def thin_pairs(pairs: Pairs, max_pairs: int) -> Pairs:
     """At most that many of them, evenly spread, the first and the last included."""
-    return pairs if len(pairs) <= most else pairs[np.unique(np.linspace(0, len(pairs) - 1, most).astype(np.int64))]
+    return pairs if len(pairs) <= max_pairs else pairs[np.unique(np.linspace(0, len(pairs) - 1, max_pairs).astype(np.int64))]
 
 
 def spread_inputs(count: int, most: int) -> Integers64:
@@ -49,7 +49,7 @@ def spread_inputs(count: int, most: int) -> Integers64:
     return np.arange(count) if count <= most else np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
-def checked_rows(randomizer: Randomizer) -> Floats:
+def validate_rows(randomizer: Randomizer) -> Floats:
     """The matrix: every row of it a law, `law` its rows, and the same whenever it is asked for."""
     rows = np.array(randomizer.rows(), dtype=np.float64)
     if rows.shape != (randomizer.inputs, randomizer.outputs):
@@ -60,8 +60,8 @@ def checked_rows(randomizer: Randomizer) -> Floats:
             raise ConditionError(
                 NAME, "rows of probabilities that sum to one", f"{total!r} (smallest entry {float(row.min())!r}) in row {x}"
             )
-    for x in spread_inputs(len(rows), 8 if inherited(randomizer, "law") else 4096).tolist():
-        if not np.allclose(randomizer.law(x), rows[x], rtol=CLOSE, atol=1e-300):
+    for x in spread_inputs(len(rows), 8 if inherits_all(randomizer, "law") else 4096).tolist():
+        if not np.allclose(randomizer.law(x), rows[x], rtol=CLOSE_TOLERANCE, atol=1e-300):
             raise ConditionError(NAME, "law(x) to be row x of rows()", f"a different law for x = {x}")
     check_rows_again(randomizer, rows)
     return rows
@@ -139,27 +139,27 @@ def stop_losses(first: Floats, second: Floats, common: Floats, factor: float, th
 def check_guarantee(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: Floats) -> None:
     """local_epsilon, local_delta and total_variation cover every pair."""
     worst, (first, second) = most_exposed(rows)
-    derived, overall = inherited(randomizer, "local_epsilon", "blanket"), math.inf
-    if not (derived and inherited(randomizer, "pairs") and len(pairs) > MANY_PAIRS):  # it would be the largest of many that are derived
+    derived, overall = inherits_all(randomizer, "local_epsilon", "blanket"), math.inf
+    if not (derived and inherits_all(randomizer, "pairs") and len(pairs) > MANY_PAIRS):  # it would be the largest of many that are derived
         overall = randomizer.local_epsilon()
-        if not worst <= overall * (1.0 + TOLERANCE) + CLOSE:
+        if not worst <= overall * (1.0 + TOLERANCE) + CLOSE_TOLERANCE:
             raise ConditionError(NAME, f"local_epsilon() to be at least {worst:.12g}, as inputs {first} and {second} have", f"{overall!r}")
     known = {(a, b): epsilon for (a, b), epsilon in zip(pairs.tolist(), epsilons.tolist(), strict=True)}
-    for a, b in thinned(pairs, FEW_PAIRS if derived else len(pairs)).tolist():
-        told = randomizer.local_epsilon(a, b)
-        if not known[a, b] <= told * (1.0 + TOLERANCE) + CLOSE:
-            raise ConditionError(NAME, f"local_epsilon of inputs {a} and {b} to be at least {known[a, b]:.12g}", f"{told!r}")
-        if not told <= overall * (1.0 + TOLERANCE) + CLOSE:
-            raise ConditionError(NAME, f"local_epsilon() to cover inputs {a} and {b}, which have {told!r}", f"{overall!r}")
-    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "local_delta") else len(pairs)).tolist():
+    for a, b in thin_pairs(pairs, FEW_PAIRS if derived else len(pairs)).tolist():
+        claimed = randomizer.local_epsilon(a, b)
+        if not known[a, b] <= claimed * (1.0 + TOLERANCE) + CLOSE_TOLERANCE:
+            raise ConditionError(NAME, f"local_epsilon of inputs {a} and {b} to be at least {known[a, b]:.12g}", f"{claimed!r}")
+        if not claimed <= overall * (1.0 + TOLERANCE) + CLOSE_TOLERANCE:
+            raise ConditionError(NAME, f"local_epsilon() to cover inputs {a} and {b}, which have {claimed!r}", f"{overall!r}")
+    for a, b in thin_pairs(pairs, FEW_PAIRS if inherits_all(randomizer, "local_delta") else len(pairs)).tolist():
         epsilon = 0.5 * min(known[a, b], 2.0)
-        leaked, told = hockey_stick(rows[a], rows[b], math.exp(epsilon)), randomizer.local_delta(a, b, epsilon)
-        if not leaked <= told + TOLERANCE * leaked + CLOSE:
-            raise ConditionError(NAME, f"local_delta of inputs {a} and {b} to be at least {leaked:.12g} at {epsilon:.6g}", f"{told!r}")
-    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "total_variation") else len(pairs)).tolist():
-        apart, told = hockey_stick(rows[a], rows[b], 1.0), randomizer.total_variation(a, b)
-        if not apart <= told + TOLERANCE * apart + CLOSE:
-            raise ConditionError(NAME, f"total_variation of inputs {a} and {b} to be at least {apart:.12g}", f"{told!r}")
+        leaked, claimed = hockey_stick(rows[a], rows[b], math.exp(epsilon)), randomizer.local_delta(a, b, epsilon)
+        if not leaked <= claimed + TOLERANCE * leaked + CLOSE_TOLERANCE:
+            raise ConditionError(NAME, f"local_delta of inputs {a} and {b} to be at least {leaked:.12g} at {epsilon:.6g}", f"{claimed!r}")
+    for a, b in thin_pairs(pairs, FEW_PAIRS if inherits_all(randomizer, "total_variation") else len(pairs)).tolist():
+        apart, claimed = hockey_stick(rows[a], rows[b], 1.0), randomizer.total_variation(a, b)
+        if not apart <= claimed + TOLERANCE * apart + CLOSE_TOLERANCE:
+            raise ConditionError(NAME, f"total_variation of inputs {a} and {b} to be at least {apart:.12g}", f"{claimed!r}")
 
 
 def hockey_stick(first: Floats, second: Floats, factor: float) -> float:
@@ -167,7 +167,7 @@ def hockey_stick(first: Floats, second: Floats, factor: float) -> float:
     return float(np.maximum(0.0, first - factor * second).sum())
 
 
-def checked_distances(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> Floats:
+def validate_distances(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> Floats:
     """The distances of the pairs: those of a metric, no larger than the diameter, and 0 only between inputs with one law."""
     known = {(a, b): float(randomizer.distance(a, b)) for a, b in pairs.tolist()}
     distances = np.array(list(known.values()))
@@ -193,7 +193,7 @@ def checked_distances(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> Flo
         )  # fmt: skip
     if len(pairs):
         farthest = max(known, key=known.__getitem__)
-        if not known[farthest] <= randomizer.diameter * (1.0 + CLOSE) < math.inf:
+        if not known[farthest] <= randomizer.diameter * (1.0 + CLOSE_TOLERANCE) < math.inf:
             a, b = farthest
             raise ConditionError(
                 NAME, f"a diameter of at least {known[farthest]!r}, as inputs {a} and {b} have", f"{randomizer.diameter!r}"
@@ -206,7 +206,7 @@ def levels_of(distances: Floats, most: int) -> list[float]:
     ordered = np.unique(distances[distances > 0.0])
     if not ordered.size:
         return []
-    levels = ordered[np.append(ordered[1:] > ordered[:-1] * (1.0 + CLOSE), True)]
+    levels = ordered[np.append(ordered[1:] > ordered[:-1] * (1.0 + CLOSE_TOLERANCE), True)]
     return [float(levels[place]) for place in spread_inputs(len(levels), most)]
 
 
@@ -220,56 +220,56 @@ def check_profile(randomizer: Randomizer, rows: Floats, pairs: Pairs, epsilons: 
     grown = np.maximum.accumulate(epsilons[order])
     for level in levels:
         place = int(np.searchsorted(distances[order], level, side="right")) - 1
-        told = profile.pure(level)
-        if not grown[place] <= told * (1.0 + TOLERANCE) + CLOSE:
+        claimed = profile.pure(level)
+        if not grown[place] <= claimed * (1.0 + TOLERANCE) + CLOSE_TOLERANCE:
             a, b = pairs[order[int(np.argmax(epsilons[order][: place + 1]))]].tolist()
             raise ConditionError(
                 NAME,
                 f"local_profile to give epsilon >= {grown[place]:.12g} at distance {level:.6g}, as inputs {a} and {b} have",
-                f"{told!r}",
+                f"{claimed!r}",
             )
-    most = float(np.max(epsilons[np.isfinite(epsilons)], initial=0.0))
+    max_epsilon = float(np.max(epsilons[np.isfinite(epsilons)], initial=0.0))
     common = np.zeros(rows.shape[1])
-    for epsilon in sorted({share * min(most, 8.0) for share in (0.0, 0.3, 0.6, 0.9)}):
+    for epsilon in sorted({share * min(max_epsilon, 8.0) for share in (0.0, 0.3, 0.6, 0.9)}):
         factor, leaked = math.exp(epsilon), np.empty(len(pairs))
         for part in chunks(pairs, rows.shape[1]):
             leaked[part] = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, np.zeros(1))[:, 0]
         grown = np.maximum.accumulate(leaked[order])
-        for level in [levels[place] for place in spread_inputs(len(levels), MOST_LEVELS)]:
+        for level in [levels[place] for place in spread_inputs(len(levels), MAX_LEVELS)]:
             place = int(np.searchsorted(distances[order], level, side="right")) - 1
-            told = profile.delta(epsilon, level)
-            if not grown[place] <= told + TOLERANCE:
+            claimed = profile.delta(epsilon, level)
+            if not grown[place] <= claimed + TOLERANCE:
                 a, b = pairs[order[int(np.argmax(leaked[order][: place + 1]))]].tolist()
                 raise ConditionError(
-                    NAME, f"local_profile to give delta >= {grown[place]:.12g} at epsilon {epsilon:.6g} for {a} and {b}", f"{told!r}"
+                    NAME, f"local_profile to give delta >= {grown[place]:.12g} at epsilon {epsilon:.6g} for {a} and {b}", f"{claimed!r}"
                 )
 
 
-def blanket_excess(told: BlanketLaw, rows: Floats, a: int, b: int) -> float:
+def blanket_excess(law: BlanketLaw, rows: Floats, a: int, b: int) -> float:
     """By how much the blanket law claims too much (> 0) for the pair (a, b) of these rows, over `stop_losses` at some e.
 
     In t they are convex and, for the blanket law, linear between the values of its G: those decide (16 of them, if there are more).
     """
     common, worst = rows.min(axis=0), -math.inf
-    half_way = math.exp(0.5 * min(told.pure, 16.0))
-    held = told.mass > 0.0
+    half_way = math.exp(0.5 * min(law.pure, 16.0))
+    support = law.mass > 0.0
     for factor in (0.5, 1.0, 1.3, 2.5, half_way):
-        values = np.unique((told.a[held] - factor * told.b[held]) / told.mass[held])
+        values = np.unique((law.a[support] - factor * law.b[support]) / law.mass[support])
         thresholds = np.append(values[spread_inputs(len(values), 16)], 0.0)
         true = stop_losses(rows[a], rows[b], common, factor, thresholds)
-        claimed = stop_losses(told.a, told.b, told.mass, factor, thresholds)
+        claimed = stop_losses(law.a, law.b, law.mass, factor, thresholds)
         # Far from 0 both are large and right to a few units in their last place only.
         worst = max(worst, float(np.max((true - claimed) / np.maximum(1.0, np.abs(thresholds)))))
     return worst
 
 
 def check_blanket(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> None:
-    most = float(rows.min(axis=0).sum())
-    for a, b in thinned(pairs, FEW_PAIRS if inherited(randomizer, "blanket") else len(pairs)).tolist():
-        told = randomizer.blanket(a, b)
-        if not float(told.mass.sum()) <= most + TOLERANCE:
-            raise ConditionError(NAME, f"a blanket of mass <= {most:.12g} for {a} and {b}", f"{float(told.mass.sum())!r}")
-        excess = blanket_excess(told, rows, a, b)
+    max_mass = float(rows.min(axis=0).sum())
+    for a, b in thin_pairs(pairs, FEW_PAIRS if inherits_all(randomizer, "blanket") else len(pairs)).tolist():
+        law = randomizer.blanket(a, b)
+        if not float(law.mass.sum()) <= max_mass + TOLERANCE:
+            raise ConditionError(NAME, f"a blanket of mass <= {max_mass:.12g} for {a} and {b}", f"{float(law.mass.sum())!r}")
+        excess = blanket_excess(law, rows, a, b)
         if not excess <= TOLERANCE:
             raise ConditionError(
                 NAME, f"a blanket of inputs {a} and {b} that all inputs have in common", f"one that claims {excess:.3g} too much"
@@ -285,7 +285,10 @@ def check_estimator(randomizer: Randomizer, rows: Floats) -> None:
             f"shapes {targets.shape} and {debiasing.shape}",
         )  # fmt: skip
     # A sum of large terms that cancel is right to a few units of the last place of those terms.
-    off, room = np.abs(rows @ debiasing - targets), TOLERANCE * np.maximum(1.0, np.abs(targets)) + CLOSE * (rows @ np.abs(debiasing))
+    off, room = (
+        np.abs(rows @ debiasing - targets),
+        TOLERANCE * np.maximum(1.0, np.abs(targets)) + CLOSE_TOLERANCE * (rows @ np.abs(debiasing)),
+    )
     if not np.all(off <= room):
         x, column = (int(index) for index in np.argwhere(~(off <= room))[0])
         raise ConditionError(
@@ -293,7 +296,7 @@ def check_estimator(randomizer: Randomizer, rows: Floats) -> None:
             f"debiasing with the mean {float(targets[x, column])!r} for input {x}, target {column}",
             f"an error of {off[x, column]:.3g}",
         )
-    if not inherited(randomizer, "variances"):
+    if not inherits_all(randomizer, "variances"):
         second = rows @ debiasing**2
         off = np.abs(np.asarray(randomizer.variances()) - np.maximum(0.0, second - targets**2))
         if not np.all(off <= TOLERANCE * np.maximum(1.0, second)):
@@ -308,8 +311,8 @@ def check_json(randomizer: Randomizer, rows: Floats) -> None:
     whole = "JSON that holds the whole randomizer"
     try:
         again = Randomizer.of_kind(json.loads(randomizer.model_dump_json()))
-    except Exception as wrong:
-        raise ConditionError(NAME, whole, f"what cannot be read back ({type(wrong).__name__}: {wrong})") from wrong
+    except Exception as error:
+        raise ConditionError(NAME, whole, f"what cannot be read back ({type(error).__name__}: {error})") from error
     if type(again) is not type(randomizer):
         raise ConditionError(NAME, whole, f"a {type(again).__name__} when it was read back")
     assert isinstance(again, Randomizer)  # noqa: S101 - as its type is

@@ -18,23 +18,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.errors import ConditionError
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers._checks import (
-    CLOSE,
+    CLOSE_TOLERANCE,
     FEW_INPUTS,
     FEW_PAIRS,
-    MOST_WORK,
+    MAX_WORK,
     NAME,
     TOLERANCE,
     Pairs,
     chunks,
-    inherited,
+    inherits_all,
     levels_of,
     listed,
     stop_losses,
-    thinned,
+    thin_pairs,
     true_epsilons,
 )
 from metricshuffle.randomizers.randomizer import Randomizer
@@ -53,29 +53,29 @@ def check_pairs(
         return None
     compared: int | None = None
     looks: list[tuple[str, float]] = [("pairs()", math.inf)]
-    derived = inherited(randomizer, "pairs", "pairs_within")
+    derived = inherits_all(randomizer, "pairs", "pairs_within")
     levels = levels_of(distances, FEW_LEVELS if derived else MANY_LEVELS)
     done: set[tuple[frozenset[tuple[int, int]], int]] = set()
     looks += [(f"pairs_within({level!r})", level) for level in (*levels, randomizer.diameter)]
     for source, level in looks:
         own = list(listed(randomizer, randomizer.pairs() if level == math.inf else randomizer.pairs_within(level), source))
         known = {*own, *((b, a) for a, b in own)}
-        near = pairs[distances <= level * (1.0 + CLOSE)]
-        unlisted = np.array([pair for pair in near.tolist() if tuple(pair) not in known], dtype=np.int64).reshape(-1, 2)
-        asked = (frozenset(known), len(near))
-        again = asked in done
-        done.add(asked)
-        if len(unlisted) and not again and (randomizer.inputs <= FEW_INPUTS or len(known) * rows.shape[1] <= MOST_WORK):
+        pairs_within = pairs[distances <= level * (1.0 + CLOSE_TOLERANCE)]
+        unlisted = np.array([pair for pair in pairs_within.tolist() if tuple(pair) not in known], dtype=np.int64).reshape(-1, 2)
+        key = (frozenset(known), len(pairs_within))
+        again = key in done
+        done.add(key)
+        if len(unlisted) and not again and (randomizer.inputs <= FEW_INPUTS or len(known) * rows.shape[1] <= MAX_WORK):
             standing = np.array(sorted(known), dtype=np.int64).reshape(-1, 2)
             check_epsilons(rows, unlisted, standing, source)
             check_covered(rows, unlisted, standing, epsilons, source)
             if rows.shape[1] == 2:
                 check_two_reports(rows, unlisted, standing, source)
-            looked = check_whole_laws(rows, unlisted, standing, epsilons, source, randomness)
-            compared = looked if compared is None else compared if looked is None else min(looked, compared)
-        if not inherited(randomizer, "blankets"):
-            laws = [way for law in randomizer.blankets(level) for way in (law, law.reversed)]
-            check_covered(rows, near, laws, epsilons, f"blankets({level!r})")
+            whole_law_count = check_whole_laws(rows, unlisted, standing, epsilons, source, randomness)
+            compared = whole_law_count if compared is None else compared if whole_law_count is None else min(whole_law_count, compared)
+        if not inherits_all(randomizer, "blankets"):
+            laws = [direction for law in randomizer.blankets(level) for direction in (law, law.reversed)]
+            check_covered(rows, pairs_within, laws, epsilons, f"blankets({level!r})")
     return compared
 
 
@@ -91,7 +91,7 @@ def check_epsilons(rows: Floats, pairs: Pairs, standing: Pairs, source: str) -> 
     largest = float(np.max(true_epsilons(rows, standing), initial=0.0))
     own = true_epsilons(rows, pairs)
     worst = int(np.argmax(own))
-    if not own[worst] <= largest * (1.0 + TOLERANCE) + CLOSE:
+    if not own[worst] <= largest * (1.0 + TOLERANCE) + CLOSE_TOLERANCE:
         a, b = pairs[worst].tolist()
         fail_for(source, (a, b), f"with a local epsilon of {own[worst]:.6g}, where {largest:.6g} is the largest")
 
@@ -104,10 +104,10 @@ def check_two_reports(rows: Floats, pairs: Pairs, standing: Pairs, source: str) 
     """
     chances = rows[:, 1]
     low, high = chances[standing].min(axis=1), chances[standing].max(axis=1)
-    if abs(float(chances.min() + chances.max()) - 1.0) <= CLOSE:
+    if abs(float(chances.min() + chances.max()) - 1.0) <= CLOSE_TOLERANCE:
         low, high = np.concatenate([low, 1.0 - high]), np.concatenate([high, 1.0 - low])
     own_low, own_high = chances[pairs].min(axis=1), chances[pairs].max(axis=1)
-    covered = ((low[None, :] <= own_low[:, None] + CLOSE) & (high[None, :] >= own_high[:, None] - CLOSE)).any(axis=1)
+    covered = ((low[None, :] <= own_low[:, None] + CLOSE_TOLERANCE) & (high[None, :] >= own_high[:, None] - CLOSE_TOLERANCE)).any(axis=1)
     if not covered.all():
         a, b = pairs[int(np.argmin(covered))].tolist()
         fail_for(source, (a, b), "no listed pair lies around it")
@@ -115,8 +115,8 @@ def check_two_reports(rows: Floats, pairs: Pairs, standing: Pairs, source: str) 
 
 def _factors(epsilons: Floats) -> list[float]:
     """A few e^epsilon, from 1 to three quarters of the way to the largest (of at most e^8)."""
-    most = min(8.0, float(np.max(epsilons[np.isfinite(epsilons)], initial=1.0)))
-    return sorted({math.exp(share * most) for share in (0.0, 0.25, 0.5, 0.75)})
+    max_epsilon = min(8.0, float(np.max(epsilons[np.isfinite(epsilons)], initial=1.0)))
+    return sorted({math.exp(share * max_epsilon) for share in (0.0, 0.25, 0.5, 0.75)})
 
 
 def _thresholds(ratios: Floats) -> Floats:
@@ -128,8 +128,8 @@ def check_covered(rows: Floats, pairs: Pairs, standing: Pairs | Sequence[Blanket
     """Each of the pairs is dominated by one of those that stand for all, at every t (`stop_losses`), at each of a few e = e^epsilon."""
     common = rows.min(axis=0)
     for factor in _factors(epsilons):
-        sample, held = thinned(pairs, FEW_PAIRS), common > 0.0
-        ratios = (rows[sample[:, 0]][:, held] - factor * rows[sample[:, 1]][:, held]) / common[held]
+        sample, support = thin_pairs(pairs, FEW_PAIRS), common > 0.0
+        ratios = (rows[sample[:, 0]][:, support] - factor * rows[sample[:, 1]][:, support]) / common[support]
         thresholds = _thresholds(ratios)
         parts = (
             [
@@ -139,10 +139,10 @@ def check_covered(rows: Floats, pairs: Pairs, standing: Pairs | Sequence[Blanket
             if isinstance(standing, np.ndarray)
             else [stop_losses(law.a, law.b, law.mass, factor, thresholds)[None] for law in standing]
         )
-        told = np.unique(np.concatenate([np.empty((0, len(thresholds))), *parts]), axis=0) * (1.0 + TOLERANCE) + TOLERANCE
-        for part in chunks(pairs, max(rows.shape[1], told.size)):
+        covering_losses = np.unique(np.concatenate([np.empty((0, len(thresholds))), *parts]), axis=0) * (1.0 + TOLERANCE) + TOLERANCE
+        for part in chunks(pairs, max(rows.shape[1], covering_losses.size)):
             true = stop_losses(rows[pairs[part, 0]], rows[pairs[part, 1]], common, factor, thresholds)
-            covered = np.all(true[:, None, :] <= told[None, :, :], axis=2).any(axis=1)
+            covered = np.all(true[:, None, :] <= covering_losses[None, :, :], axis=2).any(axis=1)
             if not covered.all():
                 a, b = pairs[part][int(np.argmin(covered))].tolist()
                 fail_for(source, (a, b), f"at e^epsilon = {factor:.4g}")
@@ -170,18 +170,18 @@ def check_whole_laws(rows: Floats, pairs: Pairs, standing: Pairs, epsilons: Floa
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.where(rows > 0.0, 1.0 / rows, 0.0)
-    factors, looked = _factors(epsilons), None
-    most = max(64, WHOLE_WORK // (rows.size * (THRESHOLDS + 1) * len(factors)))
+    factors, compared = _factors(epsilons), None
+    max_pairs = max(64, WHOLE_WORK // (rows.size * (THRESHOLDS + 1) * len(factors)))
     spreads, sizes = _spreads(rows, inverse, pairs), _spreads(rows, inverse, standing)
-    if len(pairs) > most:
+    if len(pairs) > max_pairs:
         order = np.argsort(-spreads, kind="stable")
-        worst, others = order[: most // 2], order[most // 2 :]
-        chosen = np.unique(np.append(worst, others[randomness.uniform_residues(most - most // 2, len(others)).astype(np.int64)]))
-        pairs, spreads, looked = pairs[chosen], spreads[chosen], most
+        worst, others = order[: max_pairs // 2], order[max_pairs // 2 :]
+        chosen = np.unique(np.append(worst, others[randomness.uniform_residues(max_pairs - max_pairs // 2, len(others)).astype(np.int64)]))
+        pairs, spreads, compared = pairs[chosen], spreads[chosen], max_pairs
     for factor in factors:
-        sample = thinned(pairs, FEW_PAIRS)
+        sample = thin_pairs(pairs, FEW_PAIRS)
         gaps = rows[sample[:, 0]] - factor * rows[sample[:, 1]]
-        thresholds = _thresholds((gaps[:, None, :] * thinned(inverse, 20)[None, :, :]).ravel())
+        thresholds = _thresholds((gaps[:, None, :] * thin_pairs(inverse, 20)[None, :, :]).ravel())
         known: dict[int, Floats] = {}
         for pair, spread in zip(pairs.tolist(), spreads.tolist(), strict=True):
             true = types_of(rows, pair, factor, thresholds)
@@ -192,7 +192,7 @@ def check_whole_laws(rows: Floats, pairs: Pairs, standing: Pairs, epsilons: Floa
                     break
             else:
                 fail_for(source, (pair[0], pair[1]), f"at e^epsilon = {factor:.4g}, among others who hold the input that hides it least")
-    return looked
+    return compared
 
 
 def _spreads(rows: Floats, inverse: Floats, pairs: Pairs) -> Floats:

@@ -12,18 +12,18 @@ import numpy as np
 
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers._batch_checks import smallest_share
-from metricshuffle.randomizers._checks import CLOSE, TOLERANCE, spread_inputs
+from metricshuffle.randomizers._checks import CLOSE_TOLERANCE, TOLERANCE, spread_inputs
 from metricshuffle.randomizers._sampler_evidence import (
     BINS,
-    FAMILY,
-    MOST_INPUTS,
-    TOGETHER,
+    FALSE_ALARM_PROBABILITY,
+    MAX_INPUTS,
+    REPORTS_PER_CALL,
     CountedRandomness,
-    Drawn,
+    DrawnReports,
     Events,
+    EventTally,
     Sampler,
-    Tally,
-    Unmarked,
+    UnmarkedRandomness,
     check_tallies,
     fail,
     gamma_surprise,
@@ -35,29 +35,29 @@ from metricshuffle.randomness import Randomness
 
 SPREADS = (0.3, 0.5, 0.7, 0.85, 0.95, 1.05, 1.2, 1.5, 2.0, 4.0, 16.0)  # of frequencies, where 1 is that of independent reports
 SIZES = (1, 2, 3, 5, 17)
-REPEATED = 40  # calls of each size that are made twice
+REPEATED_CALLS = 40  # calls of each size that are made twice
 LAGS = (1, 2, 3, 4, 7, 8, 16, 64, 1024, 8192, 16384, 32768)  # 8192 words are drawn at once
-MOST_PAIRED, MOST_PLACED = 2**18, 2**20
-MOST_CELLS = 2**22
+MAX_PAIRED, MAX_PLACED = 2**18, 2**20
+MAX_CELLS = 2**22
 WORD_BITS = 64
 
 
-def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Drawn]) -> float:
+def check_law(rows: Floats, events: Events, alone: list[DrawnReports], mixed: list[DrawnReports]) -> float:
     """Families 1 and 2: frequencies of every input in a few bins, and of every single report (of bins, if there are very many).
 
     Returned: the smallest share of an input's reports in the clear that would have been seen.
     """
-    held = events.bin_chances > 0.0
+    possible = events.bin_chances > 0.0
     tests = 2 * (len(rows) + 1)
     for batches, how in ((alone, "alone in a batch"), (mixed, "mixed with the others")):
         places = np.concatenate([batch.inputs * BINS + events.bins[batch.inputs, batch.codes] for batch in batches])
         seen = np.bincount(places, minlength=len(rows) * BINS).reshape(-1, BINS).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(seen > 0.0, seen * np.log(seen / (seen.sum(axis=1, keepdims=True) * events.bin_chances)), 0.0)
-        sums, drawn = np.maximum(0.0, terms.sum(axis=1)), seen.sum(axis=1) > 0.0
-        shapes = np.maximum(0, held.sum(axis=1) - 1)
-        worst = max(((gamma_surprise(float(sums[x]), int(shapes[x])), x) for x in np.flatnonzero(drawn).tolist()), default=(0.0, 0))
-        together = gamma_surprise(float(sums[drawn].sum()), int(shapes[drawn].sum()))
+        sums, was_drawn = np.maximum(0.0, terms.sum(axis=1)), seen.sum(axis=1) > 0.0
+        shapes = np.maximum(0, possible.sum(axis=1) - 1)
+        worst = max(((gamma_surprise(float(sums[x]), int(shapes[x])), x) for x in np.flatnonzero(was_drawn).tolist()), default=(0.0, 0))
+        together = gamma_surprise(float(sums[was_drawn].sum()), int(shapes[was_drawn].sum()))
         if too_unlikely(worst[0], tests):
             fail(f"reports of input {worst[1]} that follow its law", f"frequencies ({how}) of a chance below {math.exp(-worst[0]):.1g}")
         if too_unlikely(together, tests):
@@ -65,7 +65,7 @@ def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Draw
                 "reports that follow their laws",
                 f"frequencies of all inputs ({how}) that together have a chance below {math.exp(-together):.1g}",
             )
-    every, listed = [*alone, *mixed], rows.size <= MOST_CELLS
+    every, listed = [*alone, *mixed], rows.size <= MAX_CELLS
     chances = rows if listed else events.bin_chances
     seen_as = [batch.codes if listed else events.bins[batch.inputs, batch.codes] for batch in every]
     places = np.concatenate([batch.inputs * chances.shape[1] + codes for batch, codes in zip(every, seen_as, strict=True)])
@@ -84,59 +84,64 @@ def check_law(rows: Floats, events: Events, alone: list[Drawn], mixed: list[Draw
     return smallest_share(int(trials[hardest]), float(likeliest[hardest]), 2 * chances.size)
 
 
-def check_totals(randomizer: Randomizer, alone: list[Drawn], mixed: list[Drawn], randomness: Randomness) -> None:
+def check_totals(randomizer: Randomizer, alone: list[DrawnReports], mixed: list[DrawnReports], randomness: Randomness) -> None:
     """counts and totals are what codes_of and debiasing say."""
     debiasing = randomizer.debiasing()
-    most = max(1.0, float(np.abs(debiasing).max()))
+    max_contribution = max(1.0, float(np.abs(debiasing).max()))
     for batch in (alone[0], alone[len(alone) // 2], alone[-1], mixed[0]):
-        reports = randomizer.reports(randomizer.values_of(batch.inputs[:TOGETHER]), randomness)
+        reports = randomizer.reports(randomizer.values_of(batch.inputs[:REPORTS_PER_CALL]), randomness)
         counts = np.bincount(np.asarray(randomizer.codes_of(reports)).astype(np.int64), minlength=randomizer.outputs)
         if not np.array_equal(np.asarray(randomizer.counts(reports)), counts):
             fail("counts(reports) to count codes_of(reports)", "other counts")
         totals, added = np.asarray(randomizer.totals(reports)), counts @ debiasing
-        if totals.shape != added.shape or not np.allclose(totals, added, rtol=TOLERANCE, atol=CLOSE * len(batch.inputs) * most + TOLERANCE):
+        if totals.shape != added.shape or not np.allclose(
+            totals, added, rtol=TOLERANCE, atol=CLOSE_TOLERANCE * len(batch.inputs) * max_contribution + TOLERANCE
+        ):
             off = f"a difference of {np.abs(totals - added).max():.3g}" if totals.shape == added.shape else f"shape {totals.shape}"
             fail("totals(reports) to add up debiasing()", off)
 
 
-def check_positions(events: Events, mixed: list[Drawn]) -> None:
+def check_positions(events: Events, mixed: list[DrawnReports]) -> None:
     """Family 3: the law is the same at every place of a batch."""
-    tallies: dict[str, Tally] = {}
-    for batch in mixed[: MOST_PLACED // TOGETHER]:
+    tallies: dict[str, EventTally] = {}
+    for batch in mixed[: MAX_PLACED // REPORTS_PER_CALL]:
         people = len(batch.codes)
         places = np.arange(people)
-        for event, held in events.sets.items():
-            hits, chances = held[batch.inputs, batch.codes], events.chances[event][batch.inputs]
+        for event, in_set in events.sets.items():
+            hits, chances = in_set[batch.inputs, batch.codes], events.chances[event][batch.inputs]
             for step in range(2, 9):
                 happened, expected, members = (np.bincount(places % step, weights=part) for part in (hits, chances, np.ones(people)))
                 for residue in range(min(step, people)):
                     name = f"at places {residue} modulo {step}: {event}"
-                    tallies.setdefault(name, Tally()).add_sums(happened[residue], int(members[residue]), expected[residue])
+                    tallies.setdefault(name, EventTally()).add_sums(happened[residue], int(members[residue]), expected[residue])
             for many in (64, 1024, 8192):
-                tallies.setdefault(f"at the first {many}: {event}", Tally()).add(hits[:many], chances[:many])
-                tallies.setdefault(f"at the last {many}: {event}", Tally()).add(hits[-many:], chances[-many:])
+                tallies.setdefault(f"at the first {many}: {event}", EventTally()).add(hits[:many], chances[:many])
+                tallies.setdefault(f"at the last {many}: {event}", EventTally()).add(hits[-many:], chances[-many:])
     check_tallies(tallies, "reports that do not depend on the place in the batch")
 
 
 def check_neighbours(
-    rows: Floats, events: Events, large: tuple[list[Drawn], list[Drawn]], small: tuple[list[Drawn], list[tuple[Drawn, Drawn]]]
+    rows: Floats,
+    events: Events,
+    large: tuple[list[DrawnReports], list[DrawnReports]],
+    small: tuple[list[DrawnReports], list[tuple[DrawnReports, DrawnReports]]],
 ) -> None:
     """Family 5: two reports agree (in being in a set, or in their codes) as often as independent ones do."""
     matches = rows @ rows.T if len(rows) <= 1024 else None
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, EventTally] = {}
 
-    def add(name: str, before: Drawn, places: tuple[Any, Any], after: Drawn) -> None:
+    def add(name: str, before: DrawnReports, places: tuple[Any, Any], after: DrawnReports) -> None:
         inputs = (before.inputs[places[0]], after.inputs[places[1]])
         codes = (before.codes[places[0]], after.codes[places[1]])
-        for event, held in events.sets.items():
-            hits, chances = [held[x, y] for x, y in zip(inputs, codes, strict=True)], [events.chances[event][x] for x in inputs]
+        for event, members in events.sets.items():
+            hits, chances = [members[x, y] for x, y in zip(inputs, codes, strict=True)], [events.chances[event][x] for x in inputs]
             alike = chances[0] * chances[1] + (1.0 - chances[0]) * (1.0 - chances[1])
-            tallies.setdefault(f"{name} that agree in {event}:", Tally()).add(hits[0] == hits[1], alike)
+            tallies.setdefault(f"{name} that agree in {event}:", EventTally()).add(hits[0] == hits[1], alike)
         if matches is not None:
-            tallies.setdefault(f"{name} that agree in their codes:", Tally()).add(codes[0] == codes[1], matches[inputs[0], inputs[1]])
+            tallies.setdefault(f"{name} that agree in their codes:", EventTally()).add(codes[0] == codes[1], matches[inputs[0], inputs[1]])
 
     for batches, how in zip(large, ("of one input", "of different inputs"), strict=True):
-        left, largest = MOST_PAIRED, max(len(batch.codes) for batch in batches)
+        left, largest = MAX_PAIRED, max(len(batch.codes) for batch in batches)
         for batch in batches:
             people = len(batch.codes)
             if people < largest // 2:
@@ -162,7 +167,7 @@ def check_neighbours(
     check_tallies(tallies, "independent reports of different people")
 
 
-def check_dispersion(events: Events, alone: list[Drawn], randomness: Randomness) -> None:
+def check_dispersion(events: Events, alone: list[DrawnReports], randomness: Randomness) -> None:
     """Family 6: from call to call frequencies vary as those of independent reports do, no more and no less."""
     from scipy.special import bdtr, ndtri
 
@@ -177,12 +182,12 @@ def check_dispersion(events: Events, alone: list[Drawn], randomness: Randomness)
             continue
         middle = people * chance
         away = abs(float(np.count_nonzero(events.sets[event][x, batch.codes])) - middle)
-        nearer, near = (
+        nearer, at_hand = (
             max(0.0, at_most(math.floor(middle + reach), people, chance) - at_most(math.ceil(middle - reach) - 1, people, chance))
             for reach in (away - 1e-6, away + 1e-6)
         )
         # P(closer to the mean), and a random part of P(as close): exactly uniform on 0..1, so this is the size of a normal number.
-        rank = nearer + (near - nearer) * ((randomness.below(2**53) + 0.5) / 2.0**53)
+        rank = nearer + (at_hand - nearer) * ((randomness.below(2**53) + 0.5) / 2.0**53)
         squares += float(ndtri(0.5 + 0.5 * min(rank, 1.0 - 1e-15))) ** 2
         calls += 1
     for spread in SPREADS:
@@ -192,22 +197,24 @@ def check_dispersion(events: Events, alone: list[Drawn], randomness: Randomness)
             fail("calls whose frequencies vary as those of independent reports do", f"{calls} calls that are {where} their means")
 
 
-def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Randomness) -> tuple[list[Drawn], list[tuple[Drawn, Drawn]]]:
+def check_calls(
+    sampler: Sampler, events: Events, draws: int, randomness: Randomness
+) -> tuple[list[DrawnReports], list[tuple[DrawnReports, DrawnReports]]]:
     """Family 4: small batches follow the law, first and last places included; and a call depends on nothing but values and stream.
 
     Returned are the calls, and pairs of calls with the same people and different streams.
     """
-    tallies: dict[str, Tally] = {}
-    made: list[Drawn] = []
-    calls, chosen = max(REPEATED, min(500, draws // 40)), spread_inputs(len(sampler.rows), MOST_INPUTS)
-    repeated: list[tuple[Drawn, int]] = []
+    tallies: dict[str, EventTally] = {}
+    made: list[DrawnReports] = []
+    calls, chosen = max(REPEATED_CALLS, min(500, draws // 40)), spread_inputs(len(sampler.rows), MAX_INPUTS)
+    repeated: list[tuple[DrawnReports, int]] = []
     for size in SIZES:
         inputs = chosen[randomness.uniform_residues(calls * size, len(chosen)).astype(np.int64)].reshape(calls, size)
         for number, part in enumerate(inputs):
             seed = randomness.below(2**128)
-            batch = Drawn(part, sampler(part, Unmarked.seeded(seed)))
+            batch = DrawnReports(part, sampler(part, UnmarkedRandomness.seeded(seed)))
             made.append(batch)
-            if number < REPEATED:
+            if number < REPEATED_CALLS:
                 repeated.append((batch, seed))
         codes = np.stack([batch.codes for batch in made[-calls:]])
         events.count(tallies, f"in batches of {size}", inputs.ravel(), codes.ravel())
@@ -215,24 +222,24 @@ def check_calls(sampler: Sampler, events: Events, draws: int, randomness: Random
             events.count(tallies, f"at the first place of batches of {size}", inputs[:, 0], codes[:, 0])
             events.count(tallies, f"at the last place of batches of {size}", inputs[:, -1], codes[:, -1])
     for batch, seed in reversed(repeated):
-        if not np.array_equal(sampler(batch.inputs, Unmarked.seeded(seed)), batch.codes):
+        if not np.array_equal(sampler(batch.inputs, UnmarkedRandomness.seeded(seed)), batch.codes):
             fail(
                 "reports that depend on nothing but the values and the stream of randomness",
                 f"others for a batch of {len(batch.codes)} when the same stream was given again, after other calls",
             )
     check_tallies(tallies, "reports that do not depend on the size of the batch")
-    return made, [(batch, Drawn(batch.inputs, sampler(batch.inputs, randomness))) for batch, _ in repeated]
+    return made, [(batch, DrawnReports(batch.inputs, sampler(batch.inputs, randomness))) for batch, _ in repeated]
 
 
 def check_source(sampler: Sampler, events: Events, randomness: Randomness) -> None:
     """Families 7 and 8: the randomness of reports is that of the stream, as much as they have; and a stream without a seed does as well."""
     rows, people = sampler.rows, 4096
-    chosen = spread_inputs(len(rows), MOST_INPUTS)
+    chosen = spread_inputs(len(rows), MAX_INPUTS)
     inputs = chosen[randomness.uniform_residues(people, len(chosen)).astype(np.int64)]
     counted = CountedRandomness.seeded(randomness.below(2**128))
-    codes, other = sampler(inputs, counted), sampler(inputs, Unmarked.seeded(randomness.below(2**128)))
+    codes, other_codes = sampler(inputs, counted), sampler(inputs, UnmarkedRandomness.seeded(randomness.below(2**128)))
     alike = -float(np.log(np.einsum("xy,xy->x", rows, rows))[inputs].sum())
-    if np.array_equal(codes, other) and too_unlikely(alike, 1):
+    if np.array_equal(codes, other_codes) and too_unlikely(alike, 1):
         fail("reports that differ when the stream of randomness does", f"the same {people:,} reports from two streams")
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.where(rows > 0.0, rows * np.log2(rows), 0.0).sum(axis=1)
@@ -243,7 +250,7 @@ def check_source(sampler: Sampler, events: Events, randomness: Randomness) -> No
             "reports that take all their randomness from the stream",
             f"{people:,} reports with {needed:,.0f} bits of it from {taken:,} bits",
         )
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, EventTally] = {}
     events.count(tallies, "with a stream keyed by the operating system", inputs, sampler(inputs, Randomness.system()))
     check_tallies(tallies, "reports that follow their laws, whatever the stream")
 
@@ -262,7 +269,7 @@ def check_attack(randomizer: Randomizer, pair: Pair, draws: int, randomness: Ran
 
     event = counts(a) > math.exp(claimed) * counts(b)
     hits = [int(counts(x)[event].sum()) for x in pair]
-    low = float(betaincinv(hits[0], draws - hits[0] + 1, FAMILY / 2)) if hits[0] else 0.0
-    high = float(betaincinv(hits[1] + 1, draws - hits[1], 1.0 - FAMILY / 2)) if hits[1] < draws else 1.0
+    low = float(betaincinv(hits[0], draws - hits[0] + 1, FALSE_ALARM_PROBABILITY / 2)) if hits[0] else 0.0
+    high = float(betaincinv(hits[1] + 1, draws - hits[1], 1.0 - FALSE_ALARM_PROBABILITY / 2)) if hits[1] < draws else 1.0
     if low > 0.0 and not math.log(low / high) <= claimed:
         fail(f"inputs {a} and {b} to be {claimed:.6g}-indistinguishable", f"an attack that shows {math.log(low / high):.6g}")

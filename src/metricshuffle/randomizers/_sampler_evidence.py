@@ -9,7 +9,8 @@ Every test rests on an inequality that holds for any number of draws, and not on
   s > d with probability at most exp(-s) (e s / d)^d;
 * a number >= 0 of mean 1 exceeds c with probability at most 1/c (Markov).
 
-False alarms: a family of tests may fail an honest randomizer with probability FAMILY, shared by its tests; there are thirteen families.
+False alarms: a family of tests may fail an honest randomizer with probability FALSE_ALARM_PROBABILITY, shared by its tests; there are
+thirteen families.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from metricshuffle.randomizers._checks import NAME, spread_inputs
 from metricshuffle.randomizers.randomizer import Codes, Randomizer
 from metricshuffle.randomness import Randomness
 
-FAMILY = 7.5e-8
-MOST_INPUTS = 4096
+FALSE_ALARM_PROBABILITY = 7.5e-8
+MAX_INPUTS = 4096
 BINS = 8
-SMALLER = "the smaller half of the codes"
-TOGETHER = 2**16  # reports a call
-CALLS = 512  # with one input each, at least
+SMALLER_LABEL = "the smaller half of the codes"
+REPORTS_PER_CALL = 2**16  # reports a call
+MIN_CALLS = 512  # with one input each, at least
 
 
 def surprise(hits: Any, trials: Any, mean: Any) -> Floats:
@@ -52,14 +53,14 @@ def gamma_surprise(total: float, shape: int) -> float:
 
 def too_unlikely(surprised: float, tests: int) -> bool:
     """Whether one of `tests` tests of a family may raise an alarm."""
-    return not surprised < math.log(max(1, tests) / FAMILY)
+    return not surprised < math.log(max(1, tests) / FALSE_ALARM_PROBABILITY)
 
 
 def fail(condition: str, got: str) -> NoReturn:
     raise ConditionError(NAME, condition, got)
 
 
-class Unmarked(Randomness):
+class UnmarkedRandomness(Randomness):
     """A seeded stream that looks like one of the operating system, so that nobody is honest only when tested."""
 
     @property
@@ -67,7 +68,7 @@ class Unmarked(Randomness):
         return False
 
 
-class CountedRandomness(Unmarked):
+class CountedRandomness(UnmarkedRandomness):
     """Tells how many words were taken from it and from its children."""
 
     def __init__(self, key: bytes | None) -> None:
@@ -85,7 +86,7 @@ class CountedRandomness(Unmarked):
 
 
 @dataclass
-class Tally:
+class EventTally:
     """Events that were counted on, under one name: how many there were, how many happened, and the sum of their probabilities."""
 
     hits: float = 0.0
@@ -109,7 +110,7 @@ class Tally:
         return f"{int(self.hits):,} of {self.trials:,} where {self.expected:,.1f} are expected"
 
 
-def check_tallies(tallies: dict[str, Tally], condition: str) -> None:
+def check_tallies(tallies: dict[str, EventTally], condition: str) -> None:
     """A family: each of the tallies may be too small or too large."""
     for name, tally in tallies.items():
         if too_unlikely(tally.surprise, 2 * len(tallies)):
@@ -139,11 +140,11 @@ class Events:
         rank, sums = self._by_lift
         places = np.broadcast_to(np.arange(self.rows.shape[1]), self.rows.shape)
         preferred = {f"the most telling {share:.0%}": self._first(rank, sums, share) for share in (0.25, 0.5, 0.75)}
-        return {**preferred, SMALLER: self._first(places, np.cumsum(self.rows, axis=1), 0.5)}
+        return {**preferred, SMALLER_LABEL: self._first(places, np.cumsum(self.rows, axis=1), 0.5)}
 
     @cached_property
     def chances(self) -> dict[str, Floats]:
-        return {name: np.where(held, self.rows, 0.0).sum(axis=1) for name, held in self.sets.items()}
+        return {name: np.where(members, self.rows, 0.0).sum(axis=1) for name, members in self.sets.items()}
 
     @cached_property
     def bins(self) -> Codes:
@@ -161,10 +162,10 @@ class Events:
         flat = np.bincount((inputs * BINS + self.bins).ravel(), weights=self.rows.ravel(), minlength=len(self.rows) * BINS)
         return np.asarray(flat.reshape(-1, BINS), dtype=np.float64)
 
-    def count(self, tallies: dict[str, Tally], name: str, inputs: Codes, codes: Codes) -> None:
+    def count(self, tallies: dict[str, EventTally], name: str, inputs: Codes, codes: Codes) -> None:
         """Add reports to the tallies of their group, one per set."""
-        for event, held in self.sets.items():
-            tallies.setdefault(f"{name}: {event}", Tally()).add(held[inputs, codes], self.chances[event][inputs])
+        for event, members in self.sets.items():
+            tallies.setdefault(f"{name}: {event}", EventTally()).add(members[inputs, codes], self.chances[event][inputs])
 
 
 @dataclass
@@ -188,8 +189,8 @@ class Sampler:
             fail("one report per value", f"reports of shape {reports.shape} for {len(inputs)} values")
         try:
             codes = np.asarray(self.randomizer.codes_of(reports))
-        except DomainError as wrong:
-            raise ConditionError(NAME, "reports that codes_of knows", f"this: {wrong}") from wrong
+        except DomainError as error:
+            raise ConditionError(NAME, "reports that codes_of knows", f"this: {error}") from error
         if codes.shape != (len(inputs),) or codes.dtype.kind not in "iu":
             fail("codes_of to give a whole number per report", f"{codes.dtype} of shape {codes.shape}")
         codes = codes.astype(np.int64)
@@ -226,28 +227,30 @@ class Sampler:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnReports:
     """One call: what people held and what they reported."""
 
     inputs: Codes
     codes: Codes
 
 
-def draw(randomizer: Randomizer, rows: Floats, draws: int | None, randomness: Randomness) -> tuple[Sampler, list[Drawn], list[Drawn]]:
-    """Reports of every input (of up to MOST_INPUTS): half of them in calls with one input each, half in calls with all of them mixed."""
-    sampler, chosen = Sampler(randomizer, rows), spread_inputs(len(rows), MOST_INPUTS)
+def draw(
+    randomizer: Randomizer, rows: Floats, draws: int | None, randomness: Randomness
+) -> tuple[Sampler, list[DrawnReports], list[DrawnReports]]:
+    """Reports of every input (of up to MAX_INPUTS): half of them in calls with one input each, half in calls with all of them mixed."""
+    sampler, chosen = Sampler(randomizer, rows), spread_inputs(len(rows), MAX_INPUTS)
     each = max(20_000, 3_000_000 // len(rows)) if draws is None else max(1, draws)
     if len(chosen) > 100:
         each = max(64, min(each, 4_000_000 // len(chosen)))
-    calls = -(-CALLS // len(chosen))
+    calls = -(-MIN_CALLS // len(chosen))
     sizes = [-(-each // 4), *[-(-each // (4 * calls))] * calls]  # one large call, and many small ones
     alone = []
     for x in chosen.tolist():
         for size in sizes:
             inputs = np.full(size, x, dtype=np.int64)
-            alone.append(Drawn(inputs, sampler(inputs, randomness)))
+            alone.append(DrawnReports(inputs, sampler(inputs, randomness)))
     everybody, mixed = randomness.shuffled(np.repeat(chosen, -(-each // 2))), []
-    for start in range(0, len(everybody), TOGETHER):
-        part = everybody[start : start + TOGETHER]
-        mixed.append(Drawn(part, sampler(part, randomness)))
+    for start in range(0, len(everybody), REPORTS_PER_CALL):
+        part = everybody[start : start + REPORTS_PER_CALL]
+        mixed.append(DrawnReports(part, sampler(part, randomness)))
     return sampler, alone, mixed

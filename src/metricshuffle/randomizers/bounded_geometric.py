@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Positive, Real, Whole
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.noise.sampling import rational_rate, sample_discrete_laplace
-from metricshuffle.numerics.rounding import raised
+from metricshuffle.models import FrozenModel, Positive, Real, Whole
+from metricshuffle.noise.samplers import rational_rate, sample_discrete_laplace
+from metricshuffle.numerics.rounding import round_up
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_distance
-from metricshuffle.randomizers.dyadic import TOTAL
-from metricshuffle.randomizers.randomizer import Codes, Fitted, Pair, Randomizer, coded_values
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, validate_distance
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT
+from metricshuffle.randomizers.randomizer import Codes, FittedFamily, Pair, Randomizer, code_values
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Domain, Integers, Interval
 
@@ -49,8 +49,8 @@ class BoundedGeometric(Randomizer):
     span: Whole
     rate: Positive
 
-    def __init__(self, span: int, rate: float, **rest: Any) -> None:
-        Declared.__init__(self, span=span, rate=rate, **rest)
+    def __init__(self, span: int, rate: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, span=span, rate=rate, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not 1 <= self.span <= 2**20:
@@ -62,9 +62,9 @@ class BoundedGeometric(Randomizer):
         return rational_rate(self.rate)
 
     @classmethod
-    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+    def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
         """Lines of up to so many values, by the rate per value."""
-        return Fitted(lambda rate: cls(cells - 1, rate)) if isinstance(domain, Integers | Interval) else None
+        return FittedFamily(lambda rate: cls(cells - 1, rate)) if isinstance(domain, Integers | Interval) else None
 
     @property
     def inputs(self) -> int:
@@ -105,14 +105,14 @@ class BoundedGeometric(Randomizer):
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """rate * |a - b|, attained at the ends."""
         distance = self.span if a is None or b is None else abs(self._checked_input(a) - self._checked_input(b))
-        return raised(float(self.exact_rate) * distance, 2)
+        return round_up(float(self.exact_rate) * distance, 2)
 
     def local_profile(self) -> PrivacyProfile:
         """rate * distance with delta = 0."""
         return PureProfile(float(self.exact_rate))
 
     def reports(self, values: Any, randomness: Randomness) -> Integers64:
-        codes = coded_values(values, self.span + 1)
+        codes = code_values(values, self.span + 1)
         return np.clip(codes + sample_discrete_laplace(self.exact_rate, len(codes), randomness), 0, self.span)
 
     def targets(self) -> Floats:
@@ -172,7 +172,7 @@ def rounded_places(values: Any, low: float, high: float, steps: int, randomness:
         raise DomainError(f"values must be a one-dimensional array of numbers from {low:g} to {high:g}; correct or clamp them first.")
     places = (numbers - low) / (high - low) * steps
     floors = np.minimum(np.floor(places), steps - 1)
-    up = (randomness.words(len(numbers)) >> np.uint64(1)) < ((places - floors) * float(TOTAL)).astype(np.uint64)
+    up = (randomness.words(len(numbers)) >> np.uint64(1)) < ((places - floors) * float(TOTAL_WEIGHT)).astype(np.uint64)
     return floors.astype(np.int64) + up
 
 
@@ -190,8 +190,8 @@ class LaplaceOnInterval(Randomizer):
     rate: Positive
     steps: Whole = 256
 
-    def __init__(self, low: float, high: float, rate: float, steps: int = 256, **rest: Any) -> None:
-        Declared.__init__(self, low=low, high=high, rate=rate, steps=steps, **rest)
+    def __init__(self, low: float, high: float, rate: float, steps: int = 256, **fields: Any) -> None:
+        FrozenModel.__init__(self, low=low, high=high, rate=rate, steps=steps, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not self.low < self.high or not 2 <= self.steps <= 2**20:
@@ -232,7 +232,7 @@ class LaplaceOnInterval(Randomizer):
         Proof: two real inputs rounded with the same uniform number end one whole number of steps apart, rounded up at most; the
         divergence of shuffled reports is jointly convex in the two laws, so it is at most that of the worst such pair.
         """
-        steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
+        steps = math.ceil(validate_distance(distance) / self.step * (1.0 - 1e-15))
         return [(a, b) for a, b in self.pairs() if abs(a - b) <= steps]
 
     def blanket(self, a: int, b: int) -> BlanketLaw:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PlainSerializer, PlainValidator
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.declared import Declared
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.models import FrozenModel
 from metricshuffle.numerics.types import Floats, Integers32
 from metricshuffle.privacy.profile import checked_epsilon
-from metricshuffle.randomizers.dyadic import TOTAL, Weights, dyadic, rounded_log, rounded_logs
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, coded_values, smallest_type
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Weights, dyadic, log_rounded_up, logs_rounded_up
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Randomizer, code_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
 ROW_TOLERANCE = 1e-9
@@ -31,9 +31,9 @@ def _stochastic(values: Any) -> Floats:
         raise ValueError(f"must be a matrix with a row per input and a column per report, got shape {matrix.shape}")
     if matrix.size > LARGEST_MATRIX:
         raise ValueError(f"must have at most 2^24 entries, got {matrix.shape[0]:,} x {matrix.shape[1]:,}")
-    wrong = ~(np.isfinite(matrix) & (matrix >= 0.0))
-    if wrong.any():
-        x, y = (int(index) for index in np.argwhere(wrong)[0])
+    invalid = ~(np.isfinite(matrix) & (matrix >= 0.0))
+    if invalid.any():
+        x, y = (int(index) for index in np.argwhere(invalid)[0])
         raise ValueError(f"must hold probabilities, but row {x} (counting from 0), column {y} is {matrix[x, y]}")
     sums = matrix.sum(axis=1)
     if np.abs(sums - 1.0).max() > 0.5 * ROW_TOLERANCE:  # what is that near is not in doubt by rounding
@@ -78,8 +78,8 @@ class Channel(Randomizer):
     distances: Distances = None
     rate: float | None = None
 
-    def __init__(self, matrix: Any, epsilon: float | None = None, distances: Any = None, rate: float | None = None, **rest: Any) -> None:
-        Declared.__init__(self, matrix=matrix, epsilon=epsilon, distances=distances, rate=rate, **rest)
+    def __init__(self, matrix: Any, epsilon: float | None = None, distances: Any = None, rate: float | None = None, **fields: Any) -> None:
+        FrozenModel.__init__(self, matrix=matrix, epsilon=epsilon, distances=distances, rate=rate, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if self.epsilon is not None and not 0.0 <= self.epsilon < math.inf:
@@ -121,7 +121,7 @@ class Channel(Randomizer):
 
     @cached_property
     def _rows(self) -> Floats:
-        rows: Floats = self.weights.astype(np.float64) / float(TOTAL)
+        rows: Floats = self.weights.astype(np.float64) / float(TOTAL_WEIGHT)
         rows.setflags(write=False)
         return rows
 
@@ -134,12 +134,12 @@ class Channel(Randomizer):
     @cached_property
     def worst_pair(self) -> tuple[float, tuple[int, int]]:
         """(epsilon, (a, b)): the largest |log ratio| over all outputs and pairs, rounded up, and a pair that has it."""
-        held = self._rows[:, self._rows.max(axis=0) > 0.0]
+        possible = self._rows[:, self._rows.max(axis=0) > 0.0]
         with np.errstate(divide="ignore"):
-            gaps = held.max(axis=0) / held.min(axis=0)
+            gaps = possible.max(axis=0) / possible.min(axis=0)
         y = int(np.argmax(gaps))
-        a, b = int(np.argmax(held[:, y])), int(np.argmin(held[:, y]))
-        return rounded_log(float(gaps[y])), (a, b)
+        a, b = int(np.argmax(possible[:, y])), int(np.argmin(possible[:, y]))
+        return log_rounded_up(float(gaps[y])), (a, b)
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """max |log K_a/K_b| over the outputs, of one pair or of the worst, rounded up; inf if some output rules an input out."""
@@ -148,7 +148,7 @@ class Channel(Randomizer):
         if a is None or b is None:
             return self.worst_pair[0]
         self._checked_pair(a, b)
-        return rounded_log(float(kernels.largest_ratio(self.weights[a], self.weights[b])))
+        return log_rounded_up(float(kernels.largest_ratio(self.weights[a], self.weights[b])))
 
     def local_delta(self, a: int, b: int, epsilon: float) -> float:
         epsilon = checked_epsilon(epsilon)
@@ -156,8 +156,8 @@ class Channel(Randomizer):
             return 0.0
         first, second, factor = self._rows[a], self._rows[b], math.exp(min(epsilon, 700.0)) * (1.0 - 4e-16)
         leaks = (
-            np.maximum(0.0, one * (1.0 + 4e-16) - factor * (other * (1.0 - 4e-16))).sum()
-            for one, other in ((first, second), (second, first))
+            np.maximum(0.0, left * (1.0 + 4e-16) - factor * (right * (1.0 - 4e-16))).sum()
+            for left, right in ((first, second), (second, first))
         )
         return min(1.0, float(max(leaks)) * (1.0 + 1e-13))
 
@@ -165,7 +165,7 @@ class Channel(Randomizer):
         """local_epsilon of every pair, as a matrix (inputs^2 * outputs divisions)."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
-        return rounded_logs(kernels.largest_ratios(self.weights))
+        return logs_rounded_up(kernels.largest_ratios(self.weights))
 
     def blanket(self, a: int, b: int) -> BlanketLaw:
         self._checked_pair(a, b)
@@ -191,14 +191,14 @@ class Channel(Randomizer):
         """One output per input, exactly by the table: one random word each."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
-        codes = coded_values(values, self.inputs)
+        codes = code_values(values, self.inputs)
         out, look_up = np.empty(len(codes), dtype=smallest_type(self.outputs)), self._look_up
-        words, drawn = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(BUFFER_WORDS, dtype=np.int64)
+        words, buffer_codes = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(BUFFER_WORDS, dtype=np.int64)
         for start in range(0, len(codes), BUFFER_WORDS):
             part = codes[start : start + BUFFER_WORDS].astype(np.int64, copy=False)
             randomness.fill(words[: len(part)])
-            kernels.draw_rows(words, part, *look_up, drawn)
-            out[start : start + len(part)] = drawn[: len(part)]
+            kernels.draw_rows(words, part, *look_up, buffer_codes)
+            out[start : start + len(part)] = buffer_codes[: len(part)]
         return out
 
     @property
@@ -214,7 +214,7 @@ class Channel(Randomizer):
 
     @cached_property
     def _debiasing(self) -> Floats:
-        inverse, bound = _inverted(self._rows)
+        inverse, bound = _invert_rows(self._rows)
         condition = bound if bound <= LARGEST_CONDITION else self.condition_number
         if not condition <= LARGEST_CONDITION:
             raise NotCertified(
@@ -241,17 +241,17 @@ class Channel(Randomizer):
             if any(_beyond(dyadic((1.0 - share) * matrix[[*pair]] + share * common), allowed[np.ix_(pair, pair)]) for pair in beyond):
                 continue
             mixed = (1.0 - share) * matrix + share * common
-            found = _beyond(dyadic(mixed), allowed)
-            if found is None:
+            violating_pair = _beyond(dyadic(mixed), allowed)
+            if violating_pair is None:
                 return cls(mixed, **fields)
-            beyond.append(found)
+            beyond.append(violating_pair)
         raise NotCertified(
             "no rounding of this matrix to multiples of 2^-63 keeps the guarantee it was made for; merge points that are nearly at "
             "distance 0."
         )
 
 
-def _inverted(rows: Floats) -> tuple[Floats, float]:
+def _invert_rows(rows: Floats) -> tuple[Floats, float]:
     """The pseudo-inverse and an upper bound on the condition number, many times faster than by singular values; inf if it has none.
 
     Statement: with rows^T = QR, the pseudo-inverse of rows is Q R^-T, and the condition number, that of R, is at most |R|_F |R^-1|_F, the
@@ -273,11 +273,11 @@ def _beyond(weights: Weights, allowed: Floats) -> tuple[int, int] | None:
     """A pair of rows with more than the epsilon allowed; None if every pair keeps it."""
     from metricshuffle.randomizers import _channel_kernels as kernels
 
-    held = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
-    if not held.min() > 0:
-        excess = ~(rounded_logs(kernels.largest_ratios(held)) <= allowed)  # (what is no number is too much)
-        return divmod(int(np.argmax(excess)), len(held)) if excess.any() else None
-    # the largest ratios whose `rounded_log` is allowed, rounded down
+    possible = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
+    if not possible.min() > 0:
+        excess = ~(logs_rounded_up(kernels.largest_ratios(possible)) <= allowed)  # (what is no number is too much)
+        return divmod(int(np.argmax(excess)), len(possible)) if excess.any() else None
+    # the largest ratios whose `log_rounded_up` is allowed, rounded down
     limits = np.exp(np.clip((allowed - 7e-16) / (1.0 + 4e-16), 0.0, 700.0)) * (1.0 - 2.0**-51)
-    a, b = kernels.first_beyond(held, np.where(allowed > 1e-15, limits, 1.0))
+    a, b = kernels.first_beyond(possible, np.where(allowed > 1e-15, limits, 1.0))
     return None if a < 0 else (int(a), int(b))

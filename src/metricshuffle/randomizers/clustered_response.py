@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, rounded_log
-from metricshuffle.randomizers.randomizer import Pair, Randomizer, coded_values
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, exp_below, log_rounded_up
+from metricshuffle.randomizers.randomizer import Pair, Randomizer, code_values
 from metricshuffle.randomness import Randomness
 
 
@@ -31,8 +31,8 @@ class ClusteredResponse(Randomizer):
     inner: Positive
     epsilon: Epsilon
 
-    def __init__(self, clusters: int, size: int, inner: float, epsilon: float, **rest: Any) -> None:
-        Declared.__init__(self, clusters=clusters, size=size, inner=inner, epsilon=epsilon, **rest)
+    def __init__(self, clusters: int, size: int, inner: float, epsilon: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, clusters=clusters, size=size, inner=inner, epsilon=epsilon, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not (self.clusters >= 2 and self.size >= 2 and self.clusters * self.size <= 2**24):
@@ -56,13 +56,13 @@ class ClusteredResponse(Randomizer):
         """(own, near, far): 2^63 times the probabilities of one report of each sort; ratios checked in integers."""
         inner, epsilon = Fraction(self.inner), Fraction(self.epsilon)
         up, across, all_the_way = exp_below(inner * epsilon), exp_below((1 - inner) * epsilon), exp_below(epsilon)
-        exact = TOTAL / (all_the_way + (self.size - 1) * across + (self.clusters - 1) * self.size)
+        exact = TOTAL_WEIGHT / (all_the_way + (self.size - 1) * across + (self.clusters - 1) * self.size)
         for slack in range(60, 10, -2):  # a little more weight far away makes room for rounding
-            far = int(exact * (1 + Fraction(1, 2**slack))) + 1
-            near = int(far * across)
-            own = TOTAL - (self.size - 1) * near - (self.clusters - 1) * self.size * far
-            if far < near < own and own <= near * up and own <= far * all_the_way:
-                return own, near, far
+            other_cluster = int(exact * (1 + Fraction(1, 2**slack))) + 1
+            same_cluster = int(other_cluster * across)
+            own = TOTAL_WEIGHT - (self.size - 1) * same_cluster - (self.clusters - 1) * self.size * other_cluster
+            if other_cluster < same_cluster < own and own <= same_cluster * up and own <= other_cluster * all_the_way:
+                return own, same_cluster, other_cluster
         raise NotCertified(
             f"ClusteredResponse: epsilon = {self.epsilon!r} is too small or too large for weights that are multiples of 2^-63."
         )
@@ -73,9 +73,9 @@ class ClusteredResponse(Randomizer):
     def rows(self) -> Floats:
         self._listable()
         codes = np.arange(self.inputs)
-        own, near, far = (weight / TOTAL for weight in self.weights)
+        own, same_cluster, other_cluster = (weight / TOTAL_WEIGHT for weight in self.weights)
         same = codes[:, None] // self.size == codes // self.size
-        return np.where(codes[:, None] == codes, own, np.where(same, near, far))
+        return np.where(codes[:, None] == codes, own, np.where(same, same_cluster, other_cluster))
 
     def pairs(self) -> list[Pair]:
         return [(0, 1), (0, self.size)]
@@ -87,32 +87,36 @@ class ClusteredResponse(Randomizer):
         Numerics: exact fractions, rounded once. Reference: Imola, Roy Chowdhury, Chaudhuri 2024 for the law.
         """
         self._checked_pair(a, b)
-        own, near, far = (Fraction(weight, TOTAL) for weight in self.weights)
+        own, same_cluster, other_cluster = (Fraction(weight, TOTAL_WEIGHT) for weight in self.weights)
         if a // self.size == b // self.size:
-            inside = [(1, far, own, near), (1, far, near, own), (self.size - 2, far, near, near)]
-            return exact_blanket([*inside, ((self.clusters - 1) * self.size, far, far, far)])
-        first = [(1, far, own, far), (self.size - 1, far, near, far)]
-        second = [(1, far, far, own), (self.size - 1, far, far, near)]
-        return exact_blanket([*first, *second, ((self.clusters - 2) * self.size, far, far, far)])
+            inside = [
+                (1, other_cluster, own, same_cluster),
+                (1, other_cluster, same_cluster, own),
+                (self.size - 2, other_cluster, same_cluster, same_cluster),
+            ]
+            return exact_blanket([*inside, ((self.clusters - 1) * self.size, other_cluster, other_cluster, other_cluster)])
+        first = [(1, other_cluster, own, other_cluster), (self.size - 1, other_cluster, same_cluster, other_cluster)]
+        second = [(1, other_cluster, other_cluster, own), (self.size - 1, other_cluster, other_cluster, same_cluster)]
+        return exact_blanket([*first, *second, ((self.clusters - 2) * self.size, other_cluster, other_cluster, other_cluster)])
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """epsilon * distance at most, by how the weights are rounded."""
-        own, near, far = self.weights
+        own, same_cluster, other_cluster = self.weights
         if a is None or b is None or a // self.size != b // self.size:
-            return min(self.epsilon, rounded_log(own / far))
+            return min(self.epsilon, log_rounded_up(own / other_cluster))
         self._checked_pair(a, b)
-        return min(self.inner * self.epsilon * (1.0 + 4e-16), rounded_log(own / near))
+        return min(self.inner * self.epsilon * (1.0 + 4e-16), log_rounded_up(own / same_cluster))
 
     def reports(self, values: Any, randomness: Randomness) -> Integers64:
         """One word each: own, then the near ones in order, then the far ones in order."""
-        codes = coded_values(values, self.inputs).astype(np.int64)
-        own, near, far = self.weights
+        codes = code_values(values, self.inputs).astype(np.int64)
+        own, same_cluster, other_cluster = self.weights
         numbers = (randomness.words(len(codes)) >> np.uint64(1)).astype(np.int64) - own
         cluster, place = np.divmod(codes, self.size)
-        nearby = np.maximum(numbers, 0) // near
+        nearby = np.maximum(numbers, 0) // same_cluster
         nearby += nearby >= place
-        beyond = numbers - (self.size - 1) * near
-        distant = np.maximum(beyond, 0) // far
+        beyond = numbers - (self.size - 1) * same_cluster
+        distant = np.maximum(beyond, 0) // other_cluster
         distant += np.where(distant >= cluster * self.size, self.size, 0)
         return np.where(numbers < 0, codes, np.where(beyond < 0, cluster * self.size + nearby, distant))
 
@@ -129,8 +133,12 @@ class ClusteredResponse(Randomizer):
 
     def _unmixed(self, counts: Floats) -> Floats:
         """The inverse of (own - near) I + (near - far) J_cluster + far J_all, block by block."""
-        own, near, far = (weight / TOTAL for weight in self.weights)
+        own, same_cluster, other_cluster = (weight / TOTAL_WEIGHT for weight in self.weights)
         people, blocks = counts.sum(), counts.reshape(self.clusters, self.size)
-        in_block = (blocks.sum(axis=1) - far * self.size * people) / (own - near + (near - far) * self.size)
-        flat: Floats = ((blocks - (near - far) * in_block[:, None] - far * people) / (own - near)).ravel()
+        in_block = (blocks.sum(axis=1) - other_cluster * self.size * people) / (
+            own - same_cluster + (same_cluster - other_cluster) * self.size
+        )
+        flat: Floats = (
+            (blocks - (same_cluster - other_cluster) * in_block[:, None] - other_cluster * people) / (own - same_cluster)
+        ).ravel()
         return flat

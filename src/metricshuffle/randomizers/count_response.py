@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, count_interval
-from metricshuffle.declared import Declared
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile, count_interval
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.randomness import Randomness
@@ -20,7 +20,7 @@ FLIP_DENOMINATOR = 2**32
 PLANNING_BLOCKS = 40
 
 
-class CountResponse(Declared):
+class CountResponse(FrozenModel):
     """A value x in 0..span as `span` bits, x of them ones, each flipped with probability `flip`; the report is the count of ones.
 
     Sending the count (in unary, in the client's own secret order) is what makes the guarantee hold without a

@@ -9,20 +9,20 @@ from typing import Any, Literal
 import numpy as np
 
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.channel import Channel
 from metricshuffle.randomizers.randomizer import Codes
-from metricshuffle.randomizers.tabulated import Tabulated
+from metricshuffle.randomizers.table_randomizer import TableRandomizer
 
 LARGEST_TABLE = 2**20
-MOST_NOISE = 2**25  # numbers that are added up to make the table
+MAX_NOISE = 2**25  # numbers that are added up to make the table
 SMALLEST_SIGMA = 0.2
-FAR = 40.0  # standard deviations: e^-800 is nothing
+MAX_DEVIATIONS = 40.0  # standard deviations: e^-800 is nothing
 
 
-class DiscreteGaussian(Tabulated):
+class DiscreteGaussian(TableRandomizer):
     """Whole numbers 0..span; the report is the value plus discrete Gaussian noise, clamped to -margin..span + margin.
 
     P(Z = z) is proportional to e^(-z^2/(2 sigma^2)), rounded to multiples of 2^-63 after clamping: the rounded table is the law that is
@@ -38,10 +38,10 @@ class DiscreteGaussian(Tabulated):
     sigma: Positive
     margin: Whole
 
-    def __init__(self, span: int, sigma: float, margin: int | None = None, **rest: Any) -> None:
+    def __init__(self, span: int, sigma: float, margin: int | None = None, **fields: Any) -> None:
         usable = isinstance(sigma, int | float) and 0.0 < sigma < 1e6
-        Declared.__init__(
-            self, span=span, sigma=sigma, margin=(math.ceil(4.0 * sigma) if usable else 0) if margin is None else margin, **rest
+        FrozenModel.__init__(
+            self, span=span, sigma=sigma, margin=(math.ceil(4.0 * sigma) if usable else 0) if margin is None else margin, **fields
         )
 
     def model_post_init(self, context: Any) -> None:
@@ -51,7 +51,7 @@ class DiscreteGaussian(Tabulated):
             raise InputError(
                 f"DiscreteGaussian: sigma must be at least {SMALLEST_SIGMA}, or nearly every report is the value; got {self.sigma!r}."
             )
-        if not 2.0 * FAR * self.sigma * (self.span + 1) <= MOST_NOISE:
+        if not 2.0 * MAX_DEVIATIONS * self.sigma * (self.span + 1) <= MAX_NOISE:
             raise InputError(
                 f"DiscreteGaussian: sigma {self.sigma!r} is too large for a table of {self.span + 1:,} values; count in larger units."
             )
@@ -63,7 +63,7 @@ class DiscreteGaussian(Tabulated):
 
     @cached_property
     def channel(self) -> Channel:
-        reach = math.ceil(FAR * self.sigma) + self.span + self.margin
+        reach = math.ceil(MAX_DEVIATIONS * self.sigma) + self.span + self.margin
         noise = np.arange(-reach, reach + 1)
         masses = np.exp(-0.5 * (noise / self.sigma) ** 2)
         masses /= math.fsum(masses)
@@ -102,11 +102,11 @@ class DiscreteGaussian(Tabulated):
     def _contributions(self) -> Floats:
         rows, wanted = self.rows(), np.arange(self.span + 1, dtype=np.float64)
         scale = np.sqrt(rows.mean(axis=0))
-        held = scale > 0.0
-        found = np.zeros(rows.shape[1])
+        support = scale > 0.0
+        contributions = np.zeros(rows.shape[1])
         # least norm by singular values, as they stand: an inverse of so ill-conditioned a matrix would lose half of the digits
-        found[held] = np.linalg.lstsq(rows[:, held] / scale[held], wanted, rcond=1e-13)[0] / scale[held]
-        return found
+        contributions[support] = np.linalg.lstsq(rows[:, support] / scale[support], wanted, rcond=1e-13)[0] / scale[support]
+        return contributions
 
     def reported(self, codes: Codes) -> Codes:
         """The reports as numbers, from their codes."""

@@ -12,12 +12,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers.channel import Channel
-from metricshuffle.randomness import Randomness, checked_count
+from metricshuffle.randomness import Randomness, validate_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +89,19 @@ class AmongDummies:
         """The pair (a, b) over the law of a dummy; users = dummies + 1."""
         rows = np.vstack([self.real.rows()[[a, b]], self.dummy.rows()])
         triples, copies = np.unique(rows.T, axis=0, return_counts=True)
-        kept = triples.any(axis=1)
-        first, second, common = (triples[kept] * copies[kept, None]).T
+        nonzero = triples.any(axis=1)
+        first, second, common = (triples[nonzero] * copies[nonzero, None]).T
         return BlanketLaw(common, first, second)
 
     def messages(self, values: Any, dummies: int, randomness: Randomness) -> NDArray[Any]:
         """The real messages and then the dummies: to be shuffled before anybody sees them."""
         real = self.real.reports(values, randomness)
-        noise = self.dummy.reports(np.zeros(checked_count(dummies), dtype=np.int64), randomness)
+        noise = self.dummy.reports(np.zeros(validate_count(dummies), dtype=np.int64), randomness)
         return np.concatenate([real, noise])
 
     def totals(self, messages: NDArray[Any], dummies: int) -> Floats:
         """Unbiased estimates of how many people hold each value: what the dummies add on average is taken off first."""
-        counts = self.real.counts(messages) - checked_count(dummies) * self.dummy.rows()[0]
+        counts = self.real.counts(messages) - validate_count(dummies) * self.dummy.rows()[0]
         totals: Floats = counts @ self.real.debiasing()
         return totals
 

@@ -15,31 +15,33 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens
+from metricshuffle.randomizers.corner_vectors import corners
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, draw_events, exact_blanket, exp_below
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
-from metricshuffle.randomizers.vectors import corners
 from metricshuffle.randomness import Randomness
 
 Rows = Floats
 Item = tuple[int, ...]
 
-MOST_INPUTS = 1_000
+MAX_INPUTS = 1_000
 
 
-def key_values(values: Any, keys: int, most: int) -> Rows:
+def key_values(values: Any, keys: int, max_keys: int) -> Rows:
     """Rows of values in [-1, 1] or NaN, at most `most` of them held."""
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != keys or not np.all(np.isnan(rows) | (np.abs(rows) <= 1.0)):
         raise DomainError(f"values must be rows of {keys} numbers from -1 to 1, NaN for a key that is not held, got shape {rows.shape}.")
-    held = np.count_nonzero(~np.isnan(rows), axis=1)
-    if held.size and held.max() > most:
-        raise DomainError(f"row {int(np.argmax(held))} (counting from 0) holds {held.max()} keys, but at most {most} may be held.")
+    held_counts = np.count_nonzero(~np.isnan(rows), axis=1)
+    if held_counts.size and held_counts.max() > max_keys:
+        raise DomainError(
+            f"row {int(np.argmax(held_counts))} (counting from 0) holds {held_counts.max()} keys, but at most {max_keys} may be held."
+        )
     return rows
 
 
@@ -61,15 +63,15 @@ class _KeyValues(Randomizer):
     def states(self) -> Integers64:
         """A row per input: -1, +1, or 0 for a key that is not held. Those who hold all they may come first."""
         self._listable()
-        found = []
+        state_list = []
         for count in range(self.held, -1, -1):
             for keys in itertools.combinations(range(self.keys), count):
                 for signs in itertools.product((1, -1), repeat=count):
                     row = [0] * self.keys
                     for key, sign in zip(keys, signs, strict=True):
                         row[key] = sign
-                    found.append(row)
-        return np.array(found, dtype=np.int64)
+                    state_list.append(row)
+        return np.array(state_list, dtype=np.int64)
 
     def values_of(self, codes: Codes) -> Any:
         return np.where(self.states[codes] == 0, np.nan, self.states[codes])
@@ -79,7 +81,7 @@ class _KeyValues(Randomizer):
         return np.hstack([np.abs(self.states), self.states]).astype(np.float64)
 
     def _all_pairs(self) -> Iterator[Pair]:
-        if self.inputs > MOST_INPUTS:
+        if self.inputs > MAX_INPUTS:
             raise NotCertified(f"{type(self).__name__}: {self.inputs:,} inputs are too many to look at in pairs; hold or offer fewer keys.")
         return itertools.permutations(range(self.inputs), 2)
 
@@ -95,9 +97,9 @@ class PrivKV(_KeyValues):
     key_epsilon: Epsilon
     value_epsilon: Epsilon
 
-    def __init__(self, keys: int, key_epsilon: float, value_epsilon: float, held: int | None = None, **rest: Any) -> None:
+    def __init__(self, keys: int, key_epsilon: float, value_epsilon: float, held: int | None = None, **fields: Any) -> None:
         held = keys if held is None else held
-        Declared.__init__(self, keys=keys, held=held, key_epsilon=key_epsilon, value_epsilon=value_epsilon, **rest)
+        FrozenModel.__init__(self, keys=keys, held=held, key_epsilon=key_epsilon, value_epsilon=value_epsilon, **fields)
 
     @property
     def outputs(self) -> int:
@@ -107,15 +109,15 @@ class PrivKV(_KeyValues):
     def thresholds(self) -> tuple[int, int]:
         """2^63 times the probabilities that the key, and that the sign, is kept."""
         ratios = (exp_below(self.key_epsilon), exp_below(self.value_epsilon))
-        key, sign = (min(TOTAL - 1, math.floor(TOTAL * ratio / (ratio + 1))) for ratio in ratios)
+        key, sign = (min(TOTAL_WEIGHT - 1, math.floor(TOTAL_WEIGHT * ratio / (ratio + 1))) for ratio in ratios)
         return key, sign
 
     @cached_property
     def _by_state(self) -> dict[int, tuple[Fraction, Fraction, Fraction]]:
         """Probabilities of (not held, +1, -1) for the chosen key, by its state."""
-        key, sign = (Fraction(threshold, TOTAL) for threshold in self.thresholds)
-        right, wrong = key * sign, key * (1 - sign)
-        return {0: (key, (1 - key) / 2, (1 - key) / 2), 1: (1 - key, right, wrong), -1: (1 - key, wrong, right)}
+        key, sign = (Fraction(threshold, TOTAL_WEIGHT) for threshold in self.thresholds)
+        right, flipped = key * sign, key * (1 - sign)
+        return {0: (key, (1 - key) / 2, (1 - key) / 2), 1: (1 - key, right, flipped), -1: (1 - key, flipped, right)}
 
     def rows(self) -> Floats:
         table = np.array([[float(part) for part in self._by_state[state]] for state in (0, 1, -1)])
@@ -128,37 +130,37 @@ class PrivKV(_KeyValues):
         Conditions: every state of a key is possible, 1 <= held. Numerics: exact fractions, rounded once.
         """
         self._checked_pair(a, b)
-        least = [min(law[sort] for law in self._by_state.values()) for sort in range(3)]
+        minima = [min(law[report_class] for law in self._by_state.values()) for report_class in range(3)]
         pairs: dict[Item, int] = {}
         for both in zip(self.states[a].tolist(), self.states[b].tolist(), strict=True):
             pairs[both] = pairs.get(both, 0) + 1
         return exact_blanket(
-            (Fraction(many, self.keys), least[sort], self._by_state[one][sort], self._by_state[other][sort])
-            for (one, other), many in pairs.items() for sort in range(3)
+            (Fraction(many, self.keys), minima[report_class], self._by_state[first][report_class], self._by_state[second][report_class])
+            for (first, second), many in pairs.items() for report_class in range(3)
         )  # fmt: skip
 
     def pairs(self) -> list[Pair]:
         """One pair for each way in which the states of the keys can pair up."""
-        found: dict[tuple[Item, ...], Pair] = {}
+        pairs_by_change: dict[tuple[Item, ...], Pair] = {}
         for a, b in self._all_pairs():
-            found.setdefault(tuple(sorted(zip(self.states[a].tolist(), self.states[b].tolist(), strict=True))), (a, b))
-        return list(found.values())
+            pairs_by_change.setdefault(tuple(sorted(zip(self.states[a].tolist(), self.states[b].tolist(), strict=True))), (a, b))
+        return list(pairs_by_change.values())
 
     def reports(self, values: Any, randomness: Randomness) -> Codes:
         rows = key_values(values, self.keys, self.held)
         chosen = randomness.uniform_residues(len(rows), self.keys).astype(np.int64)
         value = rows[np.arange(len(rows)), chosen]
-        held = ~np.isnan(value)
-        sign = corners(np.where(held, value, 0.0)[:, None], 1, randomness)[:, 0]
-        key_kept, sign_kept = (happens(threshold, len(rows), randomness) for threshold in self.thresholds)
+        is_held = ~np.isnan(value)
+        sign = corners(np.where(is_held, value, 0.0)[:, None], 1, randomness)[:, 0]
+        key_kept, sign_kept = (draw_events(threshold, len(rows), randomness) for threshold in self.thresholds)
         plus = (sign > 0) == sign_kept  # a fair coin stays fair
-        return 3 * chosen + np.where(held == key_kept, np.where(plus, 1, 2), 0)
+        return 3 * chosen + np.where(is_held == key_kept, np.where(plus, 1, 2), 0)
 
     def debiasing(self) -> Floats:
-        key, sign = (threshold / TOTAL for threshold in self.thresholds)
-        held = (np.array([0.0, 1.0, 1.0]) - (1.0 - key)) / (2.0 * key - 1.0)
+        key, sign = (threshold / TOTAL_WEIGHT for threshold in self.thresholds)
+        held_estimate = (np.array([0.0, 1.0, 1.0]) - (1.0 - key)) / (2.0 * key - 1.0)
         value = np.array([0.0, 1.0, -1.0]) / (key * (2.0 * sign - 1.0))
-        return self.keys * np.hstack([np.kron(np.eye(self.keys), column[:, None]) for column in (held, value)])
+        return self.keys * np.hstack([np.kron(np.eye(self.keys), column[:, None]) for column in (held_estimate, value)])
 
 
 class PckvGrr(_KeyValues):
@@ -171,8 +173,8 @@ class PckvGrr(_KeyValues):
     kind: Literal["pckv-grr"] = "pckv-grr"
     epsilon: Epsilon
 
-    def __init__(self, keys: int, held: int, epsilon: float, **rest: Any) -> None:
-        Declared.__init__(self, keys=keys, held=held, epsilon=epsilon, **rest)
+    def __init__(self, keys: int, held: int, epsilon: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, keys=keys, held=held, epsilon=epsilon, **fields)
 
     def model_post_init(self, context: Any) -> None:
         super().model_post_init(context)
@@ -200,7 +202,7 @@ class PckvGrr(_KeyValues):
 
     def rows(self) -> Floats:
         chosen = np.array([[float(part) for part in self._chosen(code)] for code in range(self.inputs)])
-        return (self.response.other + (self.response.keep - self.response.other) * chosen) / TOTAL
+        return (self.response.other + (self.response.keep - self.response.other) * chosen) / TOTAL_WEIGHT
 
     @theorem("Gu20", "PCKV-GRR")
     def blanket(self, a: int, b: int) -> BlanketLaw:
@@ -211,20 +213,25 @@ class PckvGrr(_KeyValues):
         Numerics: exact fractions, rounded once.
         """
         self._checked_pair(a, b)
-        keep, other = Fraction(self.response.keep, TOTAL), Fraction(self.response.other, TOTAL)
+        keep, other_probability = Fraction(self.response.keep, TOTAL_WEIGHT), Fraction(self.response.other, TOTAL_WEIGHT)
         return exact_blanket(
-            (1, other, other + one * (keep - other), other + two * (keep - other))
-            for one, two in zip(self._chosen(a), self._chosen(b), strict=True)
-        )  # fmt: skip
+            (
+                1,
+                other_probability,
+                other_probability + first * (keep - other_probability),
+                other_probability + second * (keep - other_probability),
+            )
+            for first, second in zip(self._chosen(a), self._chosen(b), strict=True)
+        )
 
     def pairs(self) -> list[Pair]:
         """One pair for each number of keys held by each, shared with the same and with the other sign."""
-        found: dict[Item, Pair] = {}
+        pairs_by_change: dict[Item, Pair] = {}
         for a, b in self._all_pairs():
-            one, two = self.states[a], self.states[b]
-            kind = (int(np.abs(one).sum()), int(np.abs(two).sum()), int((one * two > 0).sum()), int((one * two < 0).sum()))
-            found.setdefault(kind, (a, b))
-        return list(found.values())
+            first, second = self.states[a], self.states[b]
+            kind = (int(np.abs(first).sum()), int(np.abs(second).sum()), int((first * second > 0).sum()), int((first * second < 0).sum()))
+            pairs_by_change.setdefault(kind, (a, b))
+        return list(pairs_by_change.values())
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         return min(self.epsilon, super().local_epsilon(a, b))
@@ -232,9 +239,9 @@ class PckvGrr(_KeyValues):
     def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
         rows = key_values(values, self.keys, self.held)
         slot = randomness.uniform_residues(len(rows), self.held).astype(np.int64)
-        held = ~np.isnan(rows)
-        order = np.cumsum(held, axis=1) - 1
-        match = held & (order == slot[:, None])
+        is_held = ~np.isnan(rows)
+        order = np.cumsum(is_held, axis=1) - 1
+        match = is_held & (order == slot[:, None])
         real, key = match.any(axis=1), np.argmax(match, axis=1)
         value = np.where(real, np.nan_to_num(rows[np.arange(len(rows)), key]), 0.0)
         dummy = self.keys + randomness.uniform_residues(len(rows), self.held).astype(np.int64)
@@ -242,8 +249,8 @@ class PckvGrr(_KeyValues):
         return self.response.reports(2 * np.where(real, key, dummy) + (sign > 0), randomness)
 
     def debiasing(self) -> Floats:
-        keep, other = self.response.keep / TOTAL, self.response.other / TOTAL
+        keep, other_probability = self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT
         own = np.zeros((self.outputs, self.keys))
         own[np.arange(2 * self.keys), np.arange(2 * self.keys) // 2] = 1.0
         sign = np.where(np.arange(self.outputs) % 2 == 1, 1.0, -1.0)[:, None]
-        return np.hstack([own - 2.0 * other, own * sign]) * (self.held / (keep - other))
+        return np.hstack([own - 2.0 * other_probability, own * sign]) * (self.held / (keep - other_probability))

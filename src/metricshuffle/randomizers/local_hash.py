@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, growth
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, growth
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.randomizers.randomizer import Pair, Randomizer, coded_values
+from metricshuffle.randomizers.randomizer import Pair, Randomizer, code_values
 from metricshuffle.randomness import Randomness
 
 
@@ -33,10 +33,10 @@ class LocalHash(Randomizer):
     epsilon: Epsilon
     buckets: Whole
 
-    def __init__(self, options: int, epsilon: float, buckets: int | None = None, **rest: Any) -> None:
+    def __init__(self, options: int, epsilon: float, buckets: int | None = None, **fields: Any) -> None:
         if buckets is None:
             buckets = _prime_from(min(round(growth(epsilon)) + 1, options if isinstance(options, int) else 2, 2**23))
-        Declared.__init__(self, options=options, epsilon=epsilon, buckets=buckets, **rest)
+        FrozenModel.__init__(self, options=options, epsilon=epsilon, buckets=buckets, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not 2 <= self.options <= 2**24:
@@ -90,12 +90,14 @@ class LocalHash(Randomizer):
         self._listable()
         hashes = self.hashed(np.arange(self.functions)[None, :], np.arange(self.options)[:, None])
         same = hashes[:, :, None] == np.arange(self.buckets)
-        return np.where(same, self.response.keep / TOTAL, self.response.other / TOTAL).reshape(self.options, -1) / self.functions
+        return (
+            np.where(same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT).reshape(self.options, -1) / self.functions
+        )
 
     def law(self, value: int) -> Floats:
         hashes = self.hashed(np.arange(self.functions), np.array(self._checked_input(value)))
         same = hashes[:, None] == np.arange(self.buckets)
-        return np.where(same, self.response.keep / TOTAL, self.response.other / TOTAL).ravel() / self.functions
+        return np.where(same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT).ravel() / self.functions
 
     def pairs(self) -> list[Pair]:
         return [(0, 1)]
@@ -110,12 +112,20 @@ class LocalHash(Randomizer):
         """
         self._checked_pair(a, b)
         functions, buckets = self.functions, self.buckets
-        keep, other = Fraction(self.response.keep, TOTAL * functions), Fraction(self.response.other, TOTAL * functions)
+        keep, other_probability = (
+            Fraction(self.response.keep, TOTAL_WEIGHT * functions),
+            Fraction(self.response.other, TOTAL_WEIGHT * functions),
+        )
         together, apart = functions // buckets - 1, functions - functions // buckets
-        return exact_blanket([
-            (1, keep, keep, keep), (together, other, keep, keep), (apart, other, keep, other), (apart, other, other, keep),
-            ((1 + together) * (buckets - 1) + apart * (buckets - 2), other, other, other),
-        ])  # fmt: skip
+        return exact_blanket(
+            [
+                (1, keep, keep, keep),
+                (together, other_probability, keep, keep),
+                (apart, other_probability, keep, other_probability),
+                (apart, other_probability, other_probability, keep),
+                ((1 + together) * (buckets - 1) + apart * (buckets - 2), other_probability, other_probability, other_probability),
+            ]
+        )
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """That of the response, the same for every pair; never above epsilon."""
@@ -124,7 +134,7 @@ class LocalHash(Randomizer):
         return self.response.local_epsilon()
 
     def reports(self, values: Any, randomness: Randomness) -> Integers64:
-        codes = coded_values(values, self.options).astype(np.int64)
+        codes = code_values(values, self.options).astype(np.int64)
         functions = randomness.uniform_residues(len(codes), self.functions).astype(np.int64)
         answers = self.response.reports(self.hashed(functions, codes), randomness)
         return np.asarray(functions * self.buckets + answers, dtype=np.int64)
@@ -135,9 +145,9 @@ class LocalHash(Randomizer):
     @property
     def _scale(self) -> tuple[float, float]:
         """(c, s): the indicator 1[f(x) = y], minus c, times s, has mean 1 for the own value and 0 for another."""
-        keep, other = self.response.keep, self.response.other
+        keep, other_weight = self.response.keep, self.response.other
         # Another value is supported with probability keep/l + (1 - 1/l) other = 1/l: its hash is uniform given f(x).
-        return 1.0 / self.buckets, 1.0 / ((keep - other) / TOTAL * (1.0 - 1.0 / self.buckets))
+        return 1.0 / self.buckets, 1.0 / ((keep - other_weight) / TOTAL_WEIGHT * (1.0 - 1.0 / self.buckets))
 
     def debiasing(self) -> Floats:
         self._listable()

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.declared import Declared, Positive, Whole
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.errors import DomainError, InputError
-from metricshuffle.numerics.rounding import raised
+from metricshuffle.models import FrozenModel, Positive, Whole
+from metricshuffle.numerics.rounding import round_up
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric, clamped_blanket, clamped_rows
-from metricshuffle.randomizers.randomizer import Codes, Fitted, Randomizer
+from metricshuffle.randomizers.randomizer import Codes, FittedFamily, Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Domain, Grid
 
@@ -36,8 +36,8 @@ class PlanarGeometric(Randomizer):
     cell: Positive = 1.0
     metric: Literal["euclidean", "manhattan"] = "euclidean"
 
-    def __init__(self, width: int, height: int, rate: float, cell: float = 1.0, metric: str = "euclidean", **rest: Any) -> None:
-        Declared.__init__(self, width=width, height=height, rate=rate, cell=cell, metric=metric, **rest)
+    def __init__(self, width: int, height: int, rate: float, cell: float = 1.0, metric: str = "euclidean", **fields: Any) -> None:
+        FrozenModel.__init__(self, width=width, height=height, rate=rate, cell=cell, metric=metric, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if self.width < 2 or self.height < 2:
@@ -51,11 +51,11 @@ class PlanarGeometric(Randomizer):
         return BoundedGeometric(self.width - 1, along), BoundedGeometric(self.height - 1, along)
 
     @classmethod
-    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+    def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
         """Grids, by the rate per unit."""
         if not isinstance(domain, Grid):
             return None
-        return Fitted(lambda rate: cls(domain.width, domain.height, rate, domain.cell), in_steps=False)
+        return FittedFamily(lambda rate: cls(domain.width, domain.height, rate, domain.cell), in_steps=False)
 
     @property
     def inputs(self) -> int:
@@ -88,9 +88,9 @@ class PlanarGeometric(Randomizer):
         """The product of the axes' blankets: the far corner is far on both axes at once."""
         self._checked_pair(a, b)
         parts = []
-        for axis, one, other in zip(self.axes, (a % self.width, a // self.width), (b % self.width, b // self.width), strict=True):
+        for axis, first, second in zip(self.axes, (a % self.width, a // self.width), (b % self.width, b // self.width), strict=True):
             rows = clamped_rows(axis.span, float(axis.exact_rate))
-            parts.append((clamped_blanket(axis.span, float(axis.exact_rate)), rows[one], rows[other]))
+            parts.append((clamped_blanket(axis.span, float(axis.exact_rate)), rows[first], rows[second]))
         (w, k_a, k_b), (w_up, up_a, up_b) = parts
         products = (np.kron(w_up, w), np.kron(up_a, k_a), np.kron(up_b, k_b))
         return BlanketLaw(*(np.asarray(product, dtype=np.float64) for product in products))
@@ -99,9 +99,9 @@ class PlanarGeometric(Randomizer):
         """The sum over the axes."""
         across, up = self.axes
         if a is None or b is None:
-            return raised(across.local_epsilon() + up.local_epsilon(), 2)
+            return round_up(across.local_epsilon() + up.local_epsilon(), 2)
         columns, rows = (a % self.width, b % self.width), (a // self.width, b // self.width)
-        return raised(across.local_epsilon(*columns) + up.local_epsilon(*rows), 2)
+        return round_up(across.local_epsilon(*columns) + up.local_epsilon(*rows), 2)
 
     def local_profile(self) -> PrivacyProfile:
         """rate * distance with delta = 0."""

@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, rounded_log
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, Fitted, Pair, Randomizer, coded_values, smallest_type
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, exp_below, log_rounded_up
+from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, FittedFamily, Pair, Randomizer, code_values, smallest_type
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 from metricshuffle.spaces import Domain
 
-MOST_OPTIONS = 2**24
+MAX_OPTIONS = 2**24
 
 
 class KaryRandomizedResponse(Randomizer):
@@ -33,19 +33,19 @@ class KaryRandomizedResponse(Randomizer):
     options: Whole
     epsilon: Epsilon
 
-    def __init__(self, options: int, epsilon: float, **rest: Any) -> None:
-        Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+    def __init__(self, options: int, epsilon: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, options=options, epsilon=epsilon, **fields)
 
     def model_post_init(self, context: Any) -> None:
-        if not 2 <= self.options <= MOST_OPTIONS:
+        if not 2 <= self.options <= MAX_OPTIONS:
             raise InputError(f"{type(self).__name__}: options must lie in 2..2^24, got {self.options}.")
         if not self.keep > self.other:
             raise InputError(f"{type(self).__name__}: epsilon = {self.epsilon!r} is too small for {self.options:,} options; raise it.")
 
     @classmethod
-    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+    def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
         """Any values that are not too many for a matrix of all laws."""
-        return Fitted(lambda epsilon: cls(cells, epsilon)) if cells * cells <= LARGEST_MATRIX else None
+        return FittedFamily(lambda epsilon: cls(cells, epsilon)) if cells * cells <= LARGEST_MATRIX else None
 
     @property
     def inputs(self) -> int:
@@ -58,21 +58,21 @@ class KaryRandomizedResponse(Randomizer):
     @cached_property
     def other(self) -> int:
         """2^63 times the probability of each other option, rounded up: keep/other <= e^epsilon holds exactly."""
-        return math.ceil(TOTAL / (exp_below(self.epsilon) + self.options - 1))
+        return math.ceil(TOTAL_WEIGHT / (exp_below(self.epsilon) + self.options - 1))
 
     @cached_property
     def keep(self) -> int:
         """2^63 times the probability of the value itself."""
-        return TOTAL - (self.options - 1) * self.other
+        return TOTAL_WEIGHT - (self.options - 1) * self.other
 
     def law(self, value: int) -> Floats:
-        row = np.full(self.options, self.other / TOTAL)
-        row[self._checked_input(value)] = self.keep / TOTAL
+        row = np.full(self.options, self.other / TOTAL_WEIGHT)
+        row[self._checked_input(value)] = self.keep / TOTAL_WEIGHT
         return row
 
     def rows(self) -> Floats:
         self._listable()
-        return np.where(np.eye(self.options, dtype=bool), self.keep / TOTAL, self.other / TOTAL)
+        return np.where(np.eye(self.options, dtype=bool), self.keep / TOTAL_WEIGHT, self.other / TOTAL_WEIGHT)
 
     def pairs(self) -> list[Pair]:
         return [(0, 1)]
@@ -89,37 +89,37 @@ class KaryRandomizedResponse(Randomizer):
     @cached_property
     def _blanket(self) -> BlanketLaw:
         """Of any pair."""
-        keep, other = Fraction(self.keep, TOTAL), Fraction(self.other, TOTAL)
+        keep, other = Fraction(self.keep, TOTAL_WEIGHT), Fraction(self.other, TOTAL_WEIGHT)
         return exact_blanket([(1, other, keep, other), (1, other, other, keep), (self.options - 2, other, other, other)])
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """log(keep/other), the same for every pair, rounded up; never above epsilon."""
         if a is not None and b is not None:
             self._checked_pair(a, b)
-        return min(self.epsilon, rounded_log(self.keep / self.other))
+        return min(self.epsilon, log_rounded_up(self.keep / self.other))
 
     def total_variation(self, a: int, b: int) -> float:
         self._checked_pair(a, b)
-        return (self.keep - self.other) / TOTAL
+        return (self.keep - self.other) / TOTAL_WEIGHT
 
     def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
         """One report per value, exactly by the law: half a random word each."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
-        codes = coded_values(values, self.options)
+        codes = code_values(values, self.options)
         out = np.empty(len(codes), dtype=smallest_type(self.options))
-        words, drawn = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(2 * BUFFER_WORDS, dtype=np.int32)
+        words, buffer_codes = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(2 * BUFFER_WORDS, dtype=np.int32)
         first, inverse = self.keep / 2**31, 2**31 / self.other
         doubt = 2e-6 * inverse + 1e-15 * self.options  # first is off by 2^32 2^-53 at most, products up to `options` by 4 units
-        for start in range(0, len(codes), drawn.size):
-            part = codes[start : start + drawn.size].astype(np.int32)
+        for start in range(0, len(codes), buffer_codes.size):
+            part = codes[start : start + buffer_codes.size].astype(np.int32)
             randomness.fill(words[: (len(part) + 1) // 2])
             halves = words.view(np.uint32)
-            undecided = kernels.draw_kary(halves, part, first, inverse, doubt, drawn)
+            undecided = kernels.draw_kary(halves, part, first, inverse, doubt, buffer_codes)
             if undecided:
                 spare = randomness.words(undecided)
-                kernels.finish_kary(halves, part, first, inverse, doubt, self.keep, self.other, spare, drawn)
-            out[start : start + len(part)] = drawn[: len(part)]
+                kernels.finish_kary(halves, part, first, inverse, doubt, self.keep, self.other, spare, buffer_codes)
+            out[start : start + len(part)] = buffer_codes[: len(part)]
         return out
 
     def targets(self) -> Floats:
@@ -128,13 +128,13 @@ class KaryRandomizedResponse(Randomizer):
     def debiasing(self) -> Floats:
         """(1[y = x] - other) / (keep - other)."""
         self._listable()
-        return (TOTAL * np.eye(self.options) - self.other) / (self.keep - self.other)
+        return (TOTAL_WEIGHT * np.eye(self.options) - self.other) / (self.keep - self.other)
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
         counts = self.counts(reports)
         people = int(counts.sum())
-        return (counts.astype(np.float64) - people * (self.other / TOTAL)) * (TOTAL / (self.keep - self.other))
+        return (counts.astype(np.float64) - people * (self.other / TOTAL_WEIGHT)) * (TOTAL_WEIGHT / (self.keep - self.other))
 
 
 class BinaryRandomizedResponse(KaryRandomizedResponse):
@@ -144,10 +144,10 @@ class BinaryRandomizedResponse(KaryRandomizedResponse):
     keeps_law: ClassVar[bool] = True
     options: Literal[2] = 2
 
-    def __init__(self, epsilon: float, options: int = 2, **rest: Any) -> None:
-        Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+    def __init__(self, epsilon: float, options: int = 2, **fields: Any) -> None:
+        FrozenModel.__init__(self, options=options, epsilon=epsilon, **fields)
 
     @classmethod
-    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+    def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
         """None: two values are covered by the k-ary response."""
         return None

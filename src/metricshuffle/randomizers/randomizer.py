@@ -16,11 +16,11 @@ from typing import Any, ClassVar, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.declared import Kinded, shown
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.errors import DomainError, InputError, NotCertified
+from metricshuffle.models import TaggedModel, format_value
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.privacy.profile import PrivacyProfile, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PrivacyProfile, checked_epsilon, validate_distance
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Domain
 
@@ -33,7 +33,7 @@ CHUNK = 2**14
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedFamily:
     """The members of a kind that fit a domain, for a histogram over it.
 
     `member` makes one from its strength: the local epsilon of any two values, or, if the kind has a metric, the rate per unit
@@ -47,14 +47,14 @@ class Fitted:
         return self.member(strength)
 
 
-class Randomizer(Kinded, ABC):
+class Randomizer(TaggedModel, ABC):
     """The law of one report about one value. All probabilities are those of the sampler, not those of an ideal it approximates.
 
     A class of your own gives `inputs`, `outputs`, `rows`, `reports`, `targets` and `debiasing`; the rest follows from the
     rows. Closed forms are overridden where they are known. Run `metricshuffle.testing.check_randomizer` on it.
     """
 
-    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     keeps_law: ClassVar[bool] = False
     """True in the body of a class that extends another randomizer and changes nothing of its law, distances and estimates.
 
@@ -69,7 +69,7 @@ class Randomizer(Kinded, ABC):
         return hash((type(self).__qualname__, self.model_dump_json()))
 
     @classmethod
-    def fitted(cls, domain: Domain, cells: int) -> Fitted | None:
+    def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
         """The members whose reports tell the shares of `cells` values of a domain; None if this kind is not for that."""
         return None
 
@@ -137,7 +137,7 @@ class Randomizer(Kinded, ABC):
 
     def pairs_within(self, distance: float) -> list[Pair]:
         """Pairs of inputs that stand for all pairs at most `distance` apart; 3 * 0.1, a float above 0.3, is within 0.3."""
-        reach = checked_distance(distance) * (1.0 + 1e-12)
+        reach = validate_distance(distance) * (1.0 + 1e-12)
         return [pair for pair in self.pairs() if self.distance(*pair) <= reach]
 
     def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
@@ -155,7 +155,7 @@ class Randomizer(Kinded, ABC):
     def local_delta(self, a: int, b: int, epsilon: float) -> float:
         """sum (K_a - e^epsilon K_b)_+ or the same with a and b exchanged, whichever is larger, rounded up."""
         law, epsilon = self.blanket(a, b), checked_epsilon(epsilon)
-        return max((one.atoms(epsilon).local for one in (law, law.reversed) if epsilon < one.pure), default=0.0)
+        return max((direction.atoms(epsilon).local for direction in (law, law.reversed) if epsilon < direction.pure), default=0.0)
 
     def total_variation(self, a: int, b: int) -> float:
         """sum (K_a - K_b)_+, the advantage of guessing between a and b from one report."""
@@ -182,7 +182,7 @@ class Randomizer(Kinded, ABC):
 
     def _checked_input(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < self.inputs:
-            raise InputError(f"inputs of {type(self).__name__} are coded 0..{self.inputs - 1}, got {shown(value)}.")
+            raise InputError(f"inputs of {type(self).__name__} are coded 0..{self.inputs - 1}, got {format_value(value)}.")
         return int(value)
 
     def _checked_pair(self, a: int, b: int) -> None:
@@ -216,15 +216,15 @@ def counted(codes: NDArray[Any], size: int) -> Codes:
 
     tables = np.zeros((4, size), dtype=np.int64)
     for start in range(0, len(codes), CHUNK):
-        wrong = int(kernels.count_into(codes[start : start + CHUNK].astype(np.int64, order="C"), tables))
-        if wrong >= 0:
-            row = start + wrong
+        bad_index = int(kernels.count_into(codes[start : start + CHUNK].astype(np.int64, order="C"), tables))
+        if bad_index >= 0:
+            row = start + bad_index
             raise DomainError(f"report {row} (counting from 0) is {codes[row]}, but reports are whole numbers from 0 to {size - 1:,}.")
     counts: Codes = tables.sum(axis=0)
     return counts
 
 
-def coded_values(values: Any, size: int) -> NDArray[Any]:
+def code_values(values: Any, size: int) -> NDArray[Any]:
     """Input codes as a one-dimensional array of integers, every one of them inside 0 .. size-1."""
     codes = np.asarray(values)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":

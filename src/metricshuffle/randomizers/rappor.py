@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Bits, Floats
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exact_blanket, exp_below, happens, rounded_log
-from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer, coded_values
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, draw_events, exact_blanket, exp_below, log_rounded_up
+from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer, code_values
 from metricshuffle.randomness import Randomness
 
 
@@ -30,20 +30,20 @@ class Rappor(Randomizer):
     options: Whole
     epsilon: Epsilon
 
-    def __init__(self, options: int, epsilon: float, **rest: Any) -> None:
-        Declared.__init__(self, options=options, epsilon=epsilon, **rest)
+    def __init__(self, options: int, epsilon: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, options=options, epsilon=epsilon, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not 2 <= self.options <= 2**20:
             raise InputError(f"Rappor: options must lie in 2..2^20, got {self.options}.")
-        if not 2 * self.keep > TOTAL:
+        if not 2 * self.keep > TOTAL_WEIGHT:
             raise InputError(f"Rappor: epsilon = {self.epsilon!r} is too small: the report would not depend on the value.")
 
     @cached_property
     def keep(self) -> int:
         """2^63 times the probability that a bit is kept, rounded down: (keep/flip)^2 <= e^epsilon holds exactly."""
         ratio = exp_below(Fraction(self.epsilon) / 2)
-        return min(TOTAL - 1, math.floor(TOTAL * ratio / (ratio + 1)))
+        return min(TOTAL_WEIGHT - 1, math.floor(TOTAL_WEIGHT * ratio / (ratio + 1)))
 
     @property
     def inputs(self) -> int:
@@ -72,8 +72,8 @@ class Rappor(Randomizer):
     def rows(self) -> Floats:
         ones = self._all_bits()
         flips = ones.sum(axis=1)[None, :] + 1.0 - 2.0 * ones.T  # Hamming distance of the report from the value's own row
-        keep = self.keep / TOTAL
-        return np.asarray(keep ** (self.options - flips) * ((TOTAL - self.keep) / TOTAL) ** flips)
+        keep = self.keep / TOTAL_WEIGHT
+        return np.asarray(keep ** (self.options - flips) * ((TOTAL_WEIGHT - self.keep) / TOTAL_WEIGHT) ** flips)
 
     def pairs(self) -> list[Pair]:
         return [(0, 1)]
@@ -87,40 +87,40 @@ class Rappor(Randomizer):
         beyond, the all-ones report is left in the part where both bits are 1, which only lowers the blanket).
         """
         self._checked_pair(a, b)
-        keep = Fraction(self.keep, TOTAL)
+        keep = Fraction(self.keep, TOTAL_WEIGHT)
         flip, ratio = 1 - keep, (keep / (1 - keep)) ** 2
         everything = keep * flip ** (self.options - 1) if self.options <= 64 else Fraction(0)
-        one, both = Fraction(1), (keep * flip - everything) / ratio
+        unit, both = Fraction(1), (keep * flip - everything) / ratio
         return exact_blanket([
-            (keep * flip, one, one, one), (flip * flip, one, ratio, one), (flip * flip, one, one, ratio),
-            (both, one, ratio, ratio), (everything, one, one, one),
+            (keep * flip, unit, unit, unit), (flip * flip, unit, ratio, unit), (flip * flip, unit, unit, ratio),
+            (both, unit, ratio, ratio), (everything, unit, unit, unit),
         ])  # fmt: skip
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """2 log(keep/flip), the same for every pair; never above epsilon."""
         if a is not None and b is not None:
             self._checked_pair(a, b)
-        return min(self.epsilon, 2.0 * rounded_log(self.keep / (TOTAL - self.keep)))
+        return min(self.epsilon, 2.0 * log_rounded_up(self.keep / (TOTAL_WEIGHT - self.keep)))
 
     def reports(self, values: Any, randomness: Randomness) -> Bits:
-        codes = coded_values(values, self.options)
+        codes = code_values(values, self.options)
         out = np.zeros((len(codes), self.options), dtype=np.uint8)
         out[np.arange(len(codes)), codes] = 1
         together = max(1, 2**20 // self.options)
         for start in range(0, len(codes), together):
             part = out[start : start + together]
-            part ^= ~happens(self.keep, part.size, randomness).reshape(part.shape)
+            part ^= ~draw_events(self.keep, part.size, randomness).reshape(part.shape)
         return out
 
     def targets(self) -> Floats:
         return np.eye(self.options)
 
     def debiasing(self) -> Floats:
-        flip, gap = (TOTAL - self.keep) / TOTAL, (2 * self.keep - TOTAL) / TOTAL
+        flip, gap = (TOTAL_WEIGHT - self.keep) / TOTAL_WEIGHT, (2 * self.keep - TOTAL_WEIGHT) / TOTAL_WEIGHT
         return (self._all_bits() - flip) / gap
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
         bits = self._bits(reports)
-        flip, gap = (TOTAL - self.keep) / TOTAL, (2 * self.keep - TOTAL) / TOTAL
+        flip, gap = (TOTAL_WEIGHT - self.keep) / TOTAL_WEIGHT, (2 * self.keep - TOTAL_WEIGHT) / TOTAL_WEIGHT
         return np.asarray((bits.sum(axis=0, dtype=np.int64) - len(bits) * flip) / gap)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.randomizers.dyadic import Epsilon, Levels, growth, happens
+from metricshuffle.randomizers.dyadic_weights import Epsilon, Levels, draw_events, growth
 from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomness import Randomness
 
@@ -26,9 +26,9 @@ def uniform_subsets(count: int, size: int, below: int, randomness: Randomness) -
     chosen = np.empty((count, size), dtype=np.int64)
     for place in range(size):
         last = below - size + place
-        drawn = randomness.uniform_residues(count, last + 1).astype(np.int64)
-        taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
-        chosen[:, place] = np.where(taken, last, drawn)
+        residues = randomness.uniform_residues(count, last + 1).astype(np.int64)
+        taken = (chosen[:, :place] == residues[:, None]).any(axis=1)
+        chosen[:, place] = np.where(taken, last, residues)
     chosen.sort(axis=1)
     return chosen
 
@@ -39,9 +39,9 @@ def sorted_sets(values: Any, size: int, below: int) -> Sets:
     if sets.ndim != 2 or sets.shape[1] != size or sets.dtype.kind not in "iu":
         raise DomainError(f"sets must be an array of whole numbers with {size} columns, got {sets.dtype} of shape {sets.shape}.")
     sets = np.sort(sets.astype(np.int64), axis=1)
-    wrong = (sets[:, 0] < 0) | (sets[:, -1] >= below) | (np.diff(sets, axis=1) == 0).any(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    invalid = (sets[:, 0] < 0) | (sets[:, -1] >= below) | (np.diff(sets, axis=1) == 0).any(axis=1)
+    if invalid.any():
+        row = int(np.argmax(invalid))
         raise DomainError(
             f"row {row} (counting from 0) must hold {size} different whole numbers from 0 to {below - 1}, got {sets[row].tolist()}."
         )
@@ -61,11 +61,11 @@ class SubsetExponential(Randomizer):
     size: Whole
     epsilon: Epsilon
 
-    def __init__(self, options: int, held: int, epsilon: float, size: int | None = None, **rest: Any) -> None:
+    def __init__(self, options: int, held: int, epsilon: float, size: int | None = None, **fields: Any) -> None:
         if size is None:  # near the optimum of subset selection, d / (e^epsilon + 1), shared by the members
             known = isinstance(options, int) and isinstance(held, int)
             size = max(1, round(options / (max(1, held) * (growth(epsilon) + 1.0)))) if known else 1
-        Declared.__init__(self, options=options, held=held, size=size, epsilon=epsilon, **rest)
+        FrozenModel.__init__(self, options=options, held=held, size=size, epsilon=epsilon, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not (self.held >= 1 and self.size >= 1 and self.held + self.size <= self.options <= 2**12):
@@ -106,11 +106,11 @@ class SubsetExponential(Randomizer):
 
     def pairs(self) -> list[Pair]:
         """One pair for each number of members in common: the first set, and the first that shares so many with it."""
-        found = []
+        representatives = []
         for common in range(max(0, 2 * self.held - self.options), self.held):
-            other = [*range(common), *range(self.held, 2 * self.held - common)]
-            found.append((0, rank_of(other, self.options)))
-        return found
+            second_set = [*range(common), *range(self.held, 2 * self.held - common)]
+            representatives.append((0, rank_of(second_set, self.options)))
+        return representatives
 
     @theorem("Wang18", "PrivSet: exponential mechanism over k-subsets")
     def blanket(self, a: int, b: int) -> BlanketLaw:
@@ -139,7 +139,7 @@ class SubsetExponential(Randomizer):
         """One set per value, exactly by the law: sets that meet the own one are drawn again until they do."""
         own = sorted_sets(values, self.held, self.options)
         out = np.empty((len(own), self.size), dtype=np.int64)
-        meet = happens(self.levels.threshold, len(own), randomness)
+        meet = draw_events(self.levels.threshold, len(own), randomness)
         rows = np.flatnonzero(meet)
         while rows.size:
             out[rows] = uniform_subsets(rows.size, self.size, self.options, randomness)
@@ -164,15 +164,15 @@ class SubsetExponential(Randomizer):
 
     def debiasing(self) -> Floats:
         self._listable()
-        own, other = self._chances
-        return np.asarray((_members(self.options, self.size) - other) / (own - other), dtype=np.float64)
+        own, other_chance = self._chances
+        return np.asarray((_members(self.options, self.size) - other_chance) / (own - other_chance), dtype=np.float64)
 
     def totals(self, reports: Any) -> Floats:
         """Unbiased estimates of how many people hold each option."""
         sets = sorted_sets(reports, self.size, self.options)
-        own, other = self._chances
+        own, other_chance = self._chances
         counts = np.bincount(sets.ravel(), minlength=self.options).astype(np.float64)
-        return (counts - len(sets) * other) / (own - other)
+        return (counts - len(sets) * other_chance) / (own - other_chance)
 
 
 class SubsetSelection(SubsetExponential):
@@ -182,8 +182,8 @@ class SubsetSelection(SubsetExponential):
     keeps_law: ClassVar[bool] = True
     held: Literal[1] = 1
 
-    def __init__(self, options: int, epsilon: float, size: int | None = None, held: int = 1, **rest: Any) -> None:
-        super().__init__(options, held, epsilon, size, **rest)
+    def __init__(self, options: int, epsilon: float, size: int | None = None, held: int = 1, **fields: Any) -> None:
+        super().__init__(options, held, epsilon, size, **fields)
 
     def values_of(self, codes: Codes) -> Any:
         return codes

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_distance, checked_epsilon
+from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, checked_epsilon, validate_distance
 from metricshuffle.randomizers.bounded_geometric import rounded_places
-from metricshuffle.randomizers.dyadic import TOTAL, Epsilon, exp_below, rounded_log
+from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exp_below, log_rounded_up
 from metricshuffle.randomizers.randomizer import Codes, Pair, Randomizer
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 
@@ -32,7 +32,7 @@ class CappedProfile(PrivacyProfile):
     bound: str = "pure"
 
     def pure(self, distance: float) -> float:
-        return min(self.most, math.nextafter(self.rate * checked_distance(distance), math.inf)) if distance else 0.0
+        return min(self.most, math.nextafter(self.rate * validate_distance(distance), math.inf)) if distance else 0.0
 
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon, cost = checked_epsilon(epsilon), self.pure(distance)
@@ -58,8 +58,8 @@ class WitchHat(Randomizer):
     rate: Positive
     steps: Whole = 512
 
-    def __init__(self, half_width: float, epsilon: float, rate: float, steps: int = 512, **rest: Any) -> None:
-        Declared.__init__(self, half_width=half_width, epsilon=epsilon, rate=rate, steps=steps, **rest)
+    def __init__(self, half_width: float, epsilon: float, rate: float, steps: int = 512, **fields: Any) -> None:
+        FrozenModel.__init__(self, half_width=half_width, epsilon=epsilon, rate=rate, steps=steps, **fields)
 
     def model_post_init(self, context: Any) -> None:
         if not 1 <= self.steps <= 2**20:
@@ -83,19 +83,21 @@ class WitchHat(Randomizer):
 
         Neighbouring weights are within a factor 1 + rate h, the first and the last within e^epsilon: checked in integers.
         """
-        ratio, most = 1 + Fraction(self.rate) * Fraction(self.step), exp_below(self.epsilon)
+        ratio, max_ratio = 1 + Fraction(self.rate) * Fraction(self.step), exp_below(self.epsilon)
         exponents = -math.log1p(self.rate * self.step) * np.arange(self.reach + 1)
         shape = np.exp(np.maximum(exponents, -self.epsilon))
         for slack in range(44, 10, -3):
             eased = shape ** (1.0 - 2.0**-slack)
             total = eased.sum() * 2.0 - 1.0 + 2 * self.steps * eased[-1]
-            rounded = np.ceil(TOTAL * eased[1:] / total)
+            rounded = np.ceil(TOTAL_WEIGHT * eased[1:] / total)
             if np.any(rounded[:-1] > rounded[1:] * (float(ratio) * (1.0 + 1e-12))):
                 continue  # so far off that integers need not be compared
             outer = [int(weight) for weight in rounded.tolist()]
-            weights = (TOTAL - 2 * sum(outer) - 2 * self.steps * outer[-1], *outer)
-            falls = all(far <= near and near * ratio.denominator <= far * ratio.numerator for near, far in pairwise(weights))
-            if falls and weights[0] <= weights[-1] * most:
+            weights = (TOTAL_WEIGHT - 2 * sum(outer) - 2 * self.steps * outer[-1], *outer)
+            falls = all(
+                farther <= nearer and nearer * ratio.denominator <= farther * ratio.numerator for nearer, farther in pairwise(weights)
+            )
+            if falls and weights[0] <= weights[-1] * max_ratio:
                 return weights
         raise NotCertified(f"WitchHat: epsilon = {self.epsilon!r} does not fit into weights that are multiples of 2^-63; lower it.")
 
@@ -112,13 +114,13 @@ class WitchHat(Randomizer):
 
     def law(self, value: int) -> Floats:
         away = np.minimum(np.abs(np.arange(self.outputs) - self.reach - self._checked_input(value)), self.reach)
-        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL)[away]
+        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL_WEIGHT)[away]
         return probabilities
 
     def rows(self) -> Floats:
         self._listable()
         away = np.abs(np.arange(self.outputs)[None, :] - self.reach - np.arange(self.inputs)[:, None])
-        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL)[np.minimum(away, self.reach)]
+        probabilities: Floats = (np.array(self.weights, dtype=np.float64) / TOTAL_WEIGHT)[np.minimum(away, self.reach)]
         return probabilities
 
     def distance(self, a: int, b: int) -> float:
@@ -130,7 +132,7 @@ class WitchHat(Randomizer):
 
     def pairs_within(self, distance: float) -> list[Pair]:
         """Grid points up to the distance rounded up to whole steps (see LaplaceOnInterval)."""
-        steps = math.ceil(checked_distance(distance) / self.step * (1.0 - 1e-15))
+        steps = math.ceil(validate_distance(distance) / self.step * (1.0 - 1e-15))
         return [(a, b) for a, b in self.pairs() if abs(a - b) <= steps]
 
     @theorem("metricshuffle", "blanket of WitchHat")
@@ -145,14 +147,14 @@ class WitchHat(Randomizer):
         common = weights[np.minimum(np.maximum(np.abs(places), np.abs(places - 2 * self.steps)), self.reach)]
         triples, copies = np.unique(np.stack([common, first, second], axis=1), axis=0, return_counts=True)
         columns = (triples[:, 0], triples[:, 1], triples[:, 2], triples[:, 1] - triples[:, 2])
-        return BlanketLaw(*(column.astype(np.float64) / TOTAL * copies for column in columns))
+        return BlanketLaw(*(column.astype(np.float64) / TOTAL_WEIGHT * copies for column in columns))
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
         """Of two grid points: the largest log ratio of weights |a - b| steps apart, rounded up."""
         apart = 2 * self.steps if a is None or b is None else abs(self._checked_input(a) - self._checked_input(b))
-        near, far = self.weights, self.weights[apart:] + (self.weights[-1],) * apart
-        worst = max(one / other for one, other in zip(near, far, strict=False))
-        return min(self.epsilon, self.rate * apart * self.step * (1.0 + 4e-16), rounded_log(worst)) if apart else 0.0
+        own_weights, shifted_weights = self.weights, self.weights[apart:] + (self.weights[-1],) * apart
+        worst = max(left / right for left, right in zip(own_weights, shifted_weights, strict=False))
+        return min(self.epsilon, self.rate * apart * self.step * (1.0 + 4e-16), log_rounded_up(worst)) if apart else 0.0
 
     def local_profile(self) -> PrivacyProfile:
         """min(epsilon, rate * distance) with delta = 0, for real inputs."""
@@ -181,7 +183,7 @@ class WitchHat(Randomizer):
         Numerics: integers, rounded once.
         """
         flat = self.weights[-1]
-        return TOTAL / (2 * sum(weight - flat for weight in self.weights) - (self.weights[0] - flat))
+        return TOTAL_WEIGHT / (2 * sum(weight - flat for weight in self.weights) - (self.weights[0] - flat))
 
     def targets(self) -> Floats:
         column: Floats = self.values_of(np.arange(self.inputs))[:, None]
@@ -207,7 +209,7 @@ class WitchHat(Randomizer):
         everywhere = flat * (last * (last + 1) * (2 * last + 1) // 3)
         hat = [weight - flat for weight in self.weights]
         second = everywhere + 2 * sum(j * j * weight for j, weight in enumerate(hat)) + square * (2 * sum(hat) - hat[0])
-        return float(Fraction(self.scale) ** 2 * second * Fraction(self.step) ** 2 / TOTAL - Fraction(value) ** 2)
+        return float(Fraction(self.scale) ** 2 * second * Fraction(self.step) ** 2 / TOTAL_WEIGHT - Fraction(value) ** 2)
 
     @property
     def continuous(self) -> WitchHatDensity:
@@ -263,5 +265,5 @@ class WitchHatDensity:
 
     def total_variation(self, distance: float) -> float:
         """(F(e^m - e^(m - d/F)) - d)/(F(e^m - 1) + 2B) with d at most mF."""
-        d, f, m = min(checked_distance(distance), self.epsilon * self.spread), self.spread, self.epsilon
+        d, f, m = min(validate_distance(distance), self.epsilon * self.spread), self.spread, self.epsilon
         return (-f * math.exp(m) * math.expm1(-d / f) - d) / (f * math.expm1(m) + 2.0 * self.half_width)

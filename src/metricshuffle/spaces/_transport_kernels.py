@@ -11,7 +11,7 @@ from metricshuffle.numerics.types import Floats, Integers64
 
 
 @njit(cache=True)
-def gathered_below(masses: Floats, parents: Integers64, order: Integers64) -> None:
+def gather_subtrees(masses: Floats, parents: Integers64, order: Integers64) -> None:
     """Turn the mass at each node (columns; one row per histogram) into that of its whole subtree; `order` has parents before children."""
     for row in range(len(masses)):
         here = masses[row]
@@ -63,13 +63,13 @@ def between_distributions(points: Floats, masses: Floats) -> float:
 
     Compensated sums (Knuth's two-sum, without branches), so that millions of terms lose nothing.
     """
-    sum_, rest, total, total_rest = 0.0, 0.0, 0.0, 0.0
+    sum_, carry, total, total_rest = 0.0, 0.0, 0.0, 0.0
     for i in range(len(points) - 1):
         new = sum_ + masses[i]
         back = new - sum_
-        rest += (sum_ - (new - back)) + (masses[i] - back)
+        carry += (sum_ - (new - back)) + (masses[i] - back)
         sum_ = new
-        area = abs(sum_ + rest) * (points[i + 1] - points[i])
+        area = abs(sum_ + carry) * (points[i + 1] - points[i])
         new = total + area
         back = new - total
         total_rest += (total - (new - back)) + (area - back)

@@ -14,10 +14,10 @@ from metricshuffle.numerics.types import Floats, Integers64
 def distances_from(rows: Integers64, parents: Integers64, lengths: Floats, order: Integers64) -> Floats:
     """Distances from each of `rows` to every point; `order` lists parents before children. Sums of lengths, no differences."""
     size = len(parents)
-    found = np.empty((len(rows), size))
+    distances = np.empty((len(rows), size))
     visited = np.full(size, -1)
     for i in range(len(rows)):
-        here = found[i]
+        here = distances[i]
         point = rows[i]
         here[point] = 0.0
         visited[point] = i
@@ -29,4 +29,4 @@ def distances_from(rows: Integers64, parents: Integers64, lengths: Floats, order
         for point in order:
             if visited[point] != i:
                 here[point] = here[parents[point]] + lengths[point]
-    return found
+    return distances

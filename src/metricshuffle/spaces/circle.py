@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metricshuffle.declared import Declared, Positive
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Positive
 from metricshuffle.numerics.types import Floats
+from metricshuffle.spaces.array_input import finite_points, width_of
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import finite_points, width_of
 
 
 class Circle(Metric):
@@ -22,8 +22,8 @@ class Circle(Metric):
     kind: Literal["circle"] = "circle"
     circumference: Positive
 
-    def __init__(self, circumference: float, **rest: Any) -> None:
-        Declared.__init__(self, circumference=circumference, **rest)
+    def __init__(self, circumference: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, circumference=circumference, **fields)
 
     @property
     def measures(self) -> frozenset[str]:

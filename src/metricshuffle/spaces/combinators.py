@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Positive
+from metricshuffle.models import FrozenModel, Positive
 from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.metrics import ANYTHING, AnyMetric, Metric, representable
 
 
-class _OfOne(Metric):
+class _DerivedMetric(Metric):
     """A metric that changes the distances of another and leaves its points alone."""
 
     metric: AnyMetric
@@ -30,28 +30,28 @@ class _OfOne(Metric):
         return self.metric.size
 
 
-class Scaled(_OfOne):
+class Scaled(_DerivedMetric):
     """A metric times a factor > 0, for example metres to kilometres."""
 
     kind: Literal["scaled"] = "scaled"
     factor: Positive
 
-    def __init__(self, metric: Metric, factor: float, **rest: Any) -> None:
-        Declared.__init__(self, metric=metric, factor=factor, **rest)
+    def __init__(self, metric: Metric, factor: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, metric=metric, factor=factor, **fields)
 
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
         with np.errstate(over="ignore"):
             return representable(self.factor * self.metric.pairwise(points_a, points_b))
 
 
-class Threshold(_OfOne):
+class Threshold(_DerivedMetric):
     """A metric that stops growing at `cap` > 0: everything farther counts as `cap`."""
 
     kind: Literal["threshold"] = "threshold"
     cap: Positive
 
-    def __init__(self, metric: Metric, cap: float, **rest: Any) -> None:
-        Declared.__init__(self, metric=metric, cap=cap, **rest)
+    def __init__(self, metric: Metric, cap: float, **fields: Any) -> None:
+        FrozenModel.__init__(self, metric=metric, cap=cap, **fields)
 
     def unit_of(self, unit: str) -> str:
         return self.metric.unit_of(unit)
@@ -66,8 +66,8 @@ class Maximum(Metric):
     kind: Literal["maximum"] = "maximum"
     metrics: tuple[AnyMetric, ...]
 
-    def __init__(self, metrics: Any, **rest: Any) -> None:
-        Declared.__init__(self, metrics=metrics, **rest)
+    def __init__(self, metrics: Any, **fields: Any) -> None:
+        FrozenModel.__init__(self, metrics=metrics, **fields)
 
     @model_validator(mode="after")
     def _on_the_same_points(self) -> Self:

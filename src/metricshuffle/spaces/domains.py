@@ -9,18 +9,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
-from metricshuffle.declared import LARGEST_WHOLE, Declared, Kinded, Real, Whole, shown
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.models import LARGEST_WHOLE, FrozenModel, Real, TaggedModel, Whole, format_value
 from metricshuffle.numerics.types import Floats, Integers64, Mask
-from metricshuffle.spaces.rows import Source, as_floats, as_source, clipped, indices, refuse
+from metricshuffle.spaces.array_input import Source, as_floats, as_source, clip_finite, indices, raise_domain_error
 
-CORRECT = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."
+CLAMP_REMEDY = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."
 
 
-class Domain(Kinded, ABC):
+class Domain(TaggedModel, ABC):
     """A set of values. `validated` turns a column into an array or raises a DomainError naming the first wrong row."""
 
-    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     points_are: ClassVar[str]
     """What its points are to a metric: "numbers", "plane" or "codes"."""
 
@@ -78,8 +78,8 @@ class Integers(Domain):
     high: Whole
     unit: str = ""
 
-    def __init__(self, low: int, high: int, unit: str = "", **rest: Any) -> None:
-        Declared.__init__(self, low=low, high=high, unit=unit, **rest)
+    def __init__(self, low: int, high: int, unit: str = "", **fields: Any) -> None:
+        FrozenModel.__init__(self, low=low, high=high, unit=unit, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
@@ -96,7 +96,7 @@ class Integers(Domain):
         def reason(row: int) -> str:
             return "is not a whole number" if numbers[row] != np.floor(numbers[row]) else _side(numbers[row], self.low)
 
-        refuse(source, ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers), str(self), reason, CORRECT)
+        raise_domain_error(source, ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers), str(self), reason, CLAMP_REMEDY)
         return numbers.astype(np.int64)
 
     def validated(self, values: Any) -> Integers64:
@@ -105,7 +105,7 @@ class Integers(Domain):
 
     def clamped(self, values: Any) -> Integers64:
         source = as_source(values, None)
-        return self._whole_inside(source, clipped(source, self.low, self.high))
+        return self._whole_inside(source, clip_finite(source, self.low, self.high))
 
     def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated
@@ -130,8 +130,8 @@ class Interval(Domain):
     high: Real
     unit: str = ""
 
-    def __init__(self, low: float, high: float, unit: str = "", **rest: Any) -> None:
-        Declared.__init__(self, low=low, high=high, unit=unit, **rest)
+    def __init__(self, low: float, high: float, unit: str = "", **fields: Any) -> None:
+        FrozenModel.__init__(self, low=low, high=high, unit=unit, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
@@ -145,7 +145,9 @@ class Interval(Domain):
         return f"numbers from {self.low:,} to {self.high:,} {self.unit}".rstrip()
 
     def _inside(self, source: Source, numbers: Floats) -> Floats:
-        refuse(source, ~((numbers >= self.low) & (numbers <= self.high)), str(self), lambda row: _side(numbers[row], self.low), CORRECT)
+        raise_domain_error(
+            source, ~((numbers >= self.low) & (numbers <= self.high)), str(self), lambda row: _side(numbers[row], self.low), CLAMP_REMEDY
+        )
         return numbers
 
     def validated(self, values: Any) -> Floats:
@@ -154,7 +156,7 @@ class Interval(Domain):
 
     def clamped(self, values: Any) -> Floats:
         source = as_source(values, None)
-        return self._inside(source, clipped(source, self.low, self.high))
+        return self._inside(source, clip_finite(source, self.low, self.high))
 
     def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated
@@ -183,8 +185,8 @@ class Categories(Domain):
 
     unit: ClassVar[str] = ""
 
-    def __init__(self, labels: Any, **rest: Any) -> None:
-        Declared.__init__(self, labels=labels, **rest)
+    def __init__(self, labels: Any, **fields: Any) -> None:
+        FrozenModel.__init__(self, labels=labels, **fields)
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
@@ -195,7 +197,7 @@ class Categories(Domain):
         if len(set(self.labels)) < len(self.labels):
             seen: set[str] = set()
             twice = next(label for label in self.labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-            raise ValueError(f"labels must differ, but {shown(twice)} appears more than once")
+            raise ValueError(f"labels must differ, but {format_value(twice)} appears more than once")
         return self
 
     def __str__(self) -> str:
@@ -211,7 +213,7 @@ class Categories(Domain):
             why = "is not a label" if isinstance(source[row], str) else "is not text, and labels are text"
             raise DomainError(
                 f"{count:,} of {len(codes):,} values {'is' if count == 1 else 'are'} not in {self}; "
-                f"the first is row {row} (counting from 0): {shown(source[row])} {why}. Correct the rows or declare the label."
+                f"the first is row {row} (counting from 0): {format_value(source[row])} {why}. Correct the rows or declare the label."
             )
         return codes
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.declared import LARGEST_WHOLE
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.models import LARGEST_WHOLE
 from metricshuffle.numerics.rounding import ULP
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.spaces.certified_plan import assignment, transport
 from metricshuffle.spaces.circle import Circle
-from metricshuffle.spaces.closed_forms import EarthMoversDistance, between_labels, in_clusters, on_circle, on_line, on_tree, shares
-from metricshuffle.spaces.clustered import Clustered
+from metricshuffle.spaces.clusters import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Domain
+from metricshuffle.spaces.earth_mover_formulas import EarthMoversDistance, between_labels, in_clusters, on_circle, on_line, on_tree, shares
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Absolute, Discrete, Euclidean, Manhattan, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
 from metricshuffle.spaces.space import Space
+from metricshuffle.spaces.transport_solver import assignment, transport
 from metricshuffle.spaces.tree import Tree
 
 # The metrics that are |x - y| on numbers.
@@ -32,11 +32,11 @@ LINES = (Absolute, Manhattan, Euclidean)
 
 WITH_FORMULAS = (*LINES, Circle, Clustered, Discrete, NestedSquares, Scaled, Tree)
 
-MOST_POINTS_LISTED = 2**24
-MOST_COSTS = 2**26  # half a gigabyte
+MAX_POINTS_LISTED = 2**24
+MAX_COSTS = 2**26  # half a gigabyte
 # Dividing by the totals, subtracting, and making up for what no longer adds up: 80 units across the diameter, at most twice the reach.
 LOST_IN_SHARES = 192 * ULP
-MOST_PAIRED = 256  # beyond, the network simplex is faster
+MAX_PAIRED = 256  # beyond, the network simplex is faster
 
 
 def has_formula(metric: Metric) -> bool:
@@ -52,18 +52,18 @@ def finite_space(space: Any) -> Space:
     if isinstance(space, Metric):
         if space.size is None:
             raise InputError(f"{type(space).__name__} does not say which points there are; give a Space of a domain and this metric.")
-        found = Space(Categories([str(code) for code in range(space.size)]), space)
+        listed = Space(Categories([str(code) for code in range(space.size)]), space)
     elif isinstance(space, Space | Domain):
-        found = Space.of(space)
+        listed = Space.of(space)
     else:
         raise InputError(f"space must be a Space, a Domain or a Metric of known size, got {type(space).__name__}.")
-    size = found.domain.size
-    if size is None or size > MOST_POINTS_LISTED:
+    size = listed.domain.size
+    if size is None or size > MAX_POINTS_LISTED:
         many = "infinitely many" if size is None else f"{size:,}"
         raise InputError(
-            f"space must have at most 2^24 points, so that they can be listed, but {found.domain} has {many}; use a coarser one."
+            f"space must have at most 2^24 points, so that they can be listed, but {listed.domain} has {many}; use a coarser one."
         )
-    return found
+    return listed
 
 
 def earth_mover(space: Any, a: Any, b: Any) -> EarthMoversDistance:
@@ -77,11 +77,11 @@ def earth_mover(space: Any, a: Any, b: Any) -> EarthMoversDistance:
     """
     listed = finite_space(space)
     moved, total = _difference(a, b, listed.domain.size or 0)
-    found = _by_formula(listed, listed.metric, moved) or _by_plan(listed, moved)
+    result = _by_formula(listed, listed.metric, moved) or _by_plan(listed, moved)
     if total is not None:
-        return found.scaled(1.0 / total)
-    allowed_for = found.how != "transport" and (moved != np.floor(moved)).any()  # by rounded_out
-    return found if allowed_for else found.widened(LOST_IN_SHARES * _reach(listed, a, b))
+        return result.scaled(1.0 / total)
+    allowed_for = result.how != "transport" and (moved != np.floor(moved)).any()  # by with_rounding_room
+    return result if allowed_for else result.widened(LOST_IN_SHARES * _reach(listed, a, b))
 
 
 def _difference(a: Any, b: Any, size: int) -> tuple[Floats, float | None]:
@@ -100,8 +100,8 @@ def _difference(a: Any, b: Any, size: int) -> tuple[Floats, float | None]:
 
 def _reach(space: Space, a: Any, b: Any) -> float:
     """How far any mass is from the first, which is at least half of how far apart any two are."""
-    held = np.flatnonzero(np.asarray(a, dtype=np.float64) + np.asarray(b, dtype=np.float64) > 0)
-    return float(_costs(space, held[:1], held).max())
+    occupied = np.flatnonzero(np.asarray(a, dtype=np.float64) + np.asarray(b, dtype=np.float64) > 0)
+    return float(_costs(space, occupied[:1], occupied).max())
 
 
 def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDistance | None:
@@ -125,7 +125,7 @@ def _by_formula(space: Space, metric: Metric, moved: Floats) -> EarthMoversDista
     return None
 
 
-def told_by_formula(space: Any) -> bool:
+def needs_no_solver(space: Any) -> bool:
     """Whether the earth mover's distance on a space has a formula, and needs no solver."""
     listed = finite_space(space)
     return _by_formula(listed, listed.metric, np.zeros(listed.domain.size or 0)) is not None
@@ -135,14 +135,14 @@ def _by_plan(space: Space, moved: Floats) -> EarthMoversDistance:
     sources, sinks = np.flatnonzero(moved > 0), np.flatnonzero(moved < 0)
     if len(sources) == 0 or len(sinks) == 0:
         return EarthMoversDistance(0.0, 0.0, "transport")
-    if len(sources) * len(sinks) > MOST_COSTS:
+    if len(sources) * len(sinks) > MAX_COSTS:
         raise NotCertified(
             f"the earth mover's distance of {len(sources):,} and {len(sinks):,} points under {type(space.metric).__name__} needs a table "
             f"that is too large; use a coarser space, or a metric with a formula (a line, a tree, clusters)."
         )
     costs = _costs(space, sources, sinks)
     mass = float(max(moved[sources].sum(), -moved[sinks].sum()))
-    if mass > min(MOST_PAIRED, 2 * max(len(sources), len(sinks))) or (moved != np.floor(moved)).any():
+    if mass > min(MAX_PAIRED, 2 * max(len(sources), len(sinks))) or (moved != np.floor(moved)).any():
         return transport(costs, moved[sources], -moved[sinks]).scaled(mass)
     items_a, items_b = (np.repeat(np.arange(len(at)), np.abs(moved[at]).astype(np.int64)) for at in (sources, sinks))
     return assignment(costs[np.ix_(items_a, items_b)]).scaled(mass)

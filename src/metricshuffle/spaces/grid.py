@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import LARGEST_WHOLE, Declared, Positive, Whole, shown
 from metricshuffle.errors import InputError
+from metricshuffle.models import LARGEST_WHOLE, FrozenModel, Positive, Whole, format_value
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.spaces.domains import CORRECT, Domain, not_whole
-from metricshuffle.spaces.geographic import Box
-from metricshuffle.spaces.rows import Source, as_floats, as_source, clipped, refuse
+from metricshuffle.spaces.array_input import Source, as_floats, as_source, clip_finite, raise_domain_error
+from metricshuffle.spaces.domains import CLAMP_REMEDY, Domain, not_whole
+from metricshuffle.spaces.geographic_box import Box
 
 METRES = {"m": 1.0, "km": 1000.0}
 
@@ -33,8 +33,8 @@ class Grid(Domain):
     unit: str = ""
     box: Box | None = None
 
-    def __init__(self, width: int, height: int, cell: float = 1.0, unit: str = "", box: Any = None, **rest: Any) -> None:
-        Declared.__init__(self, width=width, height=height, cell=cell, unit=unit, box=box, **rest)
+    def __init__(self, width: int, height: int, cell: float = 1.0, unit: str = "", box: Any = None, **fields: Any) -> None:
+        FrozenModel.__init__(self, width=width, height=height, cell=cell, unit=unit, box=box, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
@@ -44,7 +44,7 @@ class Grid(Domain):
             if not math.isfinite(2.0 * count * self.cell):
                 raise ValueError(f"{name} * cell must be finite, got {count} * {self.cell!r}")
         if self.box is not None and self.unit not in METRES:
-            raise ValueError(f"unit must be 'm' or 'km' on a map, got {shown(self.unit)}")
+            raise ValueError(f"unit must be 'm' or 'km' on a map, got {format_value(self.unit)}")
         return self
 
     @classmethod
@@ -57,7 +57,7 @@ class Grid(Domain):
         cls(1, 1, cell, unit)  # says what is wrong with the cell before anything is projected
         box = Box(south, west, north, east)
         if unit not in METRES:
-            raise InputError(f"Grid: unit must be 'm' or 'km' on a map, got {shown(unit)}.")
+            raise InputError(f"Grid: unit must be 'm' or 'km' on a map, got {format_value(unit)}.")
         width, height = _cells_across(box, cell * METRES[unit])
         return cls(width, height, cell, unit, box)
 
@@ -73,7 +73,7 @@ class Grid(Domain):
                 return "is not a pair of whole numbers"
             return f"is not a column from 0 to {last[0]:,} and a row from 0 to {last[1]:,}"
 
-        refuse(source, ~((numbers >= 0) & (numbers <= last)) | not_whole(numbers), str(self), reason, CORRECT)
+        raise_domain_error(source, ~((numbers >= 0) & (numbers <= last)) | not_whole(numbers), str(self), reason, CLAMP_REMEDY)
         return numbers.astype(np.int64)
 
     def validated(self, values: Any) -> Integers64:
@@ -82,7 +82,7 @@ class Grid(Domain):
 
     def clamped(self, values: Any) -> Integers64:
         source = as_source(values, 2)
-        return self._inside(source, clipped(source, (0, 0), (self.width - 1, self.height - 1)))
+        return self._inside(source, clip_finite(source, (0, 0), (self.width - 1, self.height - 1)))
 
     def cells(self, points: Any, *, clamp: bool = False) -> Integers64:
         """The cells of (x, y) points in units, 0 <= x <= width * cell; points outside raise DomainError unless clamped.
@@ -90,10 +90,10 @@ class Grid(Domain):
         A point on an edge belongs to the cell to the right or above, on the far edge of the grid to the last cell.
         """
         source = as_source(points, 2)
-        far = (self.width * self.cell, self.height * self.cell)
-        numbers = clipped(source, (0.0, 0.0), far) if clamp else as_floats(source)
-        refuse(source, ~((numbers >= 0) & (numbers <= far)), f"the plane of {self}",
-               lambda _: f"is not within x from 0 to {far[0]:g} and y from 0 to {far[1]:g}",
+        extent = (self.width * self.cell, self.height * self.cell)
+        numbers = clip_finite(source, (0.0, 0.0), extent) if clamp else as_floats(source)
+        raise_domain_error(source, ~((numbers >= 0) & (numbers <= extent)), f"the plane of {self}",
+               lambda _: f"is not within x from 0 to {extent[0]:g} and y from 0 to {extent[1]:g}",
                "Correct the rows, or pass clamp=True to move points to the nearest cell.")  # fmt: skip
         return self._snapped(numbers / self.cell)
 

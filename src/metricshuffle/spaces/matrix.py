@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
-from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel
 from metricshuffle.numerics.rounding import ULP
 from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.spaces.array_input import as_floats, indices
 from metricshuffle.spaces.metrics import Metric
-from metricshuffle.spaces.rows import as_floats, indices
-from metricshuffle.spaces.table_tree import tree_below
 from metricshuffle.spaces.tree import Tree
+from metricshuffle.spaces.tree_detection import tree_below
 
 # A triangle may be open by this fraction of its longest side: room for rounding, not for a wrong entry.
 TRIANGLE_TOLERANCE = 1e-12
@@ -70,14 +70,14 @@ def _square(values: Any, *, links: bool = False) -> Floats:
     if source.ndim != 2 or source.shape[0] != source.shape[1] or source.size == 0:
         raise ValueError(f"must be a square table with at least one row, got shape {source.shape}")
     table = as_floats(source)
-    for wrong, rule in (
+    for violation, rule in (
         (np.isnan(table) if links else ~np.isfinite(table), "be finite numbers"),
         (table < 0, "be at least 0"),
         ((table != 0) & np.eye(len(table), dtype=bool), "be 0 between a point and itself"),
         (table != table.T, "be the same in both directions"),
     ):
-        if wrong.any():
-            i, j = (int(index) for index in np.argwhere(wrong)[0])
+        if violation.any():
+            i, j = (int(index) for index in np.argwhere(violation)[0])
             mirror = f" and ({j}, {i}) is {source[j, i]!s:.40}" if rule.endswith("directions") else ""
             raise ValueError(f"must {rule}, but the distance ({i}, {j}) is {source[i, j]!s:.40}{mirror}")
     table = table + 0.0  # a copy of our own, without negative zeros
@@ -110,8 +110,8 @@ class Matrix(Metric):
     kind: Literal["matrix"] = "matrix"
     distances: Table
 
-    def __init__(self, distances: Any, **rest: Any) -> None:
-        Declared.__init__(self, distances=distances, **rest)
+    def __init__(self, distances: Any, **fields: Any) -> None:
+        FrozenModel.__init__(self, distances=distances, **fields)
 
     @classmethod
     def known(cls, distances: Floats) -> Matrix:
@@ -156,8 +156,8 @@ def closure(distances: Any) -> Floats:
     # null_value: without it, csgraph reads a distance of 0 as "no link".
     try:
         graph = csgraph_from_dense(_square(distances, links=True), null_value=np.inf)
-    except ValueError as wrong:
-        raise InputError(f"distances {wrong}.") from None
+    except ValueError as error:
+        raise InputError(f"distances {error}.") from None
     shortest = np.asarray(floyd_warshall(graph, directed=False), dtype=np.float64)
     apart = np.argwhere(np.isinf(shortest))
     if len(apart):

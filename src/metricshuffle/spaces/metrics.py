@@ -22,10 +22,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
 
-from metricshuffle.declared import Declared, Kinded
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, TaggedModel
 from metricshuffle.numerics.types import Floats
-from metricshuffle.spaces.rows import as_source, finite_points, refuse, width_of
+from metricshuffle.spaces.array_input import as_source, finite_points, raise_domain_error, width_of
 
 # What the points of a space are: numbers on a line, pairs in a plane, codes of labels, or (latitude, longitude).
 ANYTHING = frozenset({"numbers", "plane", "codes", "places"})
@@ -34,10 +34,10 @@ ANYTHING = frozenset({"numbers", "plane", "codes", "places"})
 EARTH_RADIUS = 6_371_008.8
 
 
-class Metric(Kinded, ABC):
+class Metric(TaggedModel, ABC):
     """A distance: zero between a point and itself, symmetric, with the triangle inequality."""
 
-    kinds: ClassVar[dict[str, type[Kinded]]] = {}
+    kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
 
     @abstractmethod
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
@@ -87,7 +87,7 @@ def _axes(points_a: Any, points_b: Any) -> list[Floats]:
     first, second = finite_points(points_a, width), finite_points(points_b, width)
     columns_a, columns_b = np.atleast_2d(first.T), np.atleast_2d(second.T)
     with np.errstate(over="ignore"):
-        return [np.abs(np.subtract.outer(one, other)) for one, other in zip(columns_a, columns_b, strict=True)]
+        return [np.abs(np.subtract.outer(left, right)) for left, right in zip(columns_a, columns_b, strict=True)]
 
 
 class _Norm(Metric):
@@ -160,8 +160,8 @@ class Haversine(Metric):
     kind: Literal["haversine"] = "haversine"
     unit: Literal["m", "km"] = "km"
 
-    def __init__(self, unit: str = "km", **rest: Any) -> None:
-        Declared.__init__(self, unit=unit, **rest)
+    def __init__(self, unit: str = "km", **fields: Any) -> None:
+        FrozenModel.__init__(self, unit=unit, **fields)
 
     @property
     def measures(self) -> frozenset[str]:
@@ -177,15 +177,15 @@ class Haversine(Metric):
         # cos(90 degrees) is not 0 in floating point, but the pole is one place at every longitude.
         cos_a, cos_b = (np.where(np.abs(lat) == 90.0, 0.0, np.cos(np.deg2rad(lat))) for lat in (lat_a, lat_b))
         narrowing = np.sqrt(np.multiply.outer(cos_a, cos_b))
-        near = np.hypot(np.sin(np.deg2rad(np.subtract.outer(lat_a, lat_b)) / 2), narrowing * np.sin(turn))
-        far = np.hypot(np.sin(np.deg2rad(np.add.outer(lat_a, lat_b)) / 2), narrowing * np.cos(turn))
-        angle: Floats = 2.0 * np.arctan2(near, far)
+        sine = np.hypot(np.sin(np.deg2rad(np.subtract.outer(lat_a, lat_b)) / 2), narrowing * np.sin(turn))
+        cosine = np.hypot(np.sin(np.deg2rad(np.add.outer(lat_a, lat_b)) / 2), narrowing * np.cos(turn))
+        angle: Floats = 2.0 * np.arctan2(sine, cosine)
         return angle * (EARTH_RADIUS if self.unit == "m" else EARTH_RADIUS / 1000)
 
 
 def _places(values: Any) -> Floats:
     points = finite_points(values, 2)
-    refuse(as_source(values, 2), np.abs(points) > (90.0, 180.0), "the places of the Earth",
+    raise_domain_error(as_source(values, 2), np.abs(points) > (90.0, 180.0), "the places of the Earth",
            lambda _: "is not a latitude within +-90 and a longitude within +-180 degrees",
            "Check the order: latitude comes first.")  # fmt: skip
     return points.T

@@ -8,17 +8,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Positive, Whole
 from metricshuffle.errors import InputError
+from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.spaces.geographic import Box
+from metricshuffle.spaces.array_input import finite_points
+from metricshuffle.spaces.geographic_box import Box
 from metricshuffle.spaces.grid import METRES, Grid
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import finite_points
 from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 
-MOST_LEVELS = 12
+MAX_LEVELS = 12
 
 
 class NestedSquares(Metric):
@@ -34,13 +34,13 @@ class NestedSquares(Metric):
     levels: Whole
     cell: Positive
 
-    def __init__(self, levels: int, cell: float = 1.0, **rest: Any) -> None:
-        Declared.__init__(self, levels=levels, cell=cell, **rest)
+    def __init__(self, levels: int, cell: float = 1.0, **fields: Any) -> None:
+        FrozenModel.__init__(self, levels=levels, cell=cell, **fields)
 
     @model_validator(mode="after")
     def _can_be_drawn(self) -> Self:
-        if not 1 <= self.levels <= MOST_LEVELS:
-            raise ValueError(f"levels must be a whole number from 1 to {MOST_LEVELS}, got {self.levels}")
+        if not 1 <= self.levels <= MAX_LEVELS:
+            raise ValueError(f"levels must be a whole number from 1 to {MAX_LEVELS}, got {self.levels}")
         if not math.isfinite(self.diagonal(self.levels)):
             raise ValueError(f"cell must be smaller, got {self.cell!r}")
         return self
@@ -57,13 +57,15 @@ class NestedSquares(Metric):
         return self.cell * 2.0**level * math.sqrt(2.0)
 
     def _indices(self, points: Any) -> Integers64:
-        given = finite_points(points, 2)
-        cells = np.rint(given / self.cell)
-        wrong = (np.abs(cells * self.cell - given) > 1e-9 * self.cell * np.maximum(1.0, cells)) | ~((cells >= 0) & (cells < 2**self.levels))
-        if wrong.any():
-            found = given[int(np.argmax(wrong.any(axis=1)))].tolist()
+        array = finite_points(points, 2)
+        cells = np.rint(array / self.cell)
+        invalid = (np.abs(cells * self.cell - array) > 1e-9 * self.cell * np.maximum(1.0, cells)) | ~(
+            (cells >= 0) & (cells < 2**self.levels)
+        )
+        if invalid.any():
+            bad_point = array[int(np.argmax(invalid.any(axis=1)))].tolist()
             raise InputError(
-                f"{found} is not a corner of one of 2^{self.levels} x 2^{self.levels} cells of {self.cell!r}: use such a Grid."
+                f"{bad_point} is not a corner of one of 2^{self.levels} x 2^{self.levels} cells of {self.cell!r}: use such a Grid."
             )
         return cells.astype(np.int64)
 
@@ -93,7 +95,7 @@ def nested_squares(levels: int, side: float, unit: str = "") -> Space:
     """4^levels cells that fill the square 0..side x 0..side."""
     if isinstance(side, bool) or not (isinstance(side, int | float) and 1e-290 < side < 1e290):
         raise InputError(f"side must be a number > 0 of ordinary size, got {side!r}.")
-    metric = NestedSquares(levels, side / 2.0 ** min(levels, MOST_LEVELS))
+    metric = NestedSquares(levels, side / 2.0 ** min(levels, MAX_LEVELS))
     return Space(Grid(2**levels, 2**levels, metric.cell, unit), metric)
 
 
@@ -102,5 +104,5 @@ def nested_squares_on_map(levels: int, box: Box, unit: str = "m") -> Space:
     if unit not in METRES:
         raise InputError(f"unit must be 'm' or 'km' on a map, got {unit!r}.")
     left, bottom, right, top = box.extent
-    metric = NestedSquares(levels, max(right - left, top - bottom) / METRES[unit] / 2.0 ** min(levels, MOST_LEVELS))
+    metric = NestedSquares(levels, max(right - left, top - bottom) / METRES[unit] / 2.0 ** min(levels, MAX_LEVELS))
     return Space(Grid.from_box(box.south, box.west, box.north, box.east, metric.cell, unit), metric)

@@ -11,28 +11,28 @@ import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.citations import theorem
-from metricshuffle.declared import Declared, Real, shown
 from metricshuffle.errors import InputError, require
+from metricshuffle.models import FrozenModel, Real, format_value
 from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.spaces.array_input import Source, as_floats, as_source, raise_domain_error
 from metricshuffle.spaces.domains import Domain
-from metricshuffle.spaces.geographic import Box
+from metricshuffle.spaces.geographic_box import Box
 from metricshuffle.spaces.grid import METRES
-from metricshuffle.spaces.rows import Source, as_floats, as_source, refuse
 
 # The ellipsoid WGS84.
-EQUATOR = 6_378_137.0
+EQUATOR_RADIUS = 6_378_137.0
 FLATTENING = 1.0 / 298.257223563
 ECCENTRICITY = FLATTENING * (2.0 - FLATTENING)  # squared
 # No line on the ellipsoid is more curved than a meridian at the equator; no two places are farther apart than the poles are.
-SMALLEST_RADIUS = EQUATOR * (1.0 - ECCENTRICITY)
-FARTHEST = 20_003_932.0
-ROUGH = 1e-7  # metres: coordinates from the middle of the Earth are doubles of about 6e6
+SMALLEST_RADIUS = EQUATOR_RADIUS * (1.0 - ECCENTRICITY)
+MAX_GROUND_DISTANCE = 20_003_932.0
+COORDINATE_ERROR = 1e-7  # metres: coordinates from the middle of the Earth are doubles of about 6e6
 # Wider boxes have no plane: the shortest way between their sides may go around the other side of the pole.
-WIDEST = 179.0
+MAX_WIDTH_DEGREES = 179.0
 
 POINTS_PER_DEGREE = 2**54
 """Degrees are read as multiples of 2^-54 (6e-12 m): doubles of 0.25 degrees and more are exactly that."""
-MOST_POINTS = 2**62
+MAX_POINTS = 2**62
 """Of a unit: more than any box has, and 64 bits hold it."""
 
 
@@ -51,21 +51,21 @@ class Places(Domain):
     east: Real
     unit: str = "m"
 
-    def __init__(self, south: float, west: float, north: float, east: float, unit: str = "m", **rest: Any) -> None:
-        Declared.__init__(self, south=south, west=west, north=north, east=east, unit=unit, **rest)
+    def __init__(self, south: float, west: float, north: float, east: float, unit: str = "m", **fields: Any) -> None:
+        FrozenModel.__init__(self, south=south, west=west, north=north, east=east, unit=unit, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
         try:
             _ = self.box
-        except InputError as wrong:
-            raise ValueError(str(wrong).removeprefix("Box: ")) from None
-        if not self.east - self.west < WIDEST:
+        except InputError as error:
+            raise ValueError(str(error).removeprefix("Box: ")) from None
+        if not self.east - self.west < MAX_WIDTH_DEGREES:
             raise ValueError(
-                f"west and east must be less than {WIDEST:g} degrees apart, got {self.west!r} and {self.east!r}; split the box"
+                f"west and east must be less than {MAX_WIDTH_DEGREES:g} degrees apart, got {self.west!r} and {self.east!r}; split the box"
             )
         if self.unit not in METRES:
-            raise ValueError(f"unit must be 'm' or 'km', got {shown(self.unit)}")
+            raise ValueError(f"unit must be 'm' or 'km', got {format_value(self.unit)}")
         return self
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Places(Domain):
         low, high = (self.south, self.west), (self.north, self.east)
         outside = ~(np.isfinite(places) & (np.abs(places) <= (90.0, 180.0)) if clamp else (places >= low) & (places <= high))
         remedy = "A place is (latitude, longitude) in degrees; correct the rows or pass clamp=True."
-        refuse(source, outside, str(self), lambda _: "lies outside", remedy)
+        raise_domain_error(source, outside, str(self), lambda _: "lies outside", remedy)
         return np.clip(places, low, high)
 
     def validated(self, values: Any) -> Floats:
@@ -149,7 +149,7 @@ class Places(Domain):
     @property
     def largest_unit(self) -> float:
         """As many points as can be counted, in the plane."""
-        return MOST_POINTS / POINTS_PER_DEGREE * min(self.metres_per_degree) / METRES[self.unit]
+        return MAX_POINTS / POINTS_PER_DEGREE * min(self.metres_per_degree) / METRES[self.unit]
 
     @property
     def longer_side(self) -> float:
@@ -176,7 +176,7 @@ def metres_at(latitude: float) -> tuple[float, float]:
     """Metres a degree of latitude and of longitude at a latitude."""
     angle = math.radians(latitude)
     bend = 1.0 - ECCENTRICITY * math.sin(angle) ** 2
-    degree = math.radians(1.0) * EQUATOR
+    degree = math.radians(1.0) * EQUATOR_RADIUS
     return degree * (1.0 - ECCENTRICITY) / bend**1.5, degree * math.cos(angle) / math.sqrt(bend)
 
 
@@ -196,8 +196,10 @@ def least_metres(nearest: float, highest: float, width: float) -> tuple[float, f
     most half the width over 1 - f, since dlon/dw >= 1 - f. QED
     Numerics: rounded down by a relative 1e-9, far more than the libraries' sines are off.
     """
-    if not (0.0 <= nearest <= highest <= 85.0 and 0.0 < width < WIDEST):
-        raise InputError(f"a plane needs latitudes from 0 to 85 and a width below {WIDEST:g}, got {nearest!r}, {highest!r} and {width!r}.")
+    if not (0.0 <= nearest <= highest <= 85.0 and 0.0 < width < MAX_WIDTH_DEGREES):
+        raise InputError(
+            f"a plane needs latitudes from 0 to 85 and a width below {MAX_WIDTH_DEGREES:g}, got {nearest!r}, {highest!r} and {width!r}."
+        )
     bulge = math.cos(math.radians(width / 2.0) / (1.0 - FLATTENING))
     top = math.degrees(math.atan2(math.tan(math.radians(highest)), bulge))
     return metres_at(nearest)[0] * (1.0 - 1e-9), metres_at(top)[1] * (1.0 - 1e-9)
@@ -211,8 +213,12 @@ def longest_way(first: float, second: float, width: float) -> float:
     places = []
     for latitude, longitude in ((first, 0.0), (second, width)):
         phi, along = math.radians(latitude), math.radians(longitude)
-        normal = EQUATOR / math.sqrt(1.0 - ECCENTRICITY * math.sin(phi) ** 2)
+        normal = EQUATOR_RADIUS / math.sqrt(1.0 - ECCENTRICITY * math.sin(phi) ** 2)
         across = normal * math.cos(phi)
         places.append((across * math.cos(along), across * math.sin(along), normal * (1.0 - ECCENTRICITY) * math.sin(phi)))
     chord = math.dist(*places) / (2.0 * SMALLEST_RADIUS)
-    return FARTHEST if chord >= 1.0 else min(FARTHEST, 2.0 * SMALLEST_RADIUS * math.asin(chord) * (1.0 + 1e-12) + ROUGH)
+    return (
+        MAX_GROUND_DISTANCE
+        if chord >= 1.0
+        else min(MAX_GROUND_DISTANCE, 2.0 * SMALLEST_RADIUS * math.asin(chord) * (1.0 + 1e-12) + COORDINATE_ERROR)
+    )

@@ -7,15 +7,15 @@ from typing import Any, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared
 from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.models import FrozenModel
 from metricshuffle.spaces.domains import AnyDomain, Categories, Domain
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Absolute, AnyMetric, Discrete, Euclidean, Metric
 
 # How many points a metric without closed forms is searched over: one row, and all pairs.
-MOST_POINTS = 1_000_000
-MOST_POINTS_PAIRED = 5_000
+MAX_POINTS = 1_000_000
+MAX_POINTS_PAIRED = 5_000
 
 
 def default_metric(domain: Domain) -> Metric:
@@ -25,22 +25,22 @@ def default_metric(domain: Domain) -> Metric:
     return Discrete() if isinstance(domain, Categories) else Absolute()
 
 
-class Space(Declared):
+class Space(FrozenModel):
     """Values with distances in `unit`; without a metric, the usual one of the domain."""
 
     domain: AnyDomain
     metric: AnyMetric
     unit: str
 
-    def __init__(self, domain: Domain, metric: Metric | None = None, unit: str | None = None, **rest: Any) -> None:
-        found = Domain.of_kind(domain)
-        if not isinstance(found, Domain):
+    def __init__(self, domain: Domain, metric: Metric | None = None, unit: str | None = None, **fields: Any) -> None:
+        known_domain = Domain.of_kind(domain)
+        if not isinstance(known_domain, Domain):
             raise InputError(f"Space: domain must be Integers, Interval, Grid or Categories, got {type(domain).__name__}.")
-        chosen = default_metric(found) if metric is None else Metric.of_kind(metric)
+        chosen = default_metric(known_domain) if metric is None else Metric.of_kind(metric)
         if not isinstance(chosen, Metric):
             raise InputError(f"Space: metric must be a Metric, got {type(metric).__name__}; subclass Metric for one of your own.")
-        named = chosen.unit_of(getattr(found, "unit", "")) if unit is None else unit
-        Declared.__init__(self, domain=found, metric=chosen, unit=named, **rest)
+        named = chosen.unit_of(getattr(known_domain, "unit", "")) if unit is None else unit
+        FrozenModel.__init__(self, domain=known_domain, metric=chosen, unit=named, **fields)
 
     @classmethod
     def of(cls, domain: Domain | Space) -> Space:
@@ -80,10 +80,10 @@ class Space(Declared):
 
     def reach(self, x: Any) -> float:
         """The largest distance from x to any point of the space, in `unit`."""
-        return float(self._between(self.domain.validated([x]), self._farthest(MOST_POINTS)).max())
+        return float(self._between(self.domain.validated([x]), self._farthest(MAX_POINTS)).max())
 
     @property
     def diameter(self) -> float:
         """The largest distance between any two points, in `unit`."""
-        values = self._farthest(MOST_POINTS_PAIRED)
+        values = self._farthest(MAX_POINTS_PAIRED)
         return max(float(self._between(values[start : start + 256], values).max()) for start in range(0, len(values), 256))

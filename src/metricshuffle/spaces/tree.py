@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
-from metricshuffle.declared import Declared
+from metricshuffle.models import FrozenModel
 from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.spaces.array_input import as_floats, as_source, indices
 from metricshuffle.spaces.metrics import Metric, representable
-from metricshuffle.spaces.rows import as_floats, as_source, indices
 
 
 def _column(values: Any) -> Floats:
@@ -37,17 +37,17 @@ class Tree(Metric):
     parents: Column
     lengths: Column
 
-    def __init__(self, parents: Any, lengths: Any = None, **rest: Any) -> None:
-        Declared.__init__(self, parents=parents, lengths=np.ones(len(parents)) if lengths is None else lengths, **rest)
+    def __init__(self, parents: Any, lengths: Any = None, **fields: Any) -> None:
+        FrozenModel.__init__(self, parents=parents, lengths=np.ones(len(parents)) if lengths is None else lengths, **fields)
 
     @model_validator(mode="after")
     def _is_a_tree(self) -> Self:
         size = len(self.parents)
         if len(self.lengths) != size:
             raise ValueError(f"lengths must be as many as parents, got {len(self.lengths):,} and {size:,}")
-        wrong = ~((self.parents >= -1) & (self.parents < size) & (self.parents == np.floor(self.parents)))
-        if wrong.any():
-            raise ValueError(f"parents must be points 0 to {size - 1:,}, or -1 for the root, but parent {int(np.argmax(wrong))} is not")
+        invalid = ~((self.parents >= -1) & (self.parents < size) & (self.parents == np.floor(self.parents)))
+        if invalid.any():
+            raise ValueError(f"parents must be points 0 to {size - 1:,}, or -1 for the root, but parent {int(np.argmax(invalid))} is not")
         if (self.lengths < 0).any():
             raise ValueError(f"lengths must be at least 0, but length {int(np.argmax(self.lengths < 0))} is not")
         if np.count_nonzero(self.parents == -1) != 1:
@@ -61,12 +61,12 @@ class Tree(Metric):
     def order(self) -> Integers64:
         """The points, parents before children."""
         children: list[list[int]] = [[] for _ in range(len(self.parents))]
-        found: list[int] = []
+        ordered: list[int] = []
         for point, parent in enumerate(self.parents.astype(np.int64).tolist()):
-            (found if parent < 0 else children[parent]).append(point)
-        for point in found:  # grows on the way
-            found.extend(children[point])
-        return np.array(found, dtype=np.int64)
+            (ordered if parent < 0 else children[parent]).append(point)
+        for point in ordered:  # grows on the way
+            ordered.extend(children[point])
+        return np.array(ordered, dtype=np.int64)
 
     @property
     def measures(self) -> frozenset[str]:
@@ -84,8 +84,8 @@ class Tree(Metric):
     def pairwise(self, points_a: Any, points_b: Any) -> Floats:
         size = len(self.parents)
         rows, columns = (indices(points, size, f"the points 0 to {size - 1} of the tree") for points in (points_a, points_b))
-        found: Floats = self._from(rows)[:, columns]
-        return found
+        distances: Floats = self._from(rows)[:, columns]
+        return distances
 
     def reaches(self) -> Floats:
         """The largest distance from every point to any other.
@@ -94,10 +94,10 @@ class Tree(Metric):
         from any one point, and the point farthest from e. So three walks find all reaches. In a graph with loops this
         under-estimates; give its `closure` as a `Matrix` instead.
         """
-        one = int(np.argmax(self._from(self.order[:1])[0]))
-        from_one = self._from(np.array([one]))[0]
-        found: Floats = np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
-        return found
+        end = int(np.argmax(self._from(self.order[:1])[0]))
+        from_one = self._from(np.array([end]))[0]
+        reaches: Floats = np.maximum(from_one, self._from(np.array([int(np.argmax(from_one))]))[0])
+        return reaches
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tree) and np.array_equal(self.parents, other.parents) and np.array_equal(self.lengths, other.lengths)

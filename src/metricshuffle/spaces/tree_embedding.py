@@ -11,10 +11,10 @@ import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats, Integers64, Mask
-from metricshuffle.spaces.closed_forms import below_each
-from metricshuffle.spaces.clustered import Clustered
+from metricshuffle.spaces.clusters import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.earth_mover import LINES, finite_space, has_formula
+from metricshuffle.spaces.earth_mover_formulas import subtree_masses
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.matrix import Matrix
 from metricshuffle.spaces.metrics import Discrete, Metric
@@ -23,7 +23,7 @@ from metricshuffle.spaces.space import Space
 from metricshuffle.spaces.tree import Tree
 
 # 1 GiB of doubles.
-MOST_COORDINATES = 2**27
+MAX_COORDINATES = 2**27
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class TreeEmbedding:
     @classmethod
     def of(cls, space: Any) -> TreeEmbedding | None:
         """That of a Space, a Domain with its usual metric, or a Metric of known size; None if no tree is known for its metric."""
-        found = finite_space(space)
-        return _embedded(found, found.metric)
+        listed = finite_space(space)
+        return _embedded(listed, listed.metric)
 
     @cached_property
     def links(self) -> Integers64:
@@ -52,9 +52,9 @@ class TreeEmbedding:
     @cached_property
     def edge_of(self) -> Integers64:
         """Which coordinate belongs to the link from each node upwards; -1 for the root."""
-        found = np.full(len(self.tree.parents), -1)
-        found[self.links] = np.arange(len(self.links))
-        return found
+        edges = np.full(len(self.tree.parents), -1)
+        edges[self.links] = np.arange(len(self.links))
+        return edges
 
     @property
     def lengths(self) -> Floats:
@@ -91,23 +91,23 @@ class TreeEmbedding:
     @cached_property
     def coordinates(self) -> Floats:
         """f, one row for each point and one column for each link."""
-        found = self.means(np.eye(len(self.nodes)))
-        found.setflags(write=False)
-        return found
+        coordinates = self.means(np.eye(len(self.nodes)))
+        coordinates.setflags(write=False)
+        return coordinates
 
     def means(self, histograms: Any) -> Floats:
         """The mean of f under each histogram (rows, over the points): how much lies below each link, times its length."""
         rows = np.atleast_2d(np.asarray(histograms, dtype=np.float64))
         if rows.ndim != 2 or rows.shape[1] != len(self.nodes):
             raise InputError(f"histograms must have one column for each of the {len(self.nodes):,} points, got shape {rows.shape}.")
-        if rows.shape[0] * len(self.tree.parents) > MOST_COORDINATES:
+        if rows.shape[0] * len(self.tree.parents) > MAX_COORDINATES:
             raise InputError(
                 f"{rows.shape[0]:,} histograms with {len(self.links):,} coordinates each do not fit into memory; give them in parts."
             )
         masses = np.zeros((len(rows), len(self.tree.parents)))
         masses[:, self.nodes] = rows
-        found: Floats = below_each(self.tree, masses)[:, self.links] * self.lengths
-        return found
+        means: Floats = subtree_masses(self.tree, masses)[:, self.links] * self.lengths
+        return means
 
 
 def embedding(space: Any) -> TreeEmbedding:
@@ -117,14 +117,14 @@ def embedding(space: Any) -> TreeEmbedding:
     `Clustered.tree`, D = clusters * places + clusters; cells of nested squares are `NestedSquares.tree_of`, D = cells and squares but
     the largest; labels are a star with links of 1/2, D = points; a table is what `tree_below` finds in it.
     """
-    found = TreeEmbedding.of(space)
-    if found is None:
+    tree_embedding = TreeEmbedding.of(space)
+    if tree_embedding is None:
         listed = finite_space(space)
         raise InputError(
             f"distances under {type(listed.metric).__name__} on {listed.domain} are not known to be distances along a tree, so that there "
             "is no exact l1 embedding; use a Lipschitz query, whose constant is the price of the difference."
         )
-    return found
+    return tree_embedding
 
 
 def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:

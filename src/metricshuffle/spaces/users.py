@@ -9,26 +9,26 @@ from typing import Any, Self
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.declared import Declared, Whole
 from metricshuffle.errors import DomainError, InputError
+from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.rounding import ULP
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.spaces.clustered import Clustered
+from metricshuffle.spaces.array_input import indices, width_of
+from metricshuffle.spaces.clusters import Clustered
 from metricshuffle.spaces.combinators import Scaled
 from metricshuffle.spaces.domains import Categories, Integers
 from metricshuffle.spaces.earth_mover import earth_mover, finite_space, has_formula
 from metricshuffle.spaces.grid import Grid
 from metricshuffle.spaces.metrics import Discrete, Metric
-from metricshuffle.spaces.rows import indices, width_of
-from metricshuffle.spaces.space import MOST_POINTS_PAIRED, Space
+from metricshuffle.spaces.space import MAX_POINTS_PAIRED, Space
 from metricshuffle.spaces.tree import Tree
 from metricshuffle.spaces.tree_embedding import TreeEmbedding
 
 # 2 GiB of doubles.
-MOST_ENTRIES = 2**28
+MAX_ENTRIES = 2**28
 
 
-class Users(Declared):
+class Users(FrozenModel):
     """Everybody holds a set of items, points of `items_in`, which may repeat.
 
     With `items`, everybody holds exactly so many ("bounded"); without, anybody may hold any number >= 1 ("unbounded").
@@ -42,8 +42,8 @@ class Users(Declared):
     items_in: Space
     items: Whole | None
 
-    def __init__(self, items_in: Space, items: int | None = None, **rest: Any) -> None:
-        Declared.__init__(self, items_in=items_in, items=items, **rest)
+    def __init__(self, items_in: Space, items: int | None = None, **fields: Any) -> None:
+        FrozenModel.__init__(self, items_in=items_in, items=items, **fields)
 
     @model_validator(mode="after")
     def _can_be_counted(self) -> Self:
@@ -78,14 +78,14 @@ class Users(Declared):
     @cached_property
     def diameter(self) -> float:
         """The largest distance of two items, and so of two users: a replacement of everything by what is farthest."""
-        found = _diameter(self.items_in.metric)
-        return self.items_in.diameter if found is None else found
+        diameter = _diameter(self.items_in.metric)
+        return self.items_in.diameter if diameter is None else diameter
 
     @cached_property
     def distances(self) -> Floats:
         """The distances of all points from each other, by their codes."""
-        if self.size > MOST_POINTS_PAIRED:
-            raise InputError(f"the table of distances of {self.size:,} points is too large; use at most {MOST_POINTS_PAIRED:,} points.")
+        if self.size > MAX_POINTS_PAIRED:
+            raise InputError(f"the table of distances of {self.size:,} points is too large; use at most {MAX_POINTS_PAIRED:,} points.")
         points = self.items_in.domain.points(self.items_in.domain.all_values())
         table = self.items_in.metric.pairwise(points, points)
         table.setflags(write=False)
@@ -101,15 +101,15 @@ class Users(Declared):
         """The smallest distance above 0 between two points (0 if there is none)."""
         points = self.items_in.domain.points(self.items_in.domain.all_values())
         rows = (self.items_in.metric.pairwise(points[start : start + 256], points) for start in range(0, self.size, 256))
-        found = min(float(np.min(some, where=some > 0.0, initial=np.inf)) for some in rows)
-        return found if np.isfinite(found) else 0.0
+        smallest = min(float(np.min(some, where=some > 0.0, initial=np.inf)) for some in rows)
+        return smallest if np.isfinite(smallest) else 0.0
 
     def codes(self, items: Any) -> Integers64:
         """One user's items as whole numbers 0 .. size - 1."""
         _check_several(items, "the user")
-        found = self._codes(items)
-        self._check_count(len(found), "the user")
-        return found
+        codes = self._codes(items)
+        self._check_count(len(codes), "the user")
+        return codes
 
     def label(self, code: int) -> str:
         """A point in words, by its code: the label, the number or the (column, row) of the cell."""
@@ -121,8 +121,8 @@ class Users(Declared):
 
     def histogram(self, items: Any) -> Floats:
         """What fraction of one user's items is at each point."""
-        found = self.codes(items)
-        shares: Floats = np.bincount(found, minlength=self.size) / len(found)
+        codes = self.codes(items)
+        shares: Floats = np.bincount(codes, minlength=self.size) / len(codes)
         return shares
 
     def coded(self, people: Any) -> tuple[Integers64, Integers64]:
@@ -140,9 +140,9 @@ class Users(Declared):
             for user, items in enumerate(people):
                 _check_several(items, f"user {user} (counting from 0)")
             lengths, flat = np.array([len(items) for items in people]), None
-        wrong = lengths == 0 if self.items is None else lengths != self.items
-        if wrong.any():
-            user = int(np.argmax(wrong))
+        invalid = lengths == 0 if self.items is None else lengths != self.items
+        if invalid.any():
+            user = int(np.argmax(invalid))
             self._check_count(int(lengths[user]), f"user {user} (counting from 0)")
         try:
             return self._codes(_joined(people) if flat is None else flat), lengths
@@ -150,8 +150,8 @@ class Users(Declared):
             for user, items in enumerate(people):
                 try:
                     self._codes(items)
-                except InputError as told:
-                    raise type(told)(f"user {user} (counting from 0): {told}") from None
+                except InputError as error:
+                    raise type(error)(f"user {user} (counting from 0): {error}") from None
             raise
 
     def sizes(self, people: Any) -> Integers64:
@@ -161,7 +161,7 @@ class Users(Declared):
     def histograms(self, people: Any) -> Floats:
         """What fraction of each user's items is at each point, one row for each user; `people` as in `coded`."""
         flat, lengths = self.coded(people)
-        if len(lengths) * self.size > MOST_ENTRIES:
+        if len(lengths) * self.size > MAX_ENTRIES:
             raise InputError(
                 f"the histograms of {len(lengths):,} users over {self.size:,} points do not fit into memory; give them in parts."
             )
@@ -186,12 +186,12 @@ class Users(Declared):
         text = isinstance(domain, Categories) and isinstance(next(iter(items), None), str)
         return np.asarray(domain.validated(items)) if text else indices(items, self.size, f"the codes of {domain}")
 
-    def _check_count(self, found: int, who: str) -> None:
-        if found == 0:
+    def _check_count(self, count: int, who: str) -> None:
+        if count == 0:
             raise DomainError(f"{who} holds no items: a user without items has no histogram. Leave such users out.")
-        if self.items is not None and found != self.items:
+        if self.items is not None and count != self.items:
             raise DomainError(
-                f"{who} holds {found:,} items, but everybody must hold exactly {self.items:,} (bounded users); "
+                f"{who} holds {count:,} items, but everybody must hold exactly {self.items:,} (bounded users); "
                 f"correct the items, or let users hold any number of them (items=None)."
             )
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import metricshuffle
 from metricshuffle.errors import MetricShuffleError
-from metricshuffle.pages.rendering import rendered
-from metricshuffle.web.cards import PLANNED
-from metricshuffle.web.desk import Desk, Superseded, state_of
-from metricshuffle.web.engineering import AMPLIFY, ENGINEERS
-from metricshuffle.web.fields import WrongFields
+from metricshuffle.report.template_engine import render_template
+from metricshuffle.web.engineer_cards import AMPLIFY, ENGINEER_CARDS
+from metricshuffle.web.form_fields import FieldErrors
+from metricshuffle.web.job_service import JobService, Superseded, form_state
+from metricshuffle.web.question_cards import PLAN_CARDS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-CARDS = {card.name: card for card in PLANNED}
-LIVE = ("answer", "engineered")
-AT_ONCE = 1.5
+CARDS = {card.name: card for card in PLAN_CARDS}
+LIVE_JOBS = ("answer", "engineered")
+FIRST_ANSWER_SECONDS = 1.5
 """Seconds that a page waits for its answer before it is sent without; the answer follows."""
 FILES = {
     "plan.json": "The plan: every candidate, and the task",
@@ -35,8 +35,8 @@ TYPES = {"json": "application/json", "txt": "text/plain; charset=utf-8", "sh": "
 
 
 class Planner:
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, job_service: JobService) -> None:
+        self.job_service = job_service
 
     async def page(self, request: Request) -> Response:
         """The cards; and the form and the answer of one, if one is chosen. `wait=1` is for browsers without scripts: everything at once."""
@@ -46,51 +46,51 @@ class Planner:
         if card is None:
             return HTMLResponse(self._page(None, {}, {}, "", ""))
         typed = card.filled(request.query_params)
-        wrong: dict[str, str] = {}
+        errors: dict[str, str] = {}
         answer = more = ""
         wait = "wait" in request.query_params
         try:
-            asking = asyncio.ensure_future(self.desk.ask("answer", "", card.name, typed))
-            answer = (await asyncio.wait_for(asyncio.shield(asking), None if wait else AT_ONCE))["html"]
-            more = (await self.desk.ask("more", "", card.name, typed))["html"] if wait else ""
+            asking = asyncio.ensure_future(self.job_service.ask("answer", "", card.name, typed))
+            answer = (await asyncio.wait_for(asyncio.shield(asking), None if wait else FIRST_ANSWER_SECONDS))["html"]
+            more = (await self.job_service.ask("more", "", card.name, typed))["html"] if wait else ""
         except TimeoutError:
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # told by the part that follows
         except MetricShuffleError as refused:
-            wrong = sentences_of(refused)
-        return HTMLResponse(self._page(card, typed, wrong, answer, more), 200)
+            errors = error_texts(refused)
+        return HTMLResponse(self._page(card, typed, errors, answer, more), 200)
 
-    def _page(self, card: Any, typed: dict[str, str], wrong: dict[str, str], answer: str, more: str) -> str:
-        return rendered(
-            "web/planner.html.jinja", cards=PLANNED, engineers=list(ENGINEERS.values()), card=card, typed=typed, wrong=wrong,
+    def _page(self, card: Any, typed: dict[str, str], errors: dict[str, str], answer: str, more: str) -> str:
+        return render_template(
+            "web/planner.html.jinja", cards=PLAN_CARDS, engineers=list(ENGINEER_CARDS.values()), card=card, typed=typed, wrong=errors,
             answer=answer, more=more,
-            files=FILES, state="" if card is None else state_of(card.name, typed), version=metricshuffle.__version__,
+            files=FILES, state="" if card is None else form_state(card.name, typed), version=metricshuffle.__version__,
         )  # fmt: skip
 
     async def part(self, request: Request, job: str) -> Response:
         """A part of the page for a form that changed; what is wrong with it goes to its fields."""
         from starlette.responses import HTMLResponse
 
-        card = (CARDS | ENGINEERS).get(request.query_params.get("card", ""))
+        card = (CARDS | ENGINEER_CARDS).get(request.query_params.get("card", ""))
         if card is None:
             return HTMLResponse("there is no such question; choose one of the cards.", 404)
         typed = card.filled(request.query_params)
         try:
-            answer = await self.desk.ask(job, request.headers.get("x-window", ""), card.name, typed)
+            answer = await self.job_service.ask(job, request.headers.get("x-window", ""), card.name, typed)
         except Superseded:
             return HTMLResponse("", 204)
-        except MetricShuffleError as wrong:
-            return HTMLResponse(self._wrong(card, typed, sentences_of(wrong), job))
+        except MetricShuffleError as error:
+            return HTMLResponse(self._errors_html(card, typed, error_texts(error), job))
         html = answer["html"]
-        if job in LIVE:
-            follow = {"follow": job == "answer", "state": state_of(card.name, typed), "files": FILES}
-            html += rendered("web/beside.html.jinja", card=card, wrong={}, typed=typed, **follow)
+        if job in LIVE_JOBS:
+            follow = {"follow": job == "answer", "state": form_state(card.name, typed), "files": FILES}
+            html += render_template("web/beside.html.jinja", card=card, wrong={}, typed=typed, **follow)
         return HTMLResponse(html)
 
-    def _wrong(self, card: Any, typed: dict[str, str], wrong: dict[str, str], job: str) -> str:
-        if job not in LIVE:
-            return rendered("web/refused.html.jinja", wrong=wrong)
-        beside = rendered("web/beside.html.jinja", card=card, wrong=wrong, typed=typed, files=FILES, state="", follow=False)
-        return rendered("web/refused.html.jinja", wrong=wrong) + beside
+    def _errors_html(self, card: Any, typed: dict[str, str], errors: dict[str, str], job: str) -> str:
+        if job not in LIVE_JOBS:
+            return render_template("web/refused.html.jinja", wrong=errors)
+        beside = render_template("web/beside.html.jinja", card=card, wrong=errors, typed=typed, files=FILES, state="", follow=False)
+        return render_template("web/refused.html.jinja", wrong=errors) + beside
 
     async def answer(self, request: Request) -> Response:
         return await self.part(request, "answer")
@@ -105,17 +105,17 @@ class Planner:
         """The cards for engineers."""
         from starlette.responses import HTMLResponse
 
-        card = ENGINEERS.get(request.query_params.get("card", ""), AMPLIFY)
+        card = ENGINEER_CARDS.get(request.query_params.get("card", ""), AMPLIFY)
         typed = card.filled(request.query_params)
-        answer, wrong = "", {}
+        answer, errors = "", {}
         if "wait" in request.query_params:
             try:
-                answer = (await self.desk.ask("engineered", "", card.name, typed))["html"]
+                answer = (await self.job_service.ask("engineered", "", card.name, typed))["html"]
             except MetricShuffleError as refused:
-                wrong = sentences_of(refused)
-        page = rendered(
-            "web/engineers.html.jinja", cards=list(ENGINEERS.values()), card=card, typed=typed, wrong=wrong, answer=answer,
-            state=state_of(card.name, typed), version=metricshuffle.__version__,
+                errors = error_texts(refused)
+        page = render_template(
+            "web/engineers.html.jinja", cards=list(ENGINEER_CARDS.values()), card=card, typed=typed, wrong=errors, answer=answer,
+            state=form_state(card.name, typed), version=metricshuffle.__version__,
         )  # fmt: skip
         return HTMLResponse(page)
 
@@ -130,14 +130,14 @@ class Planner:
         if card is None or name not in FILES:
             return PlainTextResponse("There is no such file.\n", 404)
         try:
-            taken = await self.desk.ask("take", "", card.name, card.filled(request.query_params), name=name)
-        except MetricShuffleError as wrong:
-            return PlainTextResponse(f"{wrong}\n", 422)
+            taken = await self.job_service.ask("take", "", card.name, card.filled(request.query_params), name=name)
+        except MetricShuffleError as error:
+            return PlainTextResponse(f"{error}\n", 422)
         return Response(
             taken["text"], media_type=TYPES[name.partition(".")[2]], headers={"content-disposition": f'attachment; filename="{name}"'}
         )
 
 
-def sentences_of(wrong: MetricShuffleError) -> dict[str, str]:
+def error_texts(error: MetricShuffleError) -> dict[str, str]:
     """What stands beside which field."""
-    return wrong.sentences if isinstance(wrong, WrongFields) else {"": str(wrong)}
+    return error.sentences if isinstance(error, FieldErrors) else {"": str(error)}

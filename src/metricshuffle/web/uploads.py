@@ -10,22 +10,22 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from metricshuffle.errors import InputError
-from metricshuffle.web.folders import delete, own_folder
-from metricshuffle.web.guard import at_most
+from metricshuffle.web.access_control import is_within_size
+from metricshuffle.web.temp_folders import delete_folder, make_temp_folder
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-MOST_BYTES = 100 * 2**20
-MOST_FILES = 8
-KEPT, LOOKED_AFTER = 29 * 60.0, 20.0
+MAX_FILE_BYTES = 100 * 2**20
+MAX_FILES = 8
+KEPT_SECONDS, CLEAN_INTERVAL_SECONDS = 29 * 60.0, 20.0
 """Seconds: how long a file is kept, and how often somebody looks; together less than the half hour that the page tells."""
 PIECE = 2**20
 
 
 @dataclass
 class Uploads:
-    folder: Path = field(default_factory=own_folder)
+    folder: Path = field(default_factory=make_temp_folder)
     kept: dict[str, tuple[Path, float]] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
@@ -38,11 +38,11 @@ class Uploads:
     async def keep(self, request: Request) -> str:
         """Take the file of a form; larger ones than allowed are refused, whatever the browser said about them."""
         self.clean()
-        if not at_most(request, MOST_BYTES + PIECE):
+        if not is_within_size(request, MAX_FILE_BYTES + PIECE):
             async for _ in request.stream():  # a browser listens only when it has said everything
                 pass
             raise InputError(
-                f"this file is too large to try here: at most {MOST_BYTES // 2**20} MB; `metricshuffle run` takes files of any size."
+                f"this file is too large to try here: at most {MAX_FILE_BYTES // 2**20} MB; `metricshuffle run` takes files of any size."
             )
         async with request.form(max_files=1, max_fields=200) as form:
             upload: Any = form.get("file")
@@ -67,15 +67,15 @@ class Uploads:
 
     def clean(self) -> None:
         """Delete what is old, and the oldest if there are many."""
-        old = [name for name, (_, since) in self.kept.items() if monotonic() - since > KEPT]
-        for name in [*old, *list(self.kept)[: max(0, len(self.kept) - MOST_FILES)]]:
+        old = [name for name, (_, since) in self.kept.items() if monotonic() - since > KEPT_SECONDS]
+        for name in [*old, *list(self.kept)[: max(0, len(self.kept) - MAX_FILES)]]:
             self.forget(name)
 
-    async def look_after(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete what is old also if nobody asks for anything any more."""
         while True:
-            await asyncio.sleep(LOOKED_AFTER)
+            await asyncio.sleep(CLEAN_INTERVAL_SECONDS)
             self.clean()
 
     def close(self) -> None:
-        delete(self.folder)
+        delete_folder(self.folder)

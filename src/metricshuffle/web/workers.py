@@ -14,14 +14,14 @@ from time import monotonic
 from typing import Any
 
 from metricshuffle.errors import MetricShuffleError
-from metricshuffle.pages.rendering import put_below, root
+from metricshuffle.report.template_engine import root, set_root
 
-LET_FINISH = 1.0
+ABANDON_GRACE_SECONDS = 1.0
 """Seconds after which a computation that nobody waits for any more is ended; a shorter one may end by itself, which keeps its worker."""
-WARMED = "metricshuffle.web.warm"
+PRELOAD_MODULE = "metricshuffle.web.preload"
 
 
-class TookTooLong(MetricShuffleError):
+class TimeLimitExceeded(MetricShuffleError):
     """The time limit of a computation is over."""
 
     def __init__(self, seconds: float) -> None:
@@ -40,32 +40,32 @@ class WorkerDied(MetricShuffleError):
 def serve_jobs(pipe: Connection, prepared: bool, below: str = "") -> None:
     """What a worker does all its life: one job after the other, until nobody is there to send any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C ends the server, which ends its workers
-    from metricshuffle.web import jobs
+    from metricshuffle.web import worker_jobs
 
-    put_below(below)
+    set_root(below)
     if prepared:
-        jobs.warm_drawing()
+        worker_jobs.preload_drawing()
     while True:
         try:
-            name, given = pipe.recv()
+            name, options = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(_outcome(jobs.JOBS[name], given))
+        pipe.send(_outcome(worker_jobs.JOBS[name], options))
 
 
-def _outcome(job: Callable[..., Any], given: dict[str, Any]) -> tuple[bool, Any]:
+def _outcome(job: Callable[..., Any], options: dict[str, Any]) -> tuple[bool, Any]:
     try:
-        return True, job(**given)
-    except MetricShuffleError as wrong:
-        return False, wrong
+        return True, job(**options)
+    except MetricShuffleError as error:
+        return False, error
     except MemoryError:
         return False, WorkerDied()
-    except Exception as wrong:
+    except Exception as error:
         import traceback
 
         traceback.print_exc(file=sys.stderr)
         return False, MetricShuffleError(
-            f"this is a bug in metricshuffle and not your fault; please report it: {type(wrong).__name__}: {wrong}"
+            f"this is a bug in metricshuffle and not your fault; please report it: {type(error).__name__}: {error}"
         )
 
 
@@ -111,9 +111,9 @@ class Workers:
     def start(self) -> None:
         """Nobody waits for it: the page is there before its workers are, and the first question waits."""
         for _ in range(self.size):
-            self._later(self._hire())
+            self._start_background(self._start_worker())
 
-    async def _hire(self) -> None:
+    async def _start_worker(self) -> None:
         if self._closed:
             return
         worker = await asyncio.to_thread(_Worker, context(), self.prepared)
@@ -121,48 +121,48 @@ class Workers:
         self._all.add(worker)
         self._free.put_nowait(worker)
 
-    async def run(self, job: str, **given: Any) -> Any:
+    async def run(self, job: str, **options: Any) -> Any:
         """The result of a job; errors are raised here. Cancelling ends it, sooner or later, and frees its worker."""
         worker = await self._free.get()
         began = monotonic()
-        pending = asyncio.ensure_future(self._asked(worker, job, given))
+        pending = asyncio.ensure_future(self._send_job(worker, job, options))
         try:
             good, answer = await asyncio.wait_for(asyncio.shield(pending), self.limit)
         except asyncio.CancelledError:
-            self._later(self._given_up(worker, pending, began))
+            self._start_background(self._abandon_job(worker, pending, began))
             raise
         except TimeoutError:
             pending.cancel()
-            self._later(self._replaced(worker))
-            raise TookTooLong(self.limit) from None
+            self._start_background(self._replace_worker(worker))
+            raise TimeLimitExceeded(self.limit) from None
         except (WorkerDied, OSError):
-            self._later(self._replaced(worker))
+            self._start_background(self._replace_worker(worker))
             raise WorkerDied from None
         self._free.put_nowait(worker)
         if not good:
             raise answer
         return answer
 
-    async def _asked(self, worker: _Worker, job: str, given: dict[str, Any]) -> tuple[bool, Any]:
-        await asyncio.to_thread(worker.pipe.send, (job, given))
+    async def _send_job(self, worker: _Worker, job: str, options: dict[str, Any]) -> tuple[bool, Any]:
+        await asyncio.to_thread(worker.pipe.send, (job, options))
         return await worker.outcome()
 
-    async def _given_up(self, worker: _Worker, pending: asyncio.Future[tuple[bool, Any]], began: float) -> None:
+    async def _abandon_job(self, worker: _Worker, pending: asyncio.Future[tuple[bool, Any]], began: float) -> None:
         """Wait a moment for a short computation; end a long one."""
         try:
-            await asyncio.wait_for(pending, max(0.0, LET_FINISH - (monotonic() - began)))
+            await asyncio.wait_for(pending, max(0.0, ABANDON_GRACE_SECONDS - (monotonic() - began)))
         except (TimeoutError, WorkerDied, OSError):
-            await self._replaced(worker)
+            await self._replace_worker(worker)
         else:
             self._free.put_nowait(worker)
 
-    async def _replaced(self, worker: _Worker) -> None:
+    async def _replace_worker(self, worker: _Worker) -> None:
         worker.end()
         self._all.discard(worker)
         await asyncio.to_thread(worker.process.join, 5)
-        await self._hire()
+        await self._start_worker()
 
-    def _later(self, work: Any) -> None:
+    def _start_background(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -179,5 +179,5 @@ def context() -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     prepared = multiprocessing.get_context("forkserver")
-    prepared.set_forkserver_preload([WARMED])
+    prepared.set_forkserver_preload([PRELOAD_MODULE])
     return prepared

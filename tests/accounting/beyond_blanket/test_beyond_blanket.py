@@ -16,13 +16,13 @@ from tests.oracles.explicit_laws import exponential, geometric, grid, line, plan
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 from tests.oracles.whole_laws import displaced, largest_psi, psi
 
-from metricshuffle.accounting.beyond_blanket import _kernels as kernels
-from metricshuffle.accounting.beyond_blanket import bound
-from metricshuffle.accounting.beyond_blanket.bound import delta_upper, epsilon_upper, psi_upper
-from metricshuffle.accounting.beyond_blanket.laws import OthersLaws, TypeLaw
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.accounting.two_reports.bound import TwoReports, epsilon_bracket
+from metricshuffle.accounting.shuffling import _full_law_kernels as kernels
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import full_law_bound
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, epsilon_bracket
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
+from metricshuffle.accounting.shuffling.full_law_bound import delta_upper, epsilon_upper, psi_upper
+from metricshuffle.accounting.shuffling.input_class_laws import InputClassLaw, InputClassLaws
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
 
@@ -49,10 +49,10 @@ def homogeneous_lower(rows: Floats, a: int, b: int, users: int, delta: float) ->
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_values(name: str) -> None:
     rows, a, b, users, golden = GOLDEN[name]
-    found = epsilon_upper(OthersLaws.from_rows(rows, a, b), users, 1e-6)
+    found = epsilon_upper(InputClassLaws.from_rows(rows, a, b), users, 1e-6)
     # never above; below by no more than finer blocks of T and a better line of integration explain
     assert golden * (1.0 - (2e-4 if users == 1000 else 1e-4)) <= found <= golden * (1.0 + 2e-5)
-    assert delta_upper(OthersLaws.from_rows(rows, a, b), users, found) <= 1e-6
+    assert delta_upper(InputClassLaws.from_rows(rows, a, b), users, found) <= 1e-6
     lower = homogeneous_lower(rows, a, b, users, 1e-6)
     assert lower <= found <= lower * (1.004 if users == 1000 else 1.0005)
     assert found <= blanket.epsilon_upper(BlanketLaw.from_rows(rows, a, b), users, 1e-6, relative=1e-5) / 1.15
@@ -68,7 +68,7 @@ FORTY_DIGITS = [
 
 @pytest.mark.parametrize(("size", "local", "epsilon", "users", "s", "golden"), FORTY_DIGITS)
 def test_forty_digits_of_the_contour_sum(size: int, local: float, epsilon: float, users: int, s: float, golden: str) -> None:
-    types = OthersLaws.from_rows(geometric(size, local), 0, size - 1).at(epsilon)
+    types = InputClassLaws.from_rows(geometric(size, local), 0, size - 1).at(epsilon)
     (found,) = psi_upper(types, np.array([float(users)]), (s, 36.0))
     assert float(golden) * (1.0 - 1e-12) <= found <= float(golden) * (1.0 + 1e-9)
     (chosen,) = psi_upper(types, np.array([float(users)]))
@@ -83,7 +83,7 @@ def contour_sum(rows: Floats, a: int, b: int, epsilon: float, users: int, s: flo
     """Theorem D with h = 0.05/s and D = 2 pi s/36."""
     step, smooth, growth = (
         2 * mpmath.pi * mpmath.mpf(s) / 36,
-        mpmath.mpf(kernels.SMOOTHED) / mpmath.mpf(s),
+        mpmath.mpf(kernels.SMOOTHING_DEVIATION) / mpmath.mpf(s),
         mpmath.exp(mpmath.mpf(epsilon)),
     )
     laws = [
@@ -130,7 +130,7 @@ def compared(source: random.Random, *, zeros: bool, most: int) -> tuple[int, int
     users, growth = source.randint(2, most if len(rows) < 4 else 4), 1 + Fraction(source.randint(0, 30), source.choice((10, 30, 100)))
     exact = every_data_set(rows, a, b, users, growth)
     total = sum(rows[0])
-    law = OthersLaws.from_rows(np.array(rows) / total, a, b, classes=classes_of(source, len(rows)))
+    law = InputClassLaws.from_rows(np.array(rows) / total, a, b, classes=classes_of(source, len(rows)))
     found = delta_upper(law, users, math.log(growth), directions="forward")
     assert found >= float(max(exact.values())) * (1.0 - 1e-12), (rows, a, b, users, growth)
     local = float(sum(max(Fraction(0), Fraction(x) - growth * y) for x, y in zip(rows[a], rows[b], strict=True))) / total
@@ -167,7 +167,7 @@ def test_mixed_compositions_in_fractions() -> None:
         if rows[a] == rows[b]:
             continue
         growth, people = 1 + Fraction(source.randint(0, 20), 20), source.randint(1, 4)
-        types = OthersLaws.from_rows(np.array(weights) / sum(weights[0]), a, b).at(math.log(growth))
+        types = InputClassLaws.from_rows(np.array(weights) / sum(weights[0]), a, b).at(math.log(growth))
         exact, _ = largest_psi(rows, a, b, people, growth)
         assert psi_upper(types, np.array([float(people)]))[0] >= float(exact) * (1.0 - 1e-12)
         truth = max(every_data_set(weights, a, b, people + 1, growth).values())
@@ -198,7 +198,7 @@ def test_shortcuts_that_were_refuted() -> None:
             wrong += 1
             assert float(truth) == pytest.approx(0.0146606, abs=1e-7)
             assert float(largest) == pytest.approx(0.0145966, abs=1e-7)
-        law = OthersLaws.from_rows(np.array(rows, dtype=np.float64), a, b)
+        law = InputClassLaws.from_rows(np.array(rows, dtype=np.float64), a, b)
         assert delta_upper(law, 5, math.log(growth), directions="forward") >= truth
     assert wrong == 1
 
@@ -211,7 +211,7 @@ def test_three_reports_and_more_people() -> None:
         if weights[0] == weights[1]:
             continue
         growth = Fraction(11, 10)
-        law = OthersLaws.from_rows(np.array(weights) / 14.0, 0, 1)
+        law = InputClassLaws.from_rows(np.array(weights) / 14.0, 0, 1)
         found = delta_upper(law, 12, math.log(growth), directions="forward")
         for first, second in itertools.product(range(0, 12, 3), repeat=2):
             if first + second <= 11:
@@ -222,15 +222,15 @@ def test_three_reports_and_more_people() -> None:
 @pytest.mark.parametrize("users", [100, 10**4, 10**9, 10**12])
 def test_two_reports_are_close_to_exact(users: int) -> None:
     rows = response(2, 1.0)
-    exact = epsilon_bracket(TwoReports.from_rows(rows, 0, 1), users, 1e-4 / users).upper
-    found = epsilon_upper(OthersLaws.from_rows(rows, 0, 1), users, 1e-4 / users)
+    exact = epsilon_bracket(BinaryReports.from_rows(rows, 0, 1), users, 1e-4 / users).upper
+    found = epsilon_upper(InputClassLaws.from_rows(rows, 0, 1), users, 1e-4 / users)
     assert exact * (1.0 - 2e-6) <= found <= exact * (1.06 if users == 100 else 1.0007)
 
 
 def test_classes_cost_little() -> None:
     rows = geometric(33, 2.0)
-    one_by_one = epsilon_upper(OthersLaws.from_rows(rows, 0, 32), 10**5, 1e-6)
-    grouped = epsilon_upper(OthersLaws.from_rows(rows, 0, 32, classes=[range(i, min(i + 4, 33)) for i in range(0, 33, 4)]), 10**5, 1e-6)
+    one_by_one = epsilon_upper(InputClassLaws.from_rows(rows, 0, 32), 10**5, 1e-6)
+    grouped = epsilon_upper(InputClassLaws.from_rows(rows, 0, 32, classes=[range(i, min(i + 4, 33)) for i in range(0, 33, 4)]), 10**5, 1e-6)
     assert one_by_one * (1.0 - 1e-5) <= grouped <= 1.02 * one_by_one
 
 
@@ -240,7 +240,7 @@ def test_classes_cost_little() -> None:
 def test_properties(seed: int, users: int, epsilon: float) -> None:
     rows = np.array(random_weights(random.Random(seed), zeros=seed % 3 == 0), dtype=np.float64)
     rows /= rows.sum(axis=1, keepdims=True)
-    law = OthersLaws.from_rows(rows, 0, 1)
+    law = InputClassLaws.from_rows(rows, 0, 1)
     found = delta_upper(law, users, epsilon)
     local = max(float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum()) for p, q in ((rows[0], rows[1]), (rows[1], rows[0])))
     assert 0.0 <= found <= local * (1.0 + 1e-12) + 1e-13
@@ -257,7 +257,7 @@ def test_properties(seed: int, users: int, epsilon: float) -> None:
 
 
 def test_what_is_no_number_is_never_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = OthersLaws.from_rows(geometric(4, 1.0), 0, 3)
+    law = InputClassLaws.from_rows(geometric(4, 1.0), 0, 3)
     local = law.at(0.2).local
     for wrong in (math.nan, -math.inf, math.inf, -1.0):
         monkeypatch.setattr(kernels, "hoelder", lambda users, *_, wrong=wrong: np.full(users.size, wrong))
@@ -267,50 +267,50 @@ def test_what_is_no_number_is_never_small(monkeypatch: pytest.MonkeyPatch) -> No
     types = law.at(0.2)
     hurt = types._replace(value=np.full(types.value.size, np.nan))
     assert np.all(kernels.hoelder(np.array([10.0]), hurt.starts, hurt.mass, hurt.value, hurt.doubt, 0.1, 36.0) == math.inf)
-    assert bound.psi_upper(hurt, np.array([10.0]))[0] >= 0.0
+    assert full_law_bound.psi_upper(hurt, np.array([10.0]))[0] >= 0.0
 
 
 def test_no_common_report_leaves_the_local_delta() -> None:
-    law = OthersLaws.from_rows([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]], 0, 1)
+    law = InputClassLaws.from_rows([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]], 0, 1)
     assert law.blanket == 0.0
     assert law.pure == math.inf
     assert delta_upper(law, 10**6, 0.3) == pytest.approx(0.5, rel=1e-12)
-    assert delta_upper(OthersLaws.from_rows(response(3, 1.0), 0, 1), 1, 0.3) == pytest.approx(
+    assert delta_upper(InputClassLaws.from_rows(response(3, 1.0), 0, 1), 1, 0.3) == pytest.approx(
         (math.e - math.exp(0.3)) / (math.e + 2.0), rel=1e-12
     )
 
 
 def test_a_report_that_one_type_cannot_make_counts_in_full() -> None:
     rows = np.array([[0.4, 0.4, 0.2], [0.35, 0.45, 0.2], [0.5, 0.5, 0.0]])
-    law = OthersLaws.from_rows(rows, 0, 1)
+    law = InputClassLaws.from_rows(rows, 0, 1)
     assert law.at(0.0).bare == pytest.approx(0.0, abs=1e-15)
     rows[1] = [0.4, 0.5, 0.1]
-    law = OthersLaws.from_rows(rows, 0, 1)
+    law = InputClassLaws.from_rows(rows, 0, 1)
     assert law.at(0.0).bare == pytest.approx(0.1, rel=1e-12)
     assert delta_upper(law, 10**6, 0.0, directions="forward") >= 0.1
 
 
 def test_equal_types_count_once_and_both_directions_are_found_alike() -> None:
-    law = OthersLaws.from_rows(rappor(5, 1.0), 0, 1)
+    law = InputClassLaws.from_rows(rappor(5, 1.0), 0, 1)
     assert len(law.types) <= 5
-    assert OthersLaws.from_rows(response(6, 1.0), 0, 1).symmetric
-    assert len(OthersLaws.from_rows(response(6, 1.0), 0, 1).types) == 3
+    assert InputClassLaws.from_rows(response(6, 1.0), 0, 1).symmetric
+    assert len(InputClassLaws.from_rows(response(6, 1.0), 0, 1).types) == 3
     assert law.reversed.reversed.pure == law.pure
 
 
 def test_wrong_input_is_refused() -> None:
     with pytest.raises(InputError, match="must be rows"):
-        OthersLaws.from_rows(np.eye(2), 0, 2)
+        InputClassLaws.from_rows(np.eye(2), 0, 2)
     with pytest.raises(InputError, match="sum to one"):
-        OthersLaws.from_rows([[0.5, 0.6], [0.5, 0.5]], 0, 1)
+        InputClassLaws.from_rows([[0.5, 0.6], [0.5, 0.5]], 0, 1)
     with pytest.raises(InputError, match="same reports"):
-        OthersLaws.from_laws([0.5, 0.5], [1.0], [[0.5, 0.5]])
+        InputClassLaws.from_laws([0.5, 0.5], [1.0], [[0.5, 0.5]])
     with pytest.raises(InputError, match="exactly once"):
-        OthersLaws.from_rows(response(3, 1.0), 0, 1, classes=[[0], [1, 1, 2]])
+        InputClassLaws.from_rows(response(3, 1.0), 0, 1, classes=[[0], [1, 1, 2]])
     with pytest.raises(InputError, match="excess"):
-        OthersLaws.from_laws([0.5, 0.5], [0.4, 0.6], [[0.5, 0.5]], excess=[0.2, -0.2])
+        InputClassLaws.from_laws([0.5, 0.5], [0.4, 0.6], [[0.5, 0.5]], excess=[0.2, -0.2])
     half = np.array([0.5])
     with pytest.raises(InputError, match="every type"):
-        OthersLaws.of([TypeLaw(half, half, half, 0.0 * half, half)], 0.5)
+        InputClassLaws.of([InputClassLaw(half, half, half, 0.0 * half, half)], 0.5)
     with pytest.raises(InputError, match="users"):
-        delta_upper(OthersLaws.from_rows(response(3, 1.0), 0, 1), 0, 0.1)
+        delta_upper(InputClassLaws.from_rows(response(3, 1.0), 0, 1), 0, 0.1)

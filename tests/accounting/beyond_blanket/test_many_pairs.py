@@ -12,15 +12,15 @@ import pytest
 from tests.oracles.explicit_laws import exponential, geometric, grid, planar, response
 from tests.oracles.shuffled_brute_force import multiset_weights, shuffled_delta
 
-from metricshuffle.accounting.beyond_blanket import bound
-from metricshuffle.accounting.beyond_blanket.bound import Visits, delta_on, delta_upper, good_line, keeps
-from metricshuffle.accounting.beyond_blanket.crowd import FEW_TYPES, SCREENS, Crowd, in_twos, symmetries
-from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.blanket.law import BlanketLaw
-from metricshuffle.accounting.items.flow import LineFlow
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import full_law_bound
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
+from metricshuffle.accounting.shuffling.full_law_bound import StoppingTime, delta_on_line, delta_upper, integration_line, is_certified
+from metricshuffle.accounting.shuffling.input_class_laws import InputClassLaws
+from metricshuffle.accounting.shuffling.pair_screen import MAX_SCREEN_CLASSES, MIN_TYPES_TO_MERGE, PairScreen, pair_up_types, symmetries
+from metricshuffle.accounting.user_items.move_composition import LineFlow
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.amplification.beyond import ScannedPairs
+from metricshuffle.amplification.full_law_pairs import ScannedPairs
 from metricshuffle.numerics.types import Floats
 from metricshuffle.randomizers import BoundedGeometric
 
@@ -34,7 +34,7 @@ def random_rows(seed: int, inputs: int, outputs: int) -> Floats:
 @pytest.mark.parametrize("share", [1e-4, 0.02, 0.3, 0.97, 1.0])
 def test_blocks_hold_all_of_t(users: int, share: float) -> None:
     """Chances are never below those of T, and what they leave out is told by `beyond`; the blocks follow each other."""
-    visits = Visits(share, users)
+    visits = StoppingTime(share, users)
     for first in (0, users // 3):
         ends, chances = visits.blocks(first, users - 1, 1e-12)
         assert np.all(np.diff(ends) > 0.0)
@@ -49,26 +49,26 @@ def test_blocks_hold_all_of_t(users: int, share: float) -> None:
 
 @pytest.mark.parametrize(("rows", "users"), [(geometric(8, 4.0), 1000), (response(3, 4.0), 1000), (planar(4, 2.0), 3000)])
 def test_longer_blocks_cost_next_to_nothing(rows: Floats, users: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    law = OthersLaws.from_rows(rows, 0, len(rows) - 1)
-    found = bound.epsilon_upper(law, users, 1e-6)
-    monkeypatch.setattr(bound, "LONGER", 0.0)
-    assert found <= bound.epsilon_upper(law, users, 1e-6) * (1.0 + 1e-4)
+    law = InputClassLaws.from_rows(rows, 0, len(rows) - 1)
+    found = full_law_bound.epsilon_upper(law, users, 1e-6)
+    monkeypatch.setattr(full_law_bound, "BLOCK_GROWTH", 0.0)
+    assert found <= full_law_bound.epsilon_upper(law, users, 1e-6) * (1.0 + 1e-4)
 
 
 def test_classes_of_two() -> None:
     """Every type lies above its class, so none is left out; classes are made of those that have much in common."""
     rows = exponential(grid(6), 4.0)
-    halved = in_twos(rows)
+    halved = pair_up_types(rows)
     assert len(halved) == 18
     for row in rows:
         assert np.any(np.all(halved <= row, axis=1))
     assert halved.sum(axis=1).min() > 1.05 * np.array([rows[[i, 35 - i]].min(axis=0).sum() for i in range(18)]).min()
-    assert len(in_twos(rows[:5])) == 3
-    crowd = Crowd(rows)
-    assert len(crowd.types) > FEW_TYPES
-    assert len(crowd.coarser.types) <= SCREENS
+    assert len(pair_up_types(rows[:5])) == 3
+    crowd = PairScreen(rows)
+    assert len(crowd.types) > MIN_TYPES_TO_MERGE
+    assert len(crowd.coarser.types) <= MAX_SCREEN_CLASSES
     assert crowd.coarser.blanket == crowd.blanket
-    few = Crowd(geometric(5, 1.0))
+    few = PairScreen(geometric(5, 1.0))
     assert few.halved is few
 
 
@@ -88,12 +88,12 @@ def test_symmetries_of_lines_and_grids() -> None:
     assert len(symmetries(random_rows(1, 6, 6))) == 1
     assert len(symmetries(random_rows(1, 6, 5))) == 1  # more inputs than reports: nothing is renamed
     pairs = list(itertools.permutations(range(16), 2))
-    some, every = ScannedPairs(Crowd(square), pairs, symmetries(square)), ScannedPairs(Crowd(square), pairs)
+    some, every = ScannedPairs(PairScreen(square), pairs, symmetries(square)), ScannedPairs(PairScreen(square), pairs)
     assert len(some.pairs) <= len(every.pairs) // 6
     for users, epsilon in ((200, 0.2), (10**5, 0.01)):
         assert some.delta(users, epsilon)[0] == pytest.approx(every.delta(users, epsilon)[0], rel=1e-6)
     # a pair is only left out for one that is listed
-    alone = ScannedPairs(Crowd(square), [(15, 3), (2, 7)], symmetries(square))
+    alone = ScannedPairs(PairScreen(square), [(15, 3), (2, 7)], symmetries(square))
     assert alone.pairs.tolist() == [[15, 3], [2, 7]]
 
 
@@ -101,23 +101,24 @@ def test_quick_looks_say_no_less() -> None:
     """Classes and rough sums are bounds on the same thing, and stopping early never lets a law pass."""
     source = random.Random(6)
     for seed in range(12):
-        crowd = Crowd(random_rows(seed, 30, 6))
+        crowd = PairScreen(random_rows(seed, 30, 6))
         users, epsilon = source.choice((30, 1000, 10**5)), source.uniform(0.0, 0.3)
         law = crowd.law(0, 1)
-        line = good_line(law, users, epsilon)
+        line = integration_line(law, users, epsilon)
         exact = delta_upper(law, users, epsilon, directions="forward")
         if line is not None:
-            quick = [delta_on(one.law(0, 1), users, epsilon, line) for one in (crowd, crowd.halved, crowd.coarser)]
+            quick = [delta_on_line(one.law(0, 1), users, epsilon, line) for one in (crowd, crowd.halved, crowd.coarser)]
             assert quick == sorted(quick)
-            assert delta_on(crowd.law(0, 1), users, epsilon, line, roughly=True) >= quick[0] * (1.0 - 1e-12)
+            assert delta_on_line(crowd.law(0, 1), users, epsilon, line, roughly=True) >= quick[0] * (1.0 - 1e-12)
             assert quick[0] >= exact * (1.0 - 0.2)  # another line of integration, nearly as good
         for part in (0.5, 0.999, 1.0, 1.001, 2.0):
-            assert keeps(law, users, epsilon, part * exact, directions="forward") == (exact <= part * exact)
+            assert is_certified(law, users, epsilon, part * exact, directions="forward") == (exact <= part * exact)
 
 
 def best_lines(rows: Floats, shuffled: int, slopes: list[float]) -> list[tuple[float, float]]:
-    """Lines (intercept, slope) for one kind of move, the smaller of both bounds (`items.moves.BlanketLines`, its clock 1 a move)."""
-    law, whole = BlanketLaw.from_rows(rows, 0, 1), OthersLaws.from_rows(rows, 0, 1)
+    """Lines (intercept, slope) for one kind of move, the smaller of both bounds (`user_items.single_move_bounds.BlanketLines`, its clock
+    1 a move)."""
+    law, whole = BlanketLaw.from_rows(rows, 0, 1), InputClassLaws.from_rows(rows, 0, 1)
     return [
         (min(blanket.delta_bracket(law, shuffled, math.log1p(k)).upper, delta_upper(whole, shuffled, math.log1p(k))), k) for k in slopes
     ]
@@ -134,7 +135,7 @@ def test_items_of_a_user_move_one_after_the_other() -> None:
             continue
         rows, others = np.array(weights) / 9.0, [weights[source.randint(0, 1)] for _ in range(source.randint(1, 5))]
         shuffled, growth = len(others) + 2, 1 + Fraction(source.randint(0, 10), 20)
-        bound_here = delta_upper(OthersLaws.from_rows(rows, 0, 1), shuffled, math.log(growth))
+        bound_here = delta_upper(InputClassLaws.from_rows(rows, 0, 1), shuffled, math.log(growth))
         for own in weights:  # where her other item is while this one moves
             for a, b in (weights, weights[::-1]):
                 assert shuffled_delta(a, b, [own, *others], growth) <= bound_here * (1.0 + 1e-12)
@@ -162,7 +163,7 @@ def two_steps(lines: list[tuple[float, float]], growth: float) -> float:
 def test_the_flow_takes_the_new_lines() -> None:
     """The gain told in docs/proofs/beyond-blanket.md for two values, by the flow itself."""
     rows, slopes = response(2, 1.5), [0.0, *np.geomspace(1e-2, 0.5, 120).tolist()]
-    law, whole = BlanketLaw.from_rows(rows, 0, 1), OthersLaws.from_rows(rows, 0, 1)
+    law, whole = BlanketLaw.from_rows(rows, 0, 1), InputClassLaws.from_rows(rows, 0, 1)
     old = [(blanket.delta_bracket(law, 4000, math.log1p(k)).upper, k) for k in slopes]
     new = [(min(cut, delta_upper(whole, 4000, math.log1p(k))), k) for cut, k in old]
     end = (0.0, math.expm1(1.5))  # one report alone
@@ -173,8 +174,8 @@ def test_the_flow_takes_the_new_lines() -> None:
 
 def test_all_pairs_share_their_blocks() -> None:
     """How many people are visited does not depend on the pair: it is cut into blocks a few times, not once for each look."""
-    Visits.blocks.cache_clear()
+    StoppingTime.blocks.cache_clear()
     amplify(BoundedGeometric(47, 4.0 / 47.0), 20_000).epsilon(1e-6)
-    cut = Visits.blocks.cache_info()
+    cut = StoppingTime.blocks.cache_info()
     assert cut.hits > 50
     assert cut.misses < 0.25 * cut.hits

@@ -14,12 +14,19 @@ from tests.oracles.mixed_crowds import everybody_else, worst
 from tests.oracles.shuffled_brute_force import shuffled_delta
 from tests.oracles.whole_laws import psi
 
-from metricshuffle.accounting.beyond_blanket import bound, mixed
-from metricshuffle.accounting.beyond_blanket.coins import Coins, Others, _candidates, blanket_choice, chosen, coins_over
-from metricshuffle.accounting.beyond_blanket.laws import OthersLaws
-from metricshuffle.accounting.beyond_blanket.mixed import MixedLaws, Part, corners, delta_upper, epsilon_upper
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.blanket.law import BlanketLaw
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling import full_law_bound, mixed_groups_bound
+from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
+from metricshuffle.accounting.shuffling.input_class_laws import InputClassLaws
+from metricshuffle.accounting.shuffling.mixed_groups_bound import GroupPart, MixedGroupLaws, corners, delta_upper, epsilon_upper
+from metricshuffle.accounting.shuffling.mixture_weights import (
+    CommonComponent,
+    OtherGroup,
+    _candidates,
+    choose_blanket,
+    choose_groups,
+    weights_over,
+)
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
 
@@ -40,13 +47,13 @@ def random_rows(source: random.Random, many: int, reports: int, total: int, *, z
     return rows
 
 
-def crowd_of(a: Floats, b: Floats, groups: list[tuple[Floats, int]]) -> tuple[list[OthersLaws], list[Others]]:
-    laws = [OthersLaws.from_laws(a, b, rows) for rows, _ in groups]
-    return laws, [Others.of(rows, many, a - b) for rows, many in groups]
+def crowd_of(a: Floats, b: Floats, groups: list[tuple[Floats, int]]) -> tuple[list[InputClassLaws], list[OtherGroup]]:
+    laws = [InputClassLaws.from_laws(a, b, rows) for rows, _ in groups]
+    return laws, [OtherGroup.of(rows, many, a - b) for rows, many in groups]
 
 
-def mixed_of(laws: list[OthersLaws], counts: list[int], choice: Coins) -> MixedLaws:
-    return MixedLaws(tuple(Part(laws[h], counts[h], float(coin)) for h, coin in zip(choice.kept, choice.coins, strict=True)))
+def mixed_of(laws: list[InputClassLaws], counts: list[int], choice: CommonComponent) -> MixedGroupLaws:
+    return MixedGroupLaws(tuple(GroupPart(laws[h], counts[h], float(coin)) for h, coin in zip(choice.kept, choice.coins, strict=True)))
 
 
 def compared(source: random.Random) -> tuple[int, int, int]:
@@ -180,16 +187,16 @@ def test_corners_hold_the_largest_value() -> None:
 
 def test_one_group_is_close_to_the_bound_for_one_group() -> None:
     rows = geometric(8, 2.0)
-    law = OthersLaws.from_rows(rows, 0, 7)
+    law = InputClassLaws.from_rows(rows, 0, 7)
     for users, room in ((100, 1e-2), (1_000, 2e-3), (10**5, 1e-4)):
-        found = epsilon_upper(MixedLaws((Part(law, users - 1, law.blanket),)), 1e-6)
-        assert found == pytest.approx(bound.epsilon_upper(law, users, 1e-6), rel=room)
+        found = epsilon_upper(MixedGroupLaws((GroupPart(law, users - 1, law.blanket),)), 1e-6)
+        assert found == pytest.approx(full_law_bound.epsilon_upper(law, users, 1e-6), rel=room)
 
 
 def test_two_halves_of_a_group_are_the_group() -> None:
-    law = OthersLaws.from_rows(response(4, 1.0), 0, 1)
-    whole = epsilon_upper(MixedLaws((Part(law, 2_000, law.blanket),)), 1e-6)
-    halves = epsilon_upper(MixedLaws((Part(law, 1_500, law.blanket), Part(law, 500, law.blanket))), 1e-6)
+    law = InputClassLaws.from_rows(response(4, 1.0), 0, 1)
+    whole = epsilon_upper(MixedGroupLaws((GroupPart(law, 2_000, law.blanket),)), 1e-6)
+    halves = epsilon_upper(MixedGroupLaws((GroupPart(law, 1_500, law.blanket), GroupPart(law, 500, law.blanket))), 1e-6)
     assert halves == pytest.approx(whole, rel=1e-9)
 
 
@@ -214,7 +221,7 @@ def test_two_reports_of_two_groups_at_every_data_set(people: int) -> None:
         gap = np.convolve(others, strong[0]) - growth * np.convolve(others, strong[1])
         truth = max(truth, float(np.maximum(gap, 0.0).sum()))
     laws, others_ = crowd_of(strong[0], strong[1], [(strong, people), (weak, people)])
-    choice = chosen(others_, strong[0] - strong[1])
+    choice = choose_groups(others_, strong[0] - strong[1])
     assert choice is not None
     found = delta_upper(mixed_of(laws, [people, people], choice), epsilon)
     assert truth <= found <= (1.3 if people == 20 else 1.1) * truth
@@ -224,43 +231,43 @@ def test_a_group_that_hides_nothing_is_left_out() -> None:
     rows = response(4, 1.0)
     useless = np.array([[1.0, 0.0, 0.0, 0.0]])
     _, others = crowd_of(rows[0], rows[1], [(rows, 1_000), (useless, 10**6)])
-    for choice in (chosen(others, rows[0] - rows[1]), blanket_choice(others, rows[0] - rows[1])):
+    for choice in (choose_groups(others, rows[0] - rows[1]), choose_blanket(others, rows[0] - rows[1])):
         assert choice is not None
         assert choice.kept == (0,)
-    assert chosen(crowd_of(rows[0], rows[1], [(np.eye(4), 5)])[1], rows[0] - rows[1]) is None
+    assert choose_groups(crowd_of(rows[0], rows[1], [(np.eye(4), 5)])[1], rows[0] - rows[1]) is None
 
 
 def test_coins_are_never_too_large() -> None:
     source = np.random.default_rng(4)
     for _ in range(50):
         rows, shape = source.dirichlet(np.ones(6), size=4), source.dirichlet(np.ones(6))
-        coins = coins_over(rows, shape)
+        coins = weights_over(rows, shape)
         assert np.all(coins[:, None] * shape <= rows)
         assert np.all(np.max(coins[:, None] * shape / rows, axis=1) > 1.0 - 1e-12)
     with pytest.raises(InputError, match="sum to one"):
-        coins_over(rows, 0.5 * shape)
+        weights_over(rows, 0.5 * shape)
 
 
 def test_what_is_refused() -> None:
-    law = OthersLaws.from_rows(response(3, 1.0), 0, 1)
+    law = InputClassLaws.from_rows(response(3, 1.0), 0, 1)
     for count, coin, said in ((0, 0.5, "count"), (True, 0.5, "count"), (3, 0.0, "coin"), (3, math.nan, "coin"), (3, 1.5, "coin")):
         with pytest.raises(InputError, match=said):
-            Part(law, count, coin)
-    for parts in (0, mixed.MOST_PARTS + 1):
+            GroupPart(law, count, coin)
+    for parts in (0, mixed_groups_bound.MAX_PARTS + 1):
         with pytest.raises(InputError, match="parts"):
-            MixedLaws((Part(law, 1, 0.5),) * parts)
+            MixedGroupLaws((GroupPart(law, 1, 0.5),) * parts)
 
 
 def test_extreme_numbers() -> None:
-    law = OthersLaws.from_rows(response(3, 1.0), 0, 1)
-    pair = MixedLaws((Part(law, 10**9, law.blanket), Part(law, 1, law.blanket)))
+    law = InputClassLaws.from_rows(response(3, 1.0), 0, 1)
+    pair = MixedGroupLaws((GroupPart(law, 10**9, law.blanket), GroupPart(law, 1, law.blanket)))
     found = epsilon_upper(pair, 1e-30)
     assert 0.0 < found < 1e-3
     assert delta_upper(pair, found) <= 1e-30
     assert delta_upper(pair, 1.1) == 0.0
     assert delta_upper(pair, math.inf) == 0.0
     assert epsilon_upper(pair, 0.0) == law.pure
-    alone = MixedLaws((Part(law, 1, law.blanket),))
+    alone = MixedGroupLaws((GroupPart(law, 1, law.blanket),))
     assert delta_upper(alone, 0.1) <= law.at(0.1).local
 
 

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from metricshuffle.accounting.two_reports import _kernels as kernels
-from metricshuffle.accounting.two_reports.bound import TwoReports, _asked, delta_bracket, epsilon_bracket
+from metricshuffle.accounting.shuffling import _binary_kernels as kernels
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, _tilted_at, delta_bracket, epsilon_bracket
 from metricshuffle.randomizers import BinaryRandomizedResponse
 
 
-def response(local: float) -> TwoReports:
-    return TwoReports.from_rows(BinaryRandomizedResponse(local).rows(), 0, 1)
+def response(local: float) -> BinaryReports:
+    return BinaryReports.from_rows(BinaryRandomizedResponse(local).rows(), 0, 1)
 
 
-def asked(local: float, epsilon: float) -> kernels.Question:
-    question = _asked(response(local).ways[0], epsilon, above=True)
+def asked(local: float, epsilon: float) -> kernels.TiltedDirection:
+    question = _tilted_at(response(local).ways[0], epsilon, above=True)
     assert question is not None
     return question
 
 
-def convolved(question: kernels.Question, others: int, highs: int) -> float:
+def convolved(question: kernels.TiltedDirection, others: int, highs: int) -> float:
     """max_k h(k) from the law of the count itself."""
     q = float(question.given[0])
     law = np.convolve(binom.pmf(np.arange(others - highs + 1), others - highs, q), binom.pmf(np.arange(highs + 1), highs, 1.0 - q))
@@ -33,7 +33,7 @@ def convolved(question: kernels.Question, others: int, highs: int) -> float:
     return float(np.max(question.lead * tail[:-1] - (question.lead + question.growth) * tail[1:]))
 
 
-def exactly(question: kernels.Question, others: int, highs: int) -> mpmath.mpf:
+def exactly(question: kernels.TiltedDirection, others: int, highs: int) -> mpmath.mpf:
     """The same at the best k in forty digits: the k next to the tilted mean, S(k) summed term by term."""
     with mpmath.workdps(40):
         q, low, high = mpmath.mpf(float(question.given[0])), [mpmath.mpf(1)], [mpmath.mpf(1)]
@@ -55,7 +55,7 @@ def exactly(question: kernels.Question, others: int, highs: int) -> mpmath.mpf:
         return max(values)
 
 
-def bounded(question: kernels.Question, others: int, last: int, highs: int) -> float:
+def bounded(question: kernels.TiltedDirection, others: int, last: int, highs: int) -> float:
     whole, slope, falls = kernels.below(question, float(others), float(last))
     assert whole < math.inf
     return float(math.exp(-falls * (last - highs)) * (whole + slope * (last - highs)))
@@ -102,8 +102,8 @@ def test_many_people(users: int, local: float, delta: float) -> None:
 
 
 def test_unlike_laws_are_not_bounded_so() -> None:
-    law = TwoReports((0.7, 0.3), (0.4, 0.6), (0.7, 0.3), (0.31, 0.69))
-    question = _asked(law.ways[0], 1e-3, above=True)
+    law = BinaryReports((0.7, 0.3), (0.4, 0.6), (0.7, 0.3), (0.31, 0.69))
+    question = _tilted_at(law.ways[0], 1e-3, above=True)
     assert question is not None
     assert kernels.below(question, 1e6, 1e6)[0] == math.inf
 

@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.shuffled_brute_force import every_data_set, shuffled_delta
 
-from metricshuffle.accounting.blanket import bound as blanket
-from metricshuffle.accounting.two_reports import _kernels as kernels
-from metricshuffle.accounting.two_reports import bound
-from metricshuffle.accounting.two_reports.bound import DataSet, TwoReports, delta_bracket, epsilon_bracket, worst_pairs
+from metricshuffle.accounting.shuffling import _binary_kernels as kernels
+from metricshuffle.accounting.shuffling import binary_exact_bound
+from metricshuffle.accounting.shuffling import blanket_bound as blanket
+from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, WorstDataSet, delta_bracket, epsilon_bracket, worst_pairs
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import KaryRandomizedResponse
 
 Weights = list[list[int]]
 
 
-def response(epsilon: float) -> TwoReports:
-    return TwoReports.from_rows(KaryRandomizedResponse(2, epsilon).rows(), 0, 1)
+def response(epsilon: float) -> BinaryReports:
+    return BinaryReports.from_rows(KaryRandomizedResponse(2, epsilon).rows(), 0, 1)
 
 
 def random_weights(source: random.Random, inputs: int) -> tuple[Weights, int]:
@@ -35,8 +35,8 @@ def random_weights(source: random.Random, inputs: int) -> tuple[Weights, int]:
     return [[total - one, one] for one in ones], total
 
 
-def law_of(weights: Weights, total: int, a: int, b: int) -> TwoReports:
-    return TwoReports.from_rows(np.array(weights) / total, a, b, (weights[a][1] - weights[b][1]) / total)
+def law_of(weights: Weights, total: int, a: int, b: int) -> BinaryReports:
+    return BinaryReports.from_rows(np.array(weights) / total, a, b, (weights[a][1] - weights[b][1]) / total)
 
 
 def truth_of(weights: Weights, a: int, b: int, users: int, growth: Fraction) -> Fraction:
@@ -114,7 +114,7 @@ def test_golden_values() -> None:
     assert found.lower <= found.upper <= found.lower * (1.0 + 1e-6)
     assert found.upper == pytest.approx(0.2302656, abs=2e-7)
     assert found.upper < 0.78 * blanket.epsilon_upper(KaryRandomizedResponse(2, 2.0).blanket(0, 1), 500, 1e-3)
-    assert found.attained == DataSet(0, False)  # everybody else reports the zero most often
+    assert found.attained == WorstDataSet(0, False)  # everybody else reports the zero most often
 
 
 def test_ends_are_not_always_the_worst() -> None:
@@ -186,13 +186,15 @@ def test_lower_is_upper(users: int, local: float) -> None:
     found = epsilon_bracket(response(local), users, delta)
     assert found.upper <= local * (1.0 + 1e-12)
     assert found.lower <= found.upper <= found.lower * (1.0 + 1e-6)
-    assert bound.delta_upper(response(local), users, found.upper) <= delta * (1.0 + 3e-5)  # all data sets, looked at less closely
+    assert binary_exact_bound.delta_upper(response(local), users, found.upper) <= delta * (
+        1.0 + 3e-5
+    )  # all data sets, looked at less closely
 
 
 def test_unlike_extremes_at_many_users() -> None:
     rows = np.array([[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]])
     for users in (10**3, 10**9):
-        found = epsilon_bracket(TwoReports.from_rows(rows, 0, 1), users, 1e-6)
+        found = epsilon_bracket(BinaryReports.from_rows(rows, 0, 1), users, 1e-6)
         assert found.upper <= found.lower * (1.0 + 1e-6)
         assert found.attained is not None
         assert found.attained.most_ones in range(3)  # at least ones: the smallest variance
@@ -202,7 +204,7 @@ def test_unlike_extremes_at_many_users() -> None:
 @given(st.floats(0.02, 0.45), st.floats(0.5, 0.99), st.integers(2, 10**7), st.floats(0.0, 1.0))
 def test_properties(low: float, high: float, users: int, share: float) -> None:
     rows = np.array([[1.0 - low, low], [1.0 - high, high], [0.5, 0.5]])
-    law, first = TwoReports.from_rows(rows, 0, 1), TwoReports.from_rows(rows, 0, 2)
+    law, first = BinaryReports.from_rows(rows, 0, 1), BinaryReports.from_rows(rows, 0, 2)
     epsilon = share * law.pure
     found = delta_bracket(law, users, epsilon)
     assert 0.0 <= found.lower <= found.upper <= 1.0
@@ -229,10 +231,10 @@ def test_zero_and_pure() -> None:
     assert delta_bracket(law, 100, 1.5 + 1e-9).upper == 0.0
     alone = delta_bracket(law, 1, 0.5)
     assert alone.upper == pytest.approx((math.exp(1.5) - math.exp(0.5)) / (math.exp(1.5) + 1.0), rel=1e-12)
-    open_end = TwoReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1)
+    open_end = BinaryReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1)
     assert open_end.pure == math.inf
     assert epsilon_bracket(open_end, 10, 0.9).upper < math.inf
-    assert epsilon_bracket(TwoReports((0.5, 0.5), (0.5, 0.5), (0.6, 0.4), (0.5, 0.5)), 10, 1e-3).upper == 0.0
+    assert epsilon_bracket(BinaryReports((0.5, 0.5), (0.5, 0.5), (0.6, 0.4), (0.5, 0.5)), 10, 1e-3).upper == 0.0
     assert delta_bracket(law, 50, 1e-200).upper == pytest.approx(delta_bracket(law, 50, 0.0).upper, rel=1e-9)
 
 
@@ -245,13 +247,13 @@ def test_pairs_that_reach_less_far_are_left_out() -> None:
 
 def test_wrong_input_is_refused() -> None:
     with pytest.raises(InputError, match="sum to one"):
-        TwoReports((0.5, 0.6), (0.5, 0.5), (0.5, 0.5), (0.5, 0.5))
+        BinaryReports((0.5, 0.6), (0.5, 0.5), (0.5, 0.5), (0.5, 0.5))
     with pytest.raises(InputError, match="enclose"):
-        TwoReports((0.5, 0.5), (0.2, 0.8), (0.5, 0.5), (0.4, 0.6))
+        BinaryReports((0.5, 0.5), (0.2, 0.8), (0.5, 0.5), (0.4, 0.6))
     with pytest.raises(InputError, match="excess"):
-        TwoReports((0.5, 0.5), (0.2, 0.8), (0.5, 0.5), (0.2, 0.8), 0.3)
+        BinaryReports((0.5, 0.5), (0.2, 0.8), (0.5, 0.5), (0.2, 0.8), 0.3)
     with pytest.raises(InputError, match="two columns"):
-        TwoReports.from_rows(np.eye(3), 0, 1)
+        BinaryReports.from_rows(np.eye(3), 0, 1)
     for users in (0, 2.5, True):
         with pytest.raises(InputError, match="users"):
             delta_bracket(response(1.0), users, 0.1)  # type: ignore[arg-type]

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from tests.oracles import noisy_vectors as oracle
 
-from metricshuffle.accounting.vectors.changes import Changes
-from metricshuffle.accounting.vectors.ideal import ideal_loss
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
+from metricshuffle.accounting.vectors.sum_loss import ideal_loss
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 
 HALF, THIRDS, FIFTHS = Fraction(1, 2), Fraction(2, 3), Fraction(4, 5)
 
 
-def move(rates: list[float], sizes: list[int]) -> Changes:
-    return Changes(np.array(rates), np.array(sizes, dtype=np.int64), np.ones(len(rates), dtype=np.int64))
+def move(rates: list[float], sizes: list[int]) -> FeatureChanges:
+    return FeatureChanges(np.array(rates), np.array(sizes, dtype=np.int64), np.ones(len(rates), dtype=np.int64))
 
 
 def test_goldens_of_discrete_laplace_residues() -> None:
@@ -95,7 +95,7 @@ def test_the_loss_is_rounded_up() -> None:
     for _ in range(200):
         rates, sizes, counts = rng.uniform(1e-6, 3.0, 7), rng.integers(0, 50, 7), rng.integers(0, 1000, 7)
         exact = sum(Fraction(r) * int(s) * int(c) for r, s, c in zip(rates.tolist(), sizes, counts, strict=True))
-        loss = Fraction(ideal_loss(Changes(rates, sizes, counts)))
+        loss = Fraction(ideal_loss(FeatureChanges(rates, sizes, counts)))
         assert exact <= loss <= exact * (1 + Fraction(1, 10**14))
     assert ideal_loss(move([], [])) == 0.0 == ideal_loss(move([0.5], [0]))
     with pytest.raises(InputError):

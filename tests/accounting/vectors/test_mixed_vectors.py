@@ -13,7 +13,7 @@ from tests.oracles import noisy_vectors as oracle
 
 from metricshuffle.accounting.sums import split_and_mix
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, security_bits, view_penalty
-from metricshuffle.accounting.vectors.mixing import largest_mixed_epsilon, mixing_term, packed_security_bits
+from metricshuffle.accounting.vectors.share_mixture import largest_mixed_epsilon, mixing_term, packed_security_bits
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.privacy.profile import PureProfile
 
@@ -181,8 +181,8 @@ def test_sigma_does_not_fall_for_every_number_up_to_2000(messages: int) -> None:
 
 
 def test_the_least_bits_are_those_the_proof_needs() -> None:
-    from metricshuffle.accounting.vectors import mixing
+    from metricshuffle.accounting.vectors import share_mixture
 
-    assert 2.0 ** (-2.0 * mixing.FEWEST_BITS) <= 0.73
-    assert view_penalty(0.0, mixing.FEWEST_BITS) > 0.8
-    assert split_and_mix.FEWEST_USERS >= 19
+    assert 2.0 ** (-2.0 * share_mixture.MIN_BITS) <= 0.73
+    assert view_penalty(0.0, share_mixture.MIN_BITS) > 0.8
+    assert split_and_mix.MIN_USERS >= 19

@@ -13,10 +13,10 @@ import pytest
 from tests.oracles import noisy_vectors as oracle
 
 from metricshuffle.accounting.sums.split_and_mix import SplitAndMix
-from metricshuffle.accounting.vectors.changes import Changes
-from metricshuffle.accounting.vectors.far_moves import FarMoves
-from metricshuffle.accounting.vectors.mixing import largest_mixed_epsilon
-from metricshuffle.encodings.packed import Packed
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
+from metricshuffle.accounting.vectors.large_moves import LargeMoves
+from metricshuffle.accounting.vectors.share_mixture import largest_mixed_epsilon
+from metricshuffle.encodings.packed_vectors import Packed
 from metricshuffle.privacy.profile import PureUpTo
 
 
@@ -61,8 +61,8 @@ def test_whole_views_keep_the_promise(points: Any, rates: list[float], together:
         if sum((Counter(one) & Counter(other)).values()) == people - 1:
             (x,), (y,) = Counter(one) - Counter(other), Counter(other) - Counter(one)
             sizes = np.abs(np.subtract(points[x], points[y]))
-            move = Changes(np.array(rates), sizes, np.ones_like(sizes))
-            profiles.append(FarMoves({1.0: (move,)}.__getitem__))
+            move = FeatureChanges(np.array(rates), sizes, np.ones_like(sizes))
+            profiles.append(LargeMoves({1.0: (move,)}.__getitem__))
         reached = [largest_mixed_epsilon(piles, sigma, delta) for delta in (0.9, 0.5, 0.2) if piles * 2.0**-sigma < delta]
         for epsilon in (0.0, 0.3 * loss, 0.8 * loss, loss * (1.0 + 1e-12), 2.0 * loss, *reached):
             true = float(np.maximum(laws[one] - math.exp(epsilon) * laws[other], 0.0).sum())

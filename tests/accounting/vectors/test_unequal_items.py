@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricshuffle.accounting.vectors import unequal
-from metricshuffle.accounting.vectors.unequal import rounding_factor
+from metricshuffle.accounting.vectors import average_rounding
+from metricshuffle.accounting.vectors.average_rounding import rounding_factor
 from metricshuffle.errors import InputError
 
 UNITS = [1, 2, 3, 7, 10, 12, 30, 60, 61, 97, 100, 360, 2519, 2520, 2521, 27720, 10**6]
@@ -68,7 +68,7 @@ def test_within_what_can_be_said_at_once(most: int, units: int) -> None:
 
 def test_many_items_by_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = rounding_factor(10, 2521), rounding_factor(10, 100)
-    monkeypatch.setattr(unequal, "MOST_EXACT", 5)
+    monkeypatch.setattr(average_rounding, "MAX_EXACT", 5)
     assert exact[0] <= rounding_factor(10, 2521) == 1 + Fraction(90, 2521)
     assert exact[1] == Fraction(36, 25) < rounding_factor(10, 100) == Fraction(19, 10)
     assert rounding_factor(10, 5040) == 1

@@ -9,11 +9,11 @@ from itertools import combinations, combinations_with_replacement, permutations,
 import numpy as np
 import pytest
 from tests.oracles import noisy_vectors as oracle
-from tests.oracles.far_moves import far_delta
+from tests.oracles.far_moves import large_move_delta
 
-from metricshuffle.accounting.vectors.changes import Changes
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
 from metricshuffle.accounting.vectors.floor import floor_loss
-from metricshuffle.accounting.vectors.ideal import ideal_loss
+from metricshuffle.accounting.vectors.sum_loss import ideal_loss
 from metricshuffle.errors import InputError
 
 HALF, THIRDS = Fraction(1, 2), Fraction(2, 3)
@@ -45,9 +45,9 @@ def hats() -> dict[Point, oracle.Vector]:
     }
 
 
-def changed(one: oracle.Vector, other: oracle.Vector, p: Fraction) -> Changes:
+def changed(one: oracle.Vector, other: oracle.Vector, p: Fraction) -> FeatureChanges:
     sizes = np.abs(np.subtract(one, other)).astype(np.int64)
-    return Changes(np.full(len(one), -math.log(p)), sizes, np.ones(len(one), dtype=np.int64))
+    return FeatureChanges(np.full(len(one), -math.log(p)), sizes, np.ones(len(one), dtype=np.int64))
 
 
 def blurred(features: list[oracle.Vector], floor: Fraction) -> list[oracle.Law]:
@@ -151,7 +151,7 @@ def test_far_moves_stay_within_the_moves_that_are_no_farther(floor: Fraction) ->
     for one, other in combinations(range(5), 2):
         for epsilon in (0.0, 0.2, 0.6, 1.0):
             delta = float(oracle.hockey_stick(laws[one], laws[other], Fraction(math.exp(epsilon))))
-            assert delta <= far_delta(changed(features[one], features[other], THIRDS), epsilon) * (1 + 1e-12) + 1e-15
+            assert delta <= large_move_delta(changed(features[one], features[other], THIRDS), epsilon) * (1 + 1e-12) + 1e-15
 
 
 def test_the_fallback_is_that_of_the_value() -> None:

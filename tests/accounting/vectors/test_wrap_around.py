@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tests.oracles import sgdl
 
-from metricshuffle.accounting.vectors.wrap import bits_for, wrap_probability
+from metricshuffle.accounting.vectors.modulus_wrap import residue_bits, wrap_probability
 from metricshuffle.errors import InputError, NotCertified
 
 
 def test_golden_values() -> None:
     rates = np.full(63, 1 / 126)
-    assert bits_for(2000, 20, rates) == 16
+    assert residue_bits(2000, 20, rates) == 16
     assert wrap_probability(rates, (2**16 - 40_000 - 1) // 2) == pytest.approx(6.2023036e-43, rel=1e-7)
 
 
@@ -40,12 +40,12 @@ def test_other_shapes_are_bounded(shape: Fraction) -> None:
 def test_the_least_bits() -> None:
     rates = np.array([0.01] * 5 + [0.5])
     for people, top, shape in [(1, 1, Fraction(1)), (2000, 20, Fraction(1)), (2000, 20, Fraction(2)), (10**5, 40, Fraction(3, 2))]:
-        bits = bits_for(people, top, rates, shape)
+        bits = residue_bits(people, top, rates, shape)
         assert wrap_probability(rates, (2**bits - people * top - 1) // 2, shape) <= 1e-12
         smaller = 2 ** (bits - 1) - people * top - 1
         assert smaller < 0 or wrap_probability(rates, smaller // 2, shape) > 1e-12
     with pytest.raises(NotCertified, match="bits"):
-        bits_for(10, 1, np.array([1e-18]))
+        residue_bits(10, 1, np.array([1e-18]))
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -53,6 +53,6 @@ def test_what_is_wrong_is_said() -> None:
         with pytest.raises(InputError):
             wrap_probability(*arguments)
     with pytest.raises(InputError, match="people"):
-        bits_for(0, 1, np.array([0.1]))
+        residue_bits(0, 1, np.array([0.1]))
     with pytest.raises(InputError, match="chance"):
-        bits_for(1, 1, np.array([0.1]), chance=0.0)
+        residue_bits(1, 1, np.array([0.1]), chance=0.0)

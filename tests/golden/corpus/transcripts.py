@@ -23,7 +23,7 @@ import metricshuffle as ms
 
 VOLATILE = ("date", "server", "connection", "transfer-encoding", "content-length")
 """Headers that are the web server's, or that follow from what is masked."""
-SECRET = re.compile(
+STATES_WITH_KEYS = re.compile(
     r"\b[0-9a-f]{16,}\b|(?<=\bwhy-)[0-9a-f]+|(?<=name=\"file\" value=\")[\w-]+|(?<=\bmetricshuffle-)\d+(?==)|(?<![\w+-])[\w+-]{40,}={0,2}"
 )
 """Keys and digests; fields and files that are named after them; and the port in the name of the page's cookie."""
@@ -37,7 +37,7 @@ CARDS = ("number", "place", "category", "items")
 
 
 def _hidden(text: str) -> str:
-    return SECRET.sub("<secret>", masked(ROOT.sub("/<root>", text)))
+    return STATES_WITH_KEYS.sub("<secret>", masked(ROOT.sub("/<root>", text)))
 
 
 def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import metricshuffle as ms
-from metricshuffle.planning.offers import sums_of_flipped_bits as flipped
-from metricshuffle.planning.offers.sums import SumSetting
-from metricshuffle.planning.setting import checked_setting
+from metricshuffle.planning.candidates import flipped_bit_calibration as flipped
+from metricshuffle.planning.candidates.sum_calibration import SumSetting
+from metricshuffle.planning.setting import validate_setting
 
 SETTINGS: dict[str, tuple[Any, ms.Target, int, dict[str, Any]]] = {
     "a few people": (ms.Sum(ms.Integers(0, 30)), ms.Target(1.0, 1e-6, 10), 40, {}),
@@ -24,7 +24,7 @@ SETTINGS: dict[str, tuple[Any, ms.Target, int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_error_is_exceeded_only_if_the_calibrated_one_does(name: str) -> None:
     query, target, users, options = SETTINGS[name]
-    at = SumSetting(checked_setting(query, target, users, **options), query)
+    at = SumSetting(validate_setting(query, target, users, **options), query)
     error = flipped.randomized_response(at).expected_error
     assert not any(flipped.exceeds_error(at, share * error) for share in (1.0, 1.001, 1.5, 30.0))
     assert flipped.exceeds_error(at, 0.5 * error)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.blanket.bound import BlanketProfile
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketProfile
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, PlanError
 from metricshuffle.planning import Candidate, Plan, plan
-from metricshuffle.planning.offers.histograms import LARGEST_LOCAL_EPSILON
+from metricshuffle.planning.candidates.histogram_calibration import LARGEST_LOCAL_EPSILON
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
-from metricshuffle.protocols.base import Reports
-from metricshuffle.protocols.frequencies import Frequencies, one_report, shuffled_profile
+from metricshuffle.protocols.frequencies import Frequencies, shuffled_profile, single_report_profile
+from metricshuffle.protocols.protocol import Reports
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.queries import Histogram
 from metricshuffle.randomizers import BoundedGeometric, KaryRandomizedResponse, PlanarGeometric, Randomizer
@@ -84,7 +84,7 @@ def test_metric_domains_keep_the_target_at_every_move(domain: Domain, step: floa
         steps = distance / query.step * (1 + 1e-12) if isinstance(randomizer, BoundedGeometric) else distance
         if metric:
             assert profile.covers(0.8, 1e-6, steps, shape)
-            assert offer.fallback.epsilon == pytest.approx(one_report(randomizer).pure(steps))
+            assert offer.fallback.epsilon == pytest.approx(single_report_profile(randomizer).pure(steps))
         else:
             smallest = 0.8 if shape == "flat" else 0.8 * query.step / distance
             assert profile.covers_at(smallest, 1e-6, 1.0)

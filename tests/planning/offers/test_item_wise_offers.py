@@ -13,12 +13,12 @@ import pytest
 from tests.oracles.multiset_laws import divergence, multiset_law
 from tests.oracles.small_plans import chosen
 
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
 from metricshuffle.errors import BatchTooSmall, InputError, NotCertified, PlanError
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.planning import Candidate, Plan, plan
-from metricshuffle.planning.offers.item_wise import item_calibration, item_randomizers
-from metricshuffle.planning.simulate import other_errors, simulated_error
+from metricshuffle.planning.candidates.item_calibration import item_calibration, item_randomizers
+from metricshuffle.planning.error_simulation import other_errors, simulated_error
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from tests.oracles.small_plans import chosen
 
-from metricshuffle.accounting.items.gaussian import MetricGaussian
-from metricshuffle.accounting.sums.padded import clamping_penalty
+from metricshuffle.accounting.sums.rare_clamping import clamping_penalty
+from metricshuffle.accounting.user_items.metric_gaussian import MetricGaussian
 from metricshuffle.errors import BatchTooSmall, InputError, PlanError
 from metricshuffle.noise.grid_laplace import GridLaplace
 from metricshuffle.planning import Candidate, Plan, plan
@@ -22,10 +22,10 @@ from metricshuffle.privacy.guarantee import Who
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.answer_features import TreeEdges
 from metricshuffle.protocols.answer_noise import AnswerNoise
-from metricshuffle.protocols.answers import NoisyAnswers
+from metricshuffle.protocols.noisy_answers import NoisyAnswers
 from metricshuffle.protocols.tally import Batch, Shuffled
 from metricshuffle.queries import UserHistogram, UserLinearQuery
-from metricshuffle.queries.coordinates import Answers
+from metricshuffle.queries.exact_features import ExactAnswers
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Clustered, Integers, Matrix, Scaled, Space, Tree, users_of
 from metricshuffle.spaces.metrics import Absolute
@@ -104,7 +104,7 @@ def test_the_noise_on_the_sum_is_that_on_one_answer() -> None:
     noises = {offer.trusted: noise_of(offer) for offer in made.candidates}
     assert noises["nobody"] == noises["curator"]
     held, moved = [[0, 4, 4], [1], [2, 3]], [[0, 4, 4], [1], [2, 3, 3, 3, 3, 3]]
-    answers = [Answers.of(TreeEdges().coordinates(query), *query.people.coded(people)).total() for people in (held, moved)]
+    answers = [ExactAnswers.of(TreeEdges().coordinates(query), *query.people.coded(people)).total() for people in (held, moved)]
     assert sum(abs(a - b) for a, b in zip(*answers, strict=True)) <= Fraction(query.people.distance(held[2], moved[2]))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from metricshuffle.errors import NotCertified
 from metricshuffle.planning import Candidate, plan
-from metricshuffle.planning.offers import NotMade, Offer, made
-from metricshuffle.planning.setting import Setting, checked_setting
+from metricshuffle.planning.candidates import Offer, SkippedCandidate, calibrate_offers
+from metricshuffle.planning.setting import Setting, validate_setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Mean
 from metricshuffle.spaces import Integers
@@ -18,7 +18,7 @@ from metricshuffle.spaces import Integers
 
 @pytest.fixture
 def setting() -> Setting:
-    return checked_setting(Mean(Integers(0, 10)), Target(1.0, 1e-6, 2.0), 1_000, None)
+    return validate_setting(Mean(Integers(0, 10)), Target(1.0, 1e-6, 2.0), 1_000, None)
 
 
 def test_offers_are_all_begun_before_any_is_finished_and_come_in_order(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +43,10 @@ def test_offers_are_all_begun_before_any_is_finished_and_come_in_order(setting: 
         Offer("failing late", None, lambda: partial(fail, "failing late")),
         Offer("quick", None, partial(named, "quick")),
     ]
-    monkeypatch.setattr("metricshuffle.planning.offers.registry.all_offers", lambda _: offers)
+    monkeypatch.setattr("metricshuffle.planning.candidates.registry.all_offers", lambda _: offers)
     told: list[str] = []
-    found = list(made(setting, told.append))
+    found = list(calibrate_offers(setting, told.append))
     assert steps == ["slow begun", "failing", "quick", "slow", "failing late"]
     assert told == ["slow", "failing", "failing late", "quick"]
     assert [one.protocol for one in found] == ["slow", "failing", "failing late", "quick"]
-    assert [one.reason for one in found if isinstance(one, NotMade)] == ["failing failed.", "failing late failed."]
+    assert [one.reason for one in found if isinstance(one, SkippedCandidate)] == ["failing failed.", "failing late failed."]

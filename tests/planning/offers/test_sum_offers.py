@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from tests.oracles.law_moments import mean_absolute
 
-from metricshuffle.accounting.composition.rounds import composed
-from metricshuffle.accounting.sums.additive import AdditiveNoise, Clamped, Quantised
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile
+from metricshuffle.accounting.composition.composed_profile import compose_rounds
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, Clamped, QuantisedProfile
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile
+from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.candidate import Candidate
-from metricshuffle.planning.offers import sums as candidates
-from metricshuffle.planning.offers.sums import SumSetting
-from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
-from metricshuffle.planning.setting import checked_setting
+from metricshuffle.planning.candidates import sum_calibration as candidates
+from metricshuffle.planning.candidates.flipped_bit_calibration import randomized_response
+from metricshuffle.planning.candidates.sum_calibration import SumSetting
+from metricshuffle.planning.setting import validate_setting
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Centroid, Mean, Sum
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.spaces import Grid, Integers, Interval
 
@@ -52,7 +52,7 @@ def flips_of(offer: Candidate) -> CountResponse:
 
 def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, honest: int | None = None, **choices: Any) -> SumSetting:
     asked = query or Mean(Integers(-5, 25))
-    return SumSetting(checked_setting(asked, target, users, honest, **choices), asked)
+    return SumSetting(validate_setting(asked, target, users, honest, **choices), asked)
 
 
 def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
@@ -72,12 +72,12 @@ def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tup
             extra = setting.axes * (1 + math.exp(setting.target.epsilon)) * changed.clamp_probability(setting.honest)
             axis = AdditiveNoise(exact)
     if setting.grain > 1:
-        axis = Quantised(axis, setting.grain)
+        axis = QuantisedProfile(axis, setting.grain)
     if setting.rounds > 1:
-        axis = composed(axis, setting.rounds)
+        axis = compose_rounds(axis, setting.rounds)
     if setting.axes == 1:
         return axis, extra
-    return PlanarNoise(axis) if setting.rounds == 1 else PerAxis(axis), extra
+    return PlanarNoise(axis) if setting.rounds == 1 else PerAxisProfile(axis), extra
 
 
 def kept(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> bool:

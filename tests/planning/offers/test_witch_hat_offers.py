@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.clones.bound import ClonePair, delta_upper
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_upper
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, InputWarning
 from metricshuffle.planning import Plan, plan
 from metricshuffle.privacy.target import Target

@@ -87,7 +87,7 @@ def test_tables_are_what_they_say() -> None:
 
 @pytest.mark.parametrize(("features", "space"), [*IDENTIFIED, *COARSE], ids=str)
 def test_tables_hold_whole_numbers_that_change(features: Features, space: Space) -> None:
-    table = features.checked_table(space)
+    table = features.validate_table(space)
     assert isinstance(table, csr_array)
     assert table.dtype == np.int64
     assert table.shape[0] == space.domain.size
@@ -198,7 +198,7 @@ def test_a_set_of_ones_own_needs_a_table_and_is_certified_over_all_pairs() -> No
         list(own.moves(Space(Grid(3, 3), OwnMetric()), np.ones(4), 1.0))
 
 
-class Damaged(AxisThresholds):
+class DatabaseDamaged(AxisThresholds):
     """Whatever table it is given."""
 
     kind: Literal["test-damaged"] = "test-damaged"  # type: ignore[assignment]
@@ -222,7 +222,7 @@ class Damaged(AxisThresholds):
 )
 def test_tables_that_are_none_are_refused(given: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        Damaged(given=given).checked_table(Space(Grid(2, 2)))
+        DatabaseDamaged(given=given).validate_table(Space(Grid(2, 2)))
 
 
 class OwnMetric(Metric):

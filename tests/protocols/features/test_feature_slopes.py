@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.vectors.changes import Changes
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.protocols.features import Cells, Edges, Features, Hats, Ramps, ShiftedBoxes, base, pairs, tree
+from metricshuffle.protocols.features import Cells, Edges, Features, Hats, Ramps, ShiftedBoxes, feature_set, point_pairs, tree_features
 from metricshuffle.protocols.features.lattice import Lattice
 from metricshuffle.spaces import (
     Absolute,
@@ -186,7 +186,7 @@ def test_slopes_hold_for_rates_that_differ(features: Features, space: Space) -> 
     assert Features.slope(features, space, rates) == pytest.approx(steepest(features, space, rates), rel=1e-10)
 
 
-def outdoes(move: Changes, rates: Floats, sizes: Floats) -> bool:
+def outdoes(move: FeatureChanges, rates: Floats, sizes: Floats) -> bool:
     """Whether the changed coordinates fit one to one into the move, each into one of at least its rate and size."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
@@ -246,9 +246,9 @@ def test_no_pair_changes_more_than_one_of_the_moves(features: Features, space: S
 def test_where_pairs_are_too_many_to_list_moves_are_no_smaller(
     features: Features, space: Space, reaches: Sequence[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "MOST_PAIRS_LISTED", -1)
+    monkeypatch.setattr(point_pairs, "MAX_PAIRS_LISTED", -1)
     check_moves(features, space, reaches)
-    monkeypatch.setattr(tree, "MOST_KINDS", 2)
+    monkeypatch.setattr(tree_features, "MAX_KINDS", 2)
     check_moves(features, space, reaches)
     check_moves(features, space, reaches, RNG.uniform(0.2, 0.5, len(features.weights(space))))
 
@@ -348,11 +348,11 @@ def test_which_features_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
         assert kinds(OTHERS[name], 100, 1.0) == [Cells()]
     for name in ("clusters", "nested squares", "points inside", "table of a line", "scaled"):
         assert kinds(TREES[name], 100, 1.0) == [Edges()]
-    monkeypatch.setattr(tree, "MOST_COORDINATES", 16)
+    monkeypatch.setattr(tree_features, "MAX_COORDINATES", 16)
     assert kinds(TREES["nested squares"], 100, 1.0) == [Cells()], "20 edges do not fit, 16 cells do"
     for space in (Integers(0, 4500), Grid(90, 90), Grid(100, 12), Integers(0, 1)):
         for features in kinds(space, 1_000, 10.0):
-            assert features.table(finite_space(space)).shape[1] <= base.MOST_COORDINATES
+            assert features.table(finite_space(space)).shape[1] <= feature_set.MAX_COORDINATES
 
 
 def test_nothing_moves_within_less_than_the_smallest_distance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,5 +362,5 @@ def test_nothing_moves_within_less_than_the_smallest_distance(monkeypatch: pytes
         rates = ALPHA * features.weights(space)
         assert not list(features.moves(space, rates, least))
         assert not list(Features.moves(features, space, rates, least))
-    monkeypatch.setattr(pairs, "MOST_PAIRS_LISTED", -1)
+    monkeypatch.setattr(point_pairs, "MAX_PAIRS_LISTED", -1)
     assert not list(Features.moves(Ramps(2), Space(Integers(0, 9)), np.ones(5), 0.5))

@@ -5,9 +5,9 @@ A folder a paper: its formulas, the numbers it prints (values.json), and what `m
 
 from typing import Any
 
-from metricshuffle.exported import exported, homes
+from metricshuffle._lazy import export_locations, exported
 
-_HOMES = homes(__file__)
+_HOMES = export_locations(__file__)
 __all__ = sorted(_HOMES)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metricshuffle.pages.charts.marks import MUTED, Spec
+from metricshuffle.report.charts.vega import MUTED, Spec
 
 
 def grid(panels: Sequence[Spec], columns: int) -> Spec:

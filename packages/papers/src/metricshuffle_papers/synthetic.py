@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.planning.drawing import uniforms
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.fast_draws import uniforms
 from metricshuffle.spaces import Grid, Integers
 
 Floats = NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricshuffle.planning.crowd import Crowd
-from metricshuffle.planning.drawing import distance_of
+from metricshuffle.simulation.fast_draws import distance_of
+from metricshuffle.simulation.population import Population
 from metricshuffle.spaces import Clustered, Grid, NestedSquares, Space, embedding, nested_squares, users_of
 from metricshuffle_papers.compare.methods import level_laplace, level_scales, two_level_laplace
 
@@ -48,7 +48,7 @@ def test_it_is_the_two_level_release_on_clusters() -> None:
     ways, errors = (level_laplace(people, "central", 500, 1.0), two_level_laplace(metric, 500, 1.0)), []
     for way in ways:
         generator = np.random.default_rng(2)
-        crowds = [Crowd.drawn(shares, 500, 5, generator) for _ in range(150)]
+        crowds = [Population.drawn(shares, 500, 5, generator) for _ in range(150)]
         errors.append(np.mean([distance_of(people, way.estimate(crowd, generator), crowd.truth) for crowd in crowds]))
     assert errors[0] == pytest.approx(errors[1], rel=0.12)
     local = level_laplace(people, "local", 500, 1.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.queries.user_items import UserHistogram, UserLinearQuery
-from metricshuffle.randomizers.vectors import Duchi
+from metricshuffle.queries.user_queries import UserHistogram, UserLinearQuery
+from metricshuffle.randomizers.corner_vectors import Duchi
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Absolute, Clustered, Integers, Scaled, Space, users_of
 from metricshuffle_papers.compare.linear import compare_linear, duchi_mean

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.composition.responses import ComposedResponses
-from metricshuffle.accounting.items.gaussian import gaussian_delta
+from metricshuffle.accounting.composition.pure_responses import ComposedResponses
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_delta
 from metricshuffle.errors import InputError
-from metricshuffle.planning.crowd import Crowd
-from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.randomizers.hadamard_response import HadamardResponse
+from metricshuffle.simulation.population import Population
 from metricshuffle.spaces import Clustered, embedding, users_of
 from metricshuffle_papers.compare.methods import (
     Model,
@@ -133,7 +133,7 @@ def test_wrong_comparisons_are_refused(change: dict[str, Any], words: str) -> No
 # --- the constants of the baselines ---
 
 
-def spread_of(method: Any, crowd: Crowd, runs: int = 400) -> float:
+def spread_of(method: Any, crowd: Population, runs: int = 400) -> float:
     generator = np.random.default_rng(7)
     return float(np.std([method.estimate(crowd, generator) - crowd.truth for _ in range(runs)]))
 
@@ -141,7 +141,7 @@ def spread_of(method: Any, crowd: Crowd, runs: int = 400) -> float:
 def test_baselines_have_the_right_constants() -> None:
     """Shares far from the edge, so that the projection onto the simplex only takes off the mean."""
     points, users = 8, 10_000
-    crowd = Crowd(users, 10, np.full(points, 1 / points), np.full(points, users * 10 // points), np.full(points, users // points))
+    crowd = Population(users, 10, np.full(points, 1 / points), np.full(points, users * 10 // points), np.full(points, users // points))
     left = math.sqrt(1.0 - 1.0 / points)
     assert laplace_histogram(users, 0.5).strength == 2.0 / (users * 0.5)
     assert spread_of(laplace_histogram(users, 0.5), crowd) == pytest.approx(math.sqrt(2.0) * 4e-4 * left, rel=0.05)
@@ -158,7 +158,7 @@ def test_two_levels_share_their_epsilon() -> None:
     method, tree = two_level_laplace(metric, 10_000, 1.0), embedding(metric)
     leaf = method.strength
     cluster = 2.0 / (10_000 * (1.0 - 2.0 / (10_000 * leaf)))  # what is left of epsilon
-    even = Crowd(10_000, 1, np.full(64, 1 / 64), np.zeros(64, dtype=np.int64), np.zeros(64, dtype=np.int64))
+    even = Population(10_000, 1, np.full(64, 1 / 64), np.zeros(64, dtype=np.int64), np.zeros(64, dtype=np.int64))
     generator = np.random.default_rng(0)
     compared = np.array([method.estimate(even, generator) for _ in range(300)]).reshape(-1, 8, 8)
     assert np.std(compared.sum(axis=2)) == pytest.approx(math.sqrt(2.0) * cluster * math.sqrt(7 / 8), rel=0.15)

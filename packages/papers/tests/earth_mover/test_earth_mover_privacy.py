@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.items.item_wise import Model
-from metricshuffle.accounting.items.published_rate import whole
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.user_items.item_reports import Model
+from metricshuffle.accounting.user_items.published_rate import whole
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import ClusteredResponse
 from metricshuffle_papers.earth_mover import error_bounds as errors

@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.accounting.composition.pure_responses import ComposedResponses
 from metricshuffle.errors import NotCertified
 from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust

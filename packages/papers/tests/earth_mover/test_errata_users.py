@@ -14,10 +14,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from metricshuffle.accounting.items.gaussian import gaussian_delta, gaussian_sigma
-from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile
-from metricshuffle.accounting.items.sampled_users import sampled_radius
-from metricshuffle.accounting.items.user_level import group_delta
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_delta, gaussian_sigma
+from metricshuffle.accounting.user_items.subsampled_items import sampled_radius
+from metricshuffle.accounting.user_items.user_privacy import group_delta
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust
 from metricshuffle_papers.earth_mover import privacy_bounds as paper

@@ -13,18 +13,18 @@ import pytest
 from tests.oracles.law_moments import mean_absolute
 from tests.oracles.sgdl import mass, masses
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.randomized_response import count_interval
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.flipped_bit_count import count_interval
 from metricshuffle.citations import STATEMENTS
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.noise.bit_count import bit_count_law
+from metricshuffle.noise.binomial_sum import bit_count_law
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import SumSetting, shuffled_modular
+from metricshuffle.planning.candidates.sum_calibration import SumSetting, shuffled_modular
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy import Guarantee, PrivacyProfile, Trust
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 from metricshuffle.spaces import Integers
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper

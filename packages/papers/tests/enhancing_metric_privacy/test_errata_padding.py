@@ -13,15 +13,15 @@ from tests.oracles.clamped_sum import clamped_delta, clamped_pair
 from tests.oracles.half_line import half_line_attack
 from tests.oracles.law_moments import mean_absolute
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.errors import ConditionError
-from metricshuffle.noise.bounded import truncated
+from metricshuffle.noise.bounded_sum import truncated_sum
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import SumSetting, shuffled_unary
+from metricshuffle.planning.candidates.sum_calibration import SumSetting, shuffled_unary
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Sum
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.spaces import Integers
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle_papers.packing import packing_bound
@@ -136,7 +136,7 @@ def test_delta_grows_with_the_distance_although_nobody_is_clamped(move: int, giv
     """Padding 78 keeps everybody inside but with probability 9.08e-5; the paper then claims delta = 0."""
     share = Polya(Fraction(1, 100), 0.1)
     if given_inside is not None:
-        assert AdditiveNoise(truncated(share, 78, 100)).delta(0.1 * move, move) == pytest.approx(given_inside, rel=0.02)
+        assert AdditiveNoise(truncated_sum(share, 78, 100)).delta(0.1 * move, move) == pytest.approx(given_inside, rel=0.02)
     if real is not None:
         assert clamped_delta(both_sides(share), 100, 78, 1000, 0.1 * move, move) == pytest.approx(real, rel=0.02)
 
@@ -144,7 +144,7 @@ def test_delta_grows_with_the_distance_although_nobody_is_clamped(move: int, giv
 def test_no_bounded_noise_has_a_delta_that_holds_at_every_distance() -> None:
     masses = both_sides(Polya(Fraction(1, 100), 0.1))
     assert clamped_delta(masses, 100, 78, 1000, 2.0, 20) < 1e-4 < clamped_delta(masses, 100, 78, 1000, 2.1, 21)
-    bounded = AdditiveNoise(truncated(Polya(Fraction(1, 100), 0.1), 2, 100))
+    bounded = AdditiveNoise(truncated_sum(Polya(Fraction(1, 100), 0.1), 2, 100))
     assert bounded.pure(1) == math.inf
     assert bounded.delta(0.1 * 401, 401) == 1.0, "400 = 2 n c: the two laws no longer meet"
 

@@ -16,19 +16,19 @@ from scipy.special import gammaln
 from tests.oracles import sgdl
 from tests.oracles.half_line import half_line_attack
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PerAxis, PlanarNoise
-from metricshuffle.accounting.sums.randomized_response import RandomizedResponseProfile, local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile, local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise
 from metricshuffle.errors import NotCertified
-from metricshuffle.noise.bounded import truncated
+from metricshuffle.noise.bounded_sum import truncated_sum
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.offers.sums import SumSetting, shuffled_modular
+from metricshuffle.planning.candidates.sum_calibration import SumSetting, shuffled_modular
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy import Guarantee, Trust
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Sum
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Integers
@@ -95,7 +95,7 @@ def test_distance_1_is_not_the_worst() -> None:
 def test_the_truncated_sum_has_more_delta_than_the_untruncated_one(distance: int) -> None:
     padding = int(paper.geo_padding(1.0, 100, 1e-4).claim)
     epsilon = AdditiveNoise(Polya(Fraction(100), 1.0)).epsilon(5e-5, distance)
-    inside = AdditiveNoise(truncated(Polya(Fraction(1), 1.0), padding, 100)).delta(epsilon, distance)
+    inside = AdditiveNoise(truncated_sum(Polya(Fraction(1), 1.0), padding, 100)).delta(epsilon, distance)
     assert 5e-5 < inside < 5.6e-5
     clamp = AdditiveRandomizer(span=1000, shape=Fraction(1), rate=1.0, padding="clamp", radius=padding)
     missed = clamp.clamp_probability(100)
@@ -223,8 +223,8 @@ def test_composition_holds_for_sets_that_are_no_products() -> None:
 def test_accounting_both_axes_together_needs_less_noise() -> None:
     """1000 users, epsilon 0.15 at 6 squares, delta 1e-4: rate 0.2770 one axis at a time, 0.4026 jointly and with half of delta."""
     single, joint = (AdditiveNoise(Polya(Fraction(1000), rate)) for rate in (0.2770, 0.4026))
-    assert PerAxis(single).covers(0.15, 1e-4, 6.0)
-    assert not PerAxis(joint).covers(0.15, 1e-4, 6.0)
+    assert PerAxisProfile(single).covers(0.15, 1e-4, 6.0)
+    assert not PerAxisProfile(joint).covers(0.15, 1e-4, 6.0)
     assert PlanarNoise(joint).covers(0.15, 5e-5, 6.0)
     share = 0.15 / 6.0 / math.sqrt(2.0)
     assert paper.planar_epsilon(share).claim * 6.0 == pytest.approx(0.15)

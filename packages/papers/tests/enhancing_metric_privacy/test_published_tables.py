@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.oracles import law_moments
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.noise.polya import Geometric, Polya
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper

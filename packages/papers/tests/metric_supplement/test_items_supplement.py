@@ -8,7 +8,7 @@ import pytest
 from packages.papers.tests.quick_items import check_charts, found, items_of, one_row, rows_of
 from tests.oracles.same_others import count_laws, divergence
 
-from metricshuffle.accounting.clones.metric_amplification import corollary_1
+from metricshuffle.accounting.shuffling.closed_form_bounds import corollary_1
 from metricshuffle.citations import PAPERS
 from metricshuffle.randomizers import PaddedExponential
 from metricshuffle_papers.metric_supplement.items.figure_13 import Place

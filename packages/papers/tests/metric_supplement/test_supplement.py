@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.oracles.same_others import count_laws, divergence
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, epsilon_lower
-from metricshuffle.accounting.clones.bound import ClonePair, delta_upper, epsilon_upper
-from metricshuffle.accounting.clones.metric_amplification import corollary_1, theorem_1
-from metricshuffle.amplification.pem_lower import pem_laws
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, epsilon_lower
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_upper, epsilon_upper
+from metricshuffle.accounting.shuffling.closed_form_bounds import corollary_1, theorem_1
+from metricshuffle.amplification.padded_exponential_lower import pem_laws
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import PaddedExponential, WitchHat
 from metricshuffle.randomizers.witch_hat import WitchHatDensity

@@ -10,9 +10,9 @@ from tests.oracles import explicit_channels as channels
 from tests.oracles.same_others import count_laws, divergence
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_bracket, delta_lower, delta_upper
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.amplification.lower import merged_pair
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_bracket, delta_lower, delta_upper
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.amplification.lower_bound import merged_pair
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle_papers.variation_ratio import formulas as paper
 from metricshuffle_papers.variation_ratio import parameters as table

@@ -12,19 +12,19 @@ from functools import lru_cache
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_distance
+from metricshuffle.privacy.profile import PrivacyProfile, Shape, validate_distance
 
-FEWEST_USERS = 19
-FEWEST_MESSAGES = 3
-MOST_MESSAGES = 2_000
-MOST_BITS = 4096
+MIN_USERS = 19
+MIN_MESSAGES = 3
+MAX_MESSAGES = 2_000
+MAX_BITS = 4096
 LARGEST_MODULUS = 2**1000
 
 # Subtracted from every sigma: sums of under 100 positive terms, each with a relative error of
 # at most 1e-14, and two logarithms of at most 1e5 in size, each off by an ulp (1.5e-11).
-ROUNDING = 1e-9
+ROUNDING_SLACK = 1e-9
 # For a sum over sets of at most this many users each term is taken by itself; then a geometric tail.
-TERMS = 64
+SINGLE_TERMS = 64
 # Up to here the binomials of the middle term are exact integers; beyond, an entropy bound.
 EXACT_USERS = 1000
 
@@ -48,23 +48,23 @@ def security_bits(users: int, messages: int, modulus: int) -> float:
     number of components of the graph that joins the two users a share goes to. So sigma =
     -log2(E[q^(C-1)] - 1) / 2 is true (a, b). More than one component means that some set of users
     gets the same shares both times; these sets are counted, small ones one by one (c to f).
-    Numerics: exact integers up to a last division or logarithm; positive sums; `ROUNDING` is
+    Numerics: exact integers up to a last division or logarithm; positive sums; `ROUNDING_SLACK` is
     subtracted. Where nothing can be said the answer is 0 (a total variation is at most 1).
     Reference: the closed form of Balle, Bell, Gascon, Nissim (CCS 2020), sigma =
     ((M-2)(log2 n - log2 e) - log2 q) / 2, was never above this value where it is positive (measured;
     11 bits below at n = 10^4, M = 10, q = 2^32).
     """
-    n, q = _checked_users(users), _checked_modulus(modulus)
-    g = _checked_messages(messages) - 1
-    return max(0.0, -0.5 * _log2_excess(n, g, q) - ROUNDING)
+    n, q = _validate_users(users), _validate_modulus(modulus)
+    g = _validate_messages(messages) - 1
+    return max(0.0, -0.5 * _log2_excess(n, g, q) - ROUNDING_SLACK)
 
 
 def messages_needed(users: int, modulus: int, bits: float) -> int:
     """Smallest number of messages a user (at least 3) with `security_bits` >= `bits`; its conditions apply."""
-    if not (isinstance(bits, int | float) and 0.0 <= bits <= MOST_BITS):
-        raise InputError(f"bits must be a number from 0 to {MOST_BITS} (40 to 80 is usual), got {bits!r}.")
-    n, q = _checked_users(users), _checked_modulus(modulus)
-    messages = FEWEST_MESSAGES
+    if not (isinstance(bits, int | float) and 0.0 <= bits <= MAX_BITS):
+        raise InputError(f"bits must be a number from 0 to {MAX_BITS} (40 to 80 is usual), got {bits!r}.")
+    n, q = _validate_users(users), _validate_modulus(modulus)
+    messages = MIN_MESSAGES
     # the first term alone already limits sigma; it is cheap, and falls geometrically, so the loops end
     while bits > 0.0 and -0.5 * _log2_first(n, messages - 1, q) < bits:
         messages += 1
@@ -116,11 +116,11 @@ def _rising(k: int, g: int) -> int:
     return math.prod(range(k * g + 1, k * g + g))
 
 
-def _ratio(n: int, g: int, q: int, k: int, least: int) -> float:
+def _ratio(n: int, g: int, q: int, k: int, lowest: int) -> float:
     """r(n, k+1) / r(n, k) + (q-1) r(n-k, 1) / (least+1): rho_k if least = k."""
     below = _rising(n - k - 1, g)
-    above = (least + 1) * _rising(k, g) + (q - 1) * (math.factorial(g) // g)
-    below *= least + 1
+    above = (lowest + 1) * _rising(k, g) + (q - 1) * (math.factorial(g) // g)
+    below *= lowest + 1
     # a quotient of 2^1000 is useless and does not fit a float
     return above / below if above.bit_length() - below.bit_length() < 1000 else math.inf
 
@@ -128,10 +128,10 @@ def _ratio(n: int, g: int, q: int, k: int, least: int) -> float:
 def _small_sets(n: int, g: int, q: int) -> float:
     """sum_{j<h} t_j / t_1, step (e)."""
     third = -(-n // 3)
-    last = min(TERMS, third - 1)
+    last = min(SINGLE_TERMS, third - 1)
     tail = 1.0
     if last < third - 1:
-        largest = _ratio(n, g, q, third - 1, TERMS)
+        largest = _ratio(n, g, q, third - 1, SINGLE_TERMS)
         if largest >= 1.0 - 1e-3:
             return math.inf
         tail = 1.0 / (1.0 - largest)
@@ -172,28 +172,28 @@ def _log2_sum(a: float, b: float) -> float:
     return high if high == math.inf else high + math.log1p(2.0 ** (low - high)) / math.log(2.0)
 
 
-def _whole(name: str, value: int, least: int, condition: str) -> int:
+def _whole(name: str, value: int, minimum: int, condition: str) -> int:
     try:
         whole = operator.index(value)
     except TypeError:
         raise InputError(f"{name} must be a whole number, got {value!r}.") from None
-    if whole < least:
+    if whole < minimum:
         raise ConditionError("Split-and-mix", condition, f"{name} = {whole}")
     return whole
 
 
-def _checked_users(users: int) -> int:
-    return _whole("users", users, FEWEST_USERS, f"at least {FEWEST_USERS} honest users")
+def _validate_users(users: int) -> int:
+    return _whole("users", users, MIN_USERS, f"at least {MIN_USERS} honest users")
 
 
-def _checked_messages(messages: int) -> int:
-    whole = _whole("messages", messages, FEWEST_MESSAGES, f"at least {FEWEST_MESSAGES} messages a user")
-    if whole > MOST_MESSAGES:
-        raise InputError(f"messages must be at most {MOST_MESSAGES:,} a user, got {whole:,}.")
+def _validate_messages(messages: int) -> int:
+    whole = _whole("messages", messages, MIN_MESSAGES, f"at least {MIN_MESSAGES} messages a user")
+    if whole > MAX_MESSAGES:
+        raise InputError(f"messages must be at most {MAX_MESSAGES:,} a user, got {whole:,}.")
     return whole
 
 
-def _checked_modulus(modulus: int) -> int:
+def _validate_modulus(modulus: int) -> int:
     whole = _whole("modulus", modulus, 2, "a modulus of at least 2")
     if whole > LARGEST_MODULUS:
         raise InputError("modulus must be at most 2^1000; choose a coarser unit for the values.")
@@ -223,12 +223,12 @@ class SplitAndMix(PrivacyProfile):
         return f"{self.ideal.bound}, shares mixed to 2^-{math.floor(self.sigma)}"
 
     def delta(self, epsilon: float, distance: float) -> float:
-        if checked_distance(distance) == 0.0:
+        if validate_distance(distance) == 0.0:
             return 0.0
         added = self.sharings * view_penalty(epsilon, self.sigma)
         return min(1.0, math.nextafter(self.ideal.delta(epsilon, distance) + added, math.inf))
 
     def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
         # The penalty is largest at the largest epsilon, which is the one promised at the full distance.
-        rest = delta - self.sharings * view_penalty(epsilon, self.sigma)
-        return rest >= 0.0 and self.ideal.covers(epsilon, math.nextafter(rest, 0.0), distance, shape)
+        remaining_delta = delta - self.sharings * view_penalty(epsilon, self.sigma)
+        return remaining_delta >= 0.0 and self.ideal.covers(epsilon, math.nextafter(remaining_delta, 0.0), distance, shape)

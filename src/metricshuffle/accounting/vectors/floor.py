@@ -6,7 +6,7 @@ import math
 
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
-from metricshuffle.privacy.profile import checked_distance
+from metricshuffle.privacy.profile import validate_distance
 
 
 @theorem("metricshuffle", "Noisy vectors, values randomized first: what is left if the shuffler colludes")
@@ -15,7 +15,7 @@ def floor_loss(rate: float, steps: float) -> float:
 
     Statement: every axis of a point of a line or a grid gets two-sided geometric noise of `rate` a step and is clamped to its range, and
     what is sent depends on the result alone. Then whoever sees all of it loses at most rate * |x - y|_1; and `ideal_loss`, its slope,
-    `FarMoves.delta` and the mixing term stay true of the values before they were randomized.
+    `LargeMoves.delta` and the mixing term stay true of the values before they were randomized.
     Conditions: a line, or a grid axis by axis, and features whose losses are bounded by a function that does not fall in the steps of
     either axis: thresholds, ramps, cells, shifted boxes, or any set by its slope. ONE public number of items for everybody; every item has
     noise of its own, and `steps` adds up over matched items. Neither for people with different numbers of items (`rounding_factor`)
@@ -26,5 +26,5 @@ def floor_loss(rate: float, steps: float) -> float:
     """
     if not (isinstance(rate, int | float) and 0.0 < rate < math.inf):
         raise InputError(f"rate must be a finite number > 0, got {rate!r}.")
-    steps = checked_distance(steps)
+    steps = validate_distance(steps)
     return math.nextafter(rate * steps, math.inf) if steps else 0.0

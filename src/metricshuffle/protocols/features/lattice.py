@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import ROUNDOFF, raised
+from metricshuffle.numerics.rounding import ROUNDOFF, round_up
 from metricshuffle.spaces import Absolute, Euclidean, Grid, Integers, Manhattan, Scaled, Space
 
-FORGIVEN = 1e-12
+DISTANCE_TOLERANCE = 1e-12
 """By so much of itself a distance may fall short of a pair of points that still counts as within it."""
-LONGEST_SIDE = 2**17  # cells; longer sides would cost more digits than are left
+MAX_SIDE = 2**17  # cells; longer sides would cost more digits than are left
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Lattice:
         measured, domain = type(metric).pairwise, space.domain
         in_plane = measured in (Manhattan.pairwise, Euclidean.pairwise)
         if type(domain) is Integers and (in_plane or measured is Absolute.pairwise):
-            found = cls((domain.high - domain.low + 1,), step, straight=False)
-        elif type(domain) is Grid and in_plane and max(domain.width, domain.height) <= LONGEST_SIDE:
-            found = cls((domain.width, domain.height), step * domain.cell, straight=measured is Euclidean.pairwise)
+            lattice = cls((domain.high - domain.low + 1,), step, straight=False)
+        elif type(domain) is Grid and in_plane and max(domain.width, domain.height) <= MAX_SIDE:
+            lattice = cls((domain.width, domain.height), step * domain.cell, straight=measured is Euclidean.pairwise)
         else:  # also for somebody's own kinds of them, whose points may lie elsewhere
             return None
-        return found if 1e-290 < found.step < 1e290 else None
+        return lattice if 1e-290 < lattice.step < 1e290 else None
 
     @property
     def side(self) -> float:
@@ -57,16 +57,16 @@ class Lattice:
 
     def per_unit(self, per_step: float) -> float:
         """What moves cost per unit of distance, if they cost `per_step` for the length of a step: rounded up."""
-        return raised(per_step / self.step, self._roundings)
+        return round_up(per_step / self.step, self._roundings)
 
     def steps_within(self, distance: float) -> int:
         """The most steps along the axes that two points within a distance are apart; what is too short by rounding counts."""
         if not distance >= 0.0:
             raise InputError(f"distance must be a number >= 0, got {distance!r}.")
-        reach = distance / self.step * (1.0 + FORGIVEN + self._roundings * ROUNDOFF)
+        reach = distance / self.step * (1.0 + DISTANCE_TOLERANCE + self._roundings * ROUNDOFF)
         longest = [side - 1 for side in self.sides]
         if not self.straight:
             return int(min(reach, sum(longest)))
         across = np.arange(int(min(reach, longest[0])) + 1, dtype=np.float64)
-        up = np.floor(np.sqrt(np.maximum(min(reach, 2.0 * sum(longest)) ** 2 - across**2, 0.0)) * (1.0 + FORGIVEN))
+        up = np.floor(np.sqrt(np.maximum(min(reach, 2.0 * sum(longest)) ** 2 - across**2, 0.0)) * (1.0 + DISTANCE_TOLERANCE))
         return int(np.max(across + np.minimum(up, longest[1])))

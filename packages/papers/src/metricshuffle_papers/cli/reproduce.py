@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricshuffle.cli.options import Json, whole
+from metricshuffle.cli.shared_options import Json, whole
 
 if TYPE_CHECKING:
-    from metricshuffle.cli.layout import Layout
+    from metricshuffle.cli.table_layout import TableLayout
     from metricshuffle_papers.reproduction import Item, Reproduction, Row, Settings
 
 COLUMNS = ("label", "published", "as_published", "ours", "ratio", "verdict", "standard_error", "note")
@@ -96,20 +96,20 @@ def _named(name: str) -> Item:
 
 def _folder(output: Path | None, *, required: bool = False) -> Path | None:
     from metricshuffle.errors import InputError
-    from metricshuffle.files import made_folder
+    from metricshuffle.files import make_folder
 
     if output is None:
         if required:
             raise InputError("reproduce all writes many files; say where with --output FOLDER.")
         return None
-    return made_folder(output)
+    return make_folder(output)
 
 
 def _list(as_json: bool) -> None:
     import json
 
-    from metricshuffle.cli.layout import Column, Layout, Line
-    from metricshuffle.cli.screen import screen
+    from metricshuffle.cli.console import screen
+    from metricshuffle.cli.table_layout import Column, Line, TableLayout
     from metricshuffle_papers.reproduction import items
 
     known = items().values()
@@ -118,15 +118,15 @@ def _list(as_json: bool) -> None:
         print(json.dumps(rows, indent=2))
         return
     columns = (Column("name"), Column("paper", once=True), Column("label", wraps=True), Column("title", wraps=True))
-    screen().print(Layout(columns, tuple(Line((item.name, item.paper, item.label, item.title)) for item in known)))
+    screen().print(TableLayout(columns, tuple(Line((item.name, item.paper, item.label, item.title)) for item in known)))
 
 
 def _one(item: Item, settings: Settings, output: Path | None, as_json: bool) -> None:
     from dataclasses import replace
 
-    from metricshuffle.cli.screen import note, say, screen, working
+    from metricshuffle.cli.console import note, say, screen, show_progress
 
-    with working(f"{item.label}") as tell:
+    with show_progress(f"{item.label}") as tell:
         found = item.run(replace(settings, progress=tell))
     if output is not None:
         written(output, item, settings, found)
@@ -147,7 +147,7 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     import json
     from collections import Counter
 
-    from metricshuffle.cli.screen import complaint
+    from metricshuffle.cli.console import print_error
     from metricshuffle.files import write_text
     from metricshuffle_papers.pages.reproduction import page
     from metricshuffle_papers.reproduction import items
@@ -163,10 +163,10 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
         print(f"{len(found)} of {len(known)} items: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}.")
         print(f"Page: {output / INDEX} (opens in any browser, needs no network)")
     for name, reason in failed.items():
-        complaint(f"{name} failed: {reason} (metricshuffle reproduce {name} tells more)")
+        print_error(f"{name} failed: {reason} (metricshuffle reproduce {name} tells more)")
     if stopped:
         finished = "1 item that was" if len(found) == 1 else f"{len(found)} items that were"
-        complaint(f"interrupted; {output} holds the {finished} finished.")
+        print_error(f"interrupted; {output} holds the {finished} finished.")
         raise SystemExit(INTERRUPTED)
     if failed:
         raise typer.Exit(FAILED)
@@ -176,7 +176,7 @@ def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str,
     """What was found, what failed and why, and whether somebody stopped it; each item's files are written when it is finished."""
     from dataclasses import replace
 
-    from metricshuffle.cli.screen import counting
+    from metricshuffle.cli.console import counting
 
     found: dict[str, Reproduction] = {}
     failed: dict[str, str] = {}
@@ -203,12 +203,12 @@ def written(folder: Path, item: Item, settings: Settings, found: Reproduction) -
     from io import StringIO
 
     from metricshuffle.files import write_text
-    from metricshuffle.pages.answer_table import csv_cell
+    from metricshuffle.report.answer_export import escape_csv_cell
 
     lines = StringIO()
     writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: "" if value is None else csv_cell(value) for name, value in cells(row).items()} for row in found.rows)
+    writer.writerows({name: "" if value is None else escape_csv_cell(value) for name, value in cells(row).items()} for row in found.rows)
     write_text(folder / f"{item.name}.json", document(item, settings, found) + "\n")
     write_text(folder / f"{item.name}.csv", lines.getvalue())
 
@@ -234,9 +234,9 @@ def document(item: Item, settings: Settings, found: Reproduction) -> str:
     return json.dumps({**about, "settings": how, "words": found.words, "rows": rows, "charts": charts}, indent=1)
 
 
-def rows_table(rows: tuple[Row, ...]) -> Layout:
+def rows_table(rows: tuple[Row, ...]) -> TableLayout:
     """The rows in the terminal; notes stand below it by their number."""
-    from metricshuffle.cli.layout import Column, Layout, Line
+    from metricshuffle.cli.table_layout import Column, Line, TableLayout
     from metricshuffle_papers.pages.reproduction import shown
 
     numbers = ("published", "as published", "ours", "+-", "ratio")
@@ -249,4 +249,4 @@ def rows_table(rows: tuple[Row, ...]) -> Layout:
             shown(row.standard_error, digits=2), shown(row.ratio, digits=3), "" if row.verdict == "ours" else row.verdict,
         )  # fmt: skip
         lines.append(Line(cells, last=colours.get(row.verdict, "")))
-    return Layout(columns, tuple(lines))
+    return TableLayout(columns, tuple(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from metricshuffle.cli.options import Delimiter, Json, writable
+from metricshuffle.cli.shared_options import Delimiter, Json, writable
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle_papers.cli import users_options as option
 from metricshuffle_papers.cli.users_options import ITEMS
@@ -55,9 +55,9 @@ def compare(
     if foreign:
         raise InputError(f"--{foreign[0]} is for {'real users: give --csv' if csv is None else 'invented users: leave it or --csv out'}.")
 
-    from metricshuffle.cli.asking import Asked
+    from metricshuffle.cli.console import note, show_progress
     from metricshuffle.cli.extras import require_extras
-    from metricshuffle.cli.screen import note, working
+    from metricshuffle.cli.query_options import QueryOptions
     from metricshuffle_papers.cli.users_real import real_users
     from metricshuffle_papers.cli.users_table import crowd
     from metricshuffle_papers.compare.users import compare_users
@@ -66,7 +66,7 @@ def compare(
         require_extras("report")
     if csv is not None and coordinates == "places":
         require_extras("geo")
-    with working("Comparing") as tell:
+    with show_progress("Comparing") as tell:
         if csv is None:
             people, near = _clusters(clusters, places, inner, items)
             held, many = None, USERS if users is None else users
@@ -77,7 +77,7 @@ def compare(
                     "--rate is for each unit of distance, and places are in metres, which were km in earlier versions: say --unit m or "
                     "--unit km."
                 )
-            asked = Asked(levels=LEVELS if levels is None else levels, box=box, side=side, unit=unit, items=items)
+            asked = QueryOptions(levels=LEVELS if levels is None else levels, box=box, side=side, unit=unit, items=items)
             people, held = real_users(csv, user_column, column or [], asked, coordinates, delimiter)
             near, many = NEAR * people.diameter, len(held)
         compared = [
@@ -116,7 +116,7 @@ def _rates(given: list[float] | None, epsilon: float, people: People, near: floa
 def _show(compared: list[UserComparison], people: People, many: int, *, as_json: bool) -> None:
     import json
 
-    from metricshuffle.cli.screen import say, screen
+    from metricshuffle.cli.console import say, screen
     from metricshuffle_papers.cli.users_table import crowd, heading, stored, table
 
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricshuffle.cli.options import number, whole
+from metricshuffle.cli.shared_options import number, whole
 
 INVENTED, REAL = "Invented users: clusters of places", "Real users: a file with a row for each item"
 ITEMS = 100

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from metricshuffle.cli.asking import Asked
-from metricshuffle.cli.options import ReadingOptions, choice
-from metricshuffle.cli.values import rows_of
-from metricshuffle.columns import CsvFormat, Table, open_columns, wanted
-from metricshuffle.declared import shown
+from metricshuffle.cli.input_rows import rows_of
+from metricshuffle.cli.query_options import QueryOptions
+from metricshuffle.cli.shared_options import ReadingOptions, choice
+from metricshuffle.data import CsvFormat, Table, column_requests, open_columns
 from metricshuffle.errors import InputError
-from metricshuffle.files import is_stream, named
-from metricshuffle.queries.user_items import UserHistogram
+from metricshuffle.files import display_name, is_stream
+from metricshuffle.models import format_value
+from metricshuffle.queries.user_queries import UserHistogram
 from metricshuffle.spaces import Users, users_of
 
 Places = tuple[float, float, float, float]
 
 
 def real_users(
-    path: Path, user_column: str, columns: list[str], asked: Asked, coordinates: str, delimiter: str | None
+    path: Path, user_column: str, columns: list[str], asked: QueryOptions, coordinates: str, delimiter: str | None
 ) -> tuple[Users, list[Any]]:
     """Users in squares; without --box or --side these are drawn around the data, which is fine for a simulation."""
     choice("coordinates", coordinates, ("places", "points"))
@@ -36,9 +36,9 @@ def real_users(
     if asked.box is None and asked.side is None:
         if is_stream(path):
             raise InputError(
-                f"{named(path)} is read once, and the squares are drawn around the data first; give --box or --side, or a file."
+                f"{display_name(path)} is read once, and the squares are drawn around the data first; give --box or --side, or a file."
             )
-        table = open_columns(path, wanted(columns), CsvFormat.of(delimiter, ".", no_header=False))
+        table = open_columns(path, column_requests(columns), CsvFormat.of(delimiter, ".", no_header=False))
         asked = replace(asked, box=box_around(table)) if coordinates == "places" else replace(asked, side=side_around(table))
     query = replace(asked, items=None).query("user-histogram")
     if not isinstance(query, UserHistogram):
@@ -77,7 +77,7 @@ def _ranges(table: Table) -> tuple[float, float, float, float]:
             if not np.isfinite(numbers).all():
                 row = int(np.argmin(np.isfinite(numbers)))
                 raise InputError(
-                    f"{table.title}, {table.place(int(chunk.places[row]))}: {shown(cells[row])} in {name!r} is not a finite number."
+                    f"{table.title}, {table.place(int(chunk.places[row]))}: {format_value(cells[row])} in {name!r} is not a finite number."
                 )
         found.append([(float(np.min(column)), float(np.max(column))) for column in chunk.columns])
     (low_a, high_a), (low_b, high_b) = ((min(ends[k][0] for ends in found), max(ends[k][1] for ends in found)) for k in (0, 1))

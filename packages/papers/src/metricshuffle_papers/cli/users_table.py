@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.numerics.rounding import plain
+from metricshuffle.numerics.rounding import format_number
 
 if TYPE_CHECKING:
-    from metricshuffle.cli.layout import Layout
+    from metricshuffle.cli.table_layout import TableLayout
     from metricshuffle.spaces import Users
     from metricshuffle_papers.compare.users import UserComparison
 
@@ -20,7 +20,9 @@ def heading(one: UserComparison, unit: str) -> str:
     """What is compared, in a line."""
     per = f" per {unit}" if unit else ""
     people = f"{one.users:,} user{'s' * (one.users != 1)}"
-    return f"Rate {plain(one.rate)}{per} beside epsilon {plain(one.epsilon)}: {people}, delta {one.delta:g}, {one.runs} runs."
+    return (
+        f"Rate {format_number(one.rate)}{per} beside epsilon {format_number(one.epsilon)}: {people}, delta {one.delta:g}, {one.runs} runs."
+    )
 
 
 def crowd(people: Users) -> str:
@@ -44,9 +46,9 @@ def stored(one: UserComparison) -> dict[str, Any]:
     return {**found, "gain": {model: one.gain(model) for model in ("central", "local")}, "sentences": one.sentences()}
 
 
-def table(one: UserComparison, unit: str) -> Layout:
+def table(one: UserComparison, unit: str) -> TableLayout:
     """One row a way, the best of each kind in bold."""
-    from metricshuffle.cli.layout import Column, Layout, Line
+    from metricshuffle.cli.table_layout import Column, Line, TableLayout
 
     columns = (
         Column("model", once=True),
@@ -58,9 +60,9 @@ def table(one: UserComparison, unit: str) -> Layout:
     best = {one.best(model, hides) for model in ("central", "local") for hides in ("user", "earth mover")}
     lines = tuple(
         Line(
-            (method.model, method.name, HIDES[method.hides], plain(method.error), f"{method.standard_error:.1g}"),
+            (method.model, method.name, HIDES[method.hides], format_number(method.error), f"{method.standard_error:.1g}"),
             "bold" if method in best else "dim" if method.hides == "published" else "",
         )
         for method in one.methods
     )
-    return Layout(columns, lines)
+    return TableLayout(columns, lines)

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.items.gaussian import gaussian_sigma
-from metricshuffle.accounting.items.lipschitz import lipschitz_constant
+from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_sigma
 from metricshuffle.citations import theorem
+from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.planning.offers.noisy_answers import NAMES, NORMS
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.planning.candidates.answer_calibration import NAMES, NORMS
 from metricshuffle.planning.plan import plan
 from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.answer_noise import AnswerNoise, Noise
-from metricshuffle.protocols.answers import NoisyAnswers
-from metricshuffle.queries.user_items import UserLinearQuery
-from metricshuffle.randomizers.vectors import Duchi
-from metricshuffle.shown import Brief
+from metricshuffle.protocols.noisy_answers import NoisyAnswers
+from metricshuffle.queries.user_queries import UserLinearQuery
+from metricshuffle.randomizers.corner_vectors import Duchi
 from metricshuffle_papers.compare.methods import Hides, Model
 from metricshuffle_papers.compare.shown import ShownComparison
 
@@ -68,22 +68,28 @@ class LinearComparison(ShownComparison, Brief):
         """The rule, who wins in each model, and what was relaxed to win."""
         models: tuple[Model, ...] = ("central", "local")
         found = [
-            f"The rule: hiding moves takes less Laplace noise than hiding users iff rate/constant ({plain(self.rate / self.constant)}) is "
-            f"above epsilon/range ({plain(self.epsilon / self.width)}); here it {'is' if self.wins else 'is not'}."
+            "The rule: hiding moves takes less Laplace noise than hiding users iff rate/constant "
+            f"({format_number(self.rate / self.constant)}) is "
+            f"above epsilon/range ({format_number(self.epsilon / self.width)}); here it {'is' if self.wins else 'is not'}."
         ]
         for model in models:
             ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
-            verdict = f"{plain(round(gain, 2))} times less than" if gain >= 1.0 else f"{plain(round(1.0 / gain, 2))} times as much as"
+            verdict = (
+                f"{format_number(round(gain, 2))} times less than"
+                if gain >= 1.0
+                else f"{format_number(round(1.0 / gain, 2))} times as much as"
+            )
             found.append(
-                f"{model}: {ours.name} is off by {plain(ours.error)} on average, {verdict} the best user-level method "
-                f"({theirs.name}, {plain(theirs.error)})."
+                f"{model}: {ours.name} is off by {format_number(ours.error)} on average, {verdict} the best user-level method "
+                f"({theirs.name}, {format_number(theirs.error)})."
             )
         whole = self.rate * self.diameter
         if whole <= self.epsilon * (1.0 + 1e-9):
             return [*found, "Nothing was relaxed: replacing all of a user's items costs no more than under user-level privacy."]
         return [
             *found,
-            f"What was relaxed: replacing all of a user's items costs epsilon {plain(whole)} instead of {plain(self.epsilon)}.",
+            f"What was relaxed: replacing all of a user's items costs epsilon {format_number(whole)} instead of "
+            f"{format_number(self.epsilon)}.",
         ]
 
 

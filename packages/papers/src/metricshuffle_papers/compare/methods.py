@@ -10,19 +10,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.items.gaussian import gaussian_sigma
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_sigma
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.simplex import simplex_projection
 from metricshuffle.estimation.tree_projection import possible_shares, shares_from_subtrees
-from metricshuffle.planning.crowd import Crowd
-from metricshuffle.planning.drawing import simulated_shares
 from metricshuffle.randomizers.randomizer import Randomizer
+from metricshuffle.simulation.fast_draws import simulated_shares
+from metricshuffle.simulation.population import Population
 from metricshuffle.spaces import Clustered, TreeEmbedding, Users, embedding
 
 Floats = NDArray[np.float64]
 Model = Literal["local", "central"]
 Hides = Literal["user", "earth mover", "published"]
-Estimate = Callable[[Crowd, np.random.Generator], Floats]
+Estimate = Callable[[Population, np.random.Generator], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def two_level_laplace(metric: Clustered, users: int, epsilon: float) -> Method:
     tree = embedding(metric)
     heights = np.where(tree.is_leaf_edge, scales[0], scales[1])
 
-    def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
+    def estimate(crowd: Population, generator: np.random.Generator) -> Floats:
         below = crowd.truth @ tree.coordinates + tree.lengths * generator.laplace(0.0, heights)
         return shares_from_subtrees(tree, below, tree.lengths * heights)
 
@@ -76,7 +76,7 @@ def level_laplace(people: Users, model: Model, users: int, epsilon: float) -> Me
     tree = embedding(people.items_in)
     heights = level_scales(tree, epsilon)
 
-    def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
+    def estimate(crowd: Population, generator: np.random.Generator) -> Floats:
         draws = 1 if model == "central" else crowd.users
         noise = generator.gamma(draws, size=tree.lengths.size) - generator.gamma(draws, size=tree.lengths.size)
         return shares_from_subtrees(tree, crowd.truth @ tree.coordinates + noise * heights / crowd.users, heights)
@@ -96,7 +96,8 @@ def level_scales(tree: TreeEmbedding, epsilon: float) -> Floats:
 
 
 def gaussian_histogram(users: int, epsilon: float, delta: float) -> Method:
-    """Statement: the mean histogram moves by at most sqrt(2)/n in the Euclidean norm; noise as in `accounting.items.gaussian`."""
+    """Statement: the mean histogram moves by at most sqrt(2)/n in the Euclidean norm; noise as in
+    `accounting.user_items.metric_gaussian`."""
     scale = math.sqrt(2.0) / users * gaussian_sigma(epsilon, delta)
     return Method(
         "Gaussian on shares", "central", "user",
@@ -107,7 +108,7 @@ def gaussian_histogram(users: int, epsilon: float, delta: float) -> Method:
 def laplace_reports(epsilon: float) -> Method:
     """Every user adds Laplace noise of scale 2/epsilon to her own histogram."""
 
-    def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
+    def estimate(crowd: Population, generator: np.random.Generator) -> Floats:
         noise = generator.gamma(crowd.users, size=crowd.truth.size) - generator.gamma(crowd.users, size=crowd.truth.size)
         return simplex_projection(crowd.truth + noise * 2.0 / (epsilon * crowd.users))
 
@@ -136,7 +137,7 @@ def tree_laplace(people: Users, model: Model, users: int, rate: float) -> Method
     """Laplace noise on the masses below the edges of the tree, in proportion to their lengths (l1-isometric release)."""
     tree, scale = embedding(people.items_in), 1.0 / rate
 
-    def estimate(crowd: Crowd, generator: np.random.Generator) -> Floats:
+    def estimate(crowd: Population, generator: np.random.Generator) -> Floats:
         draws = 1 if model == "central" else crowd.users
         noise = generator.gamma(draws, size=tree.lengths.size) - generator.gamma(draws, size=tree.lengths.size)
         return shares_from_subtrees(tree, crowd.truth @ tree.coordinates + noise * scale / crowd.users)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metricshuffle.shown import Shown
+from metricshuffle.display import HtmlRepr
 
 
-class ShownComparison(Shown):
+class ShownComparison(HtmlRepr):
     """A comparison that notebooks show as a card. It has no fields."""
 
     def _repr_html_(self) -> str:

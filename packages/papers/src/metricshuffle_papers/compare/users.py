@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.composition.responses import ComposedResponses
+from metricshuffle.accounting.composition.pure_responses import ComposedResponses
+from metricshuffle.display import Brief
 from metricshuffle.errors import ConditionError, InputError, NotCertified
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.numerics.search import last_certified
-from metricshuffle.planning.crowd import Crowd, zipf_shares
-from metricshuffle.planning.drawing import distance_of
-from metricshuffle.planning.offers.item_wise import ItemRandomizers, item_calibration, item_randomizers
+from metricshuffle.numerics.certified_search import last_certified
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.planning.candidates.item_calibration import ItemRandomizers, item_calibration, item_randomizers
 from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.item_accounts import rate_of
-from metricshuffle.queries.user_items import UserHistogram
-from metricshuffle.randomizers.hadamard import HadamardResponse
+from metricshuffle.queries.user_queries import UserHistogram
+from metricshuffle.randomizers.hadamard_response import HadamardResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
-from metricshuffle.shown import Brief
+from metricshuffle.simulation.fast_draws import distance_of
+from metricshuffle.simulation.population import Population, zipf_shares
 from metricshuffle.spaces import Clustered, NestedSquares, Users
 from metricshuffle_papers.compare.methods import (
     Hides,
@@ -90,10 +90,13 @@ class UserComparison(ShownComparison, Brief):
             if not any(one.model == model for one in self.methods):
                 continue
             ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
-            verdict = f"{plain(round(gain, 2))} times smaller" if gain >= 1.0 else f"{plain(round(1.0 / gain, 2))} times larger"
+            verdict = (
+                f"{format_number(round(gain, 2))} times smaller" if gain >= 1.0 else f"{format_number(round(1.0 / gain, 2))} times larger"
+            )
             found.append(
-                f"{model}: {ours.name} is off by {plain(ours.error)}{unit} in earth mover's distance, {verdict} than the best user-level "
-                f"method ({theirs.name}, {plain(theirs.error)}{unit})."
+                f"{model}: {ours.name} is off by {format_number(ours.error)}{unit} in earth mover's distance, {verdict} than the "
+                "best user-level "
+                f"method ({theirs.name}, {format_number(theirs.error)}{unit})."
             )
         if self.draws and any(one.name == "item-wise" for one in self.methods):
             found.append(
@@ -108,8 +111,10 @@ class UserComparison(ShownComparison, Brief):
             ]
         return [
             *found,
-            f"What was relaxed: replacing all of a user's items costs epsilon {plain(whole)} instead of {plain(self.epsilon)}; "
-            f"only moves of up to {plain(self.epsilon / self.rate)}{unit} of earth mover's distance are hidden at {plain(self.epsilon)}.",
+            f"What was relaxed: replacing all of a user's items costs epsilon {format_number(whole)} instead of "
+            f"{format_number(self.epsilon)}; "
+            f"only moves of up to {format_number(self.epsilon / self.rate)}{unit} of earth mover's distance are hidden at "
+            f"{format_number(self.epsilon)}.",
         ]
 
 
@@ -154,9 +159,9 @@ def compare_users(
         tell(f"run {run + 1} of {runs}")
         if held is None:
             spread = zipf_shares(people.size, generator) if shares is None else shares
-            crowd = Crowd.drawn(spread, users, people.items, generator)
+            crowd = Population.drawn(spread, users, people.items, generator)
         else:
-            crowd = Crowd.of(open_users, held, people.items, generator, draws=draws)
+            crowd = Population.of(open_users, held, people.items, generator, draws=draws)
         for way, found in zip(ways, errors, strict=True):
             found.append(distance_of(people, way.estimate(crowd, generator), crowd.truth))
     rows = tuple(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metricshuffle.accounting.items.item_wise import Model
+from metricshuffle.accounting.user_items.item_reports import Model
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle_papers.earth_mover.privacy_bounds import equation_item_rate, gaussian_width, lemma_4_2_scale
@@ -88,7 +88,7 @@ def lemma_6_4_budget(epsilon: float, delta: float, items: int) -> Published:
     Reference: no constant makes it right for every epsilon; m reports of randomized response with this budget have delta = 5.97e-6 at
     m = 1000, epsilon = 5, delta = 1e-6. The verdict is that of the exact composition.
     """
-    from metricshuffle.accounting.composition.responses import ComposedResponses
+    from metricshuffle.accounting.composition.pure_responses import ComposedResponses
 
     m = checked_people(items)
     claim = checked_number("epsilon", epsilon, 0.0) / math.sqrt(m * math.log(m / open_delta(delta)))

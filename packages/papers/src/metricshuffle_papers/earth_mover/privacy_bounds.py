@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from metricshuffle.accounting.items.gaussian import gaussian_delta
-from metricshuffle.accounting.items.item_wise import ItemShuffle, Model
-from metricshuffle.accounting.items.published_rate import LARGEST, allows, largest_item_rate, moved_epsilon, spread, whole
+from metricshuffle.accounting.user_items.item_reports import ItemShuffle, Model
+from metricshuffle.accounting.user_items.metric_gaussian import gaussian_delta
+from metricshuffle.accounting.user_items.published_rate import LARGEST, allows, largest_item_rate, moved_epsilon, spread, whole
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle_papers.published import Published, Verdict, checked_number, checked_people, open_delta

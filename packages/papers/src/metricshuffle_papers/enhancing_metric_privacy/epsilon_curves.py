@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.noise.polya import Polya
 from metricshuffle_papers.enhancing_metric_privacy.formulas import geo_shuffle_epsilon
 

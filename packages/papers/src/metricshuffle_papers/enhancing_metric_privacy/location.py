@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricshuffle.errors import InputError
-from metricshuffle.planning.drawing import uniforms
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.fast_draws import uniforms
 from metricshuffle.spaces import Grid
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import (
     Mechanism,
@@ -106,11 +106,11 @@ def _centred(points: Floats, name: str) -> Floats:
 
 
 def _read(csv: Path) -> tuple[Floats, int]:
-    from metricshuffle.columns import open_columns, wanted
+    from metricshuffle.data import column_requests, open_columns
 
     for names in COLUMNS:
         try:
-            table = open_columns(csv, wanted(names))
+            table = open_columns(csv, column_requests(names))
         except InputError as wrong:
             if "has no column" not in str(wrong):
                 raise
@@ -127,7 +127,7 @@ def _read(csv: Path) -> tuple[Floats, int]:
 
 
 def _plane(latitudes: Floats, longitudes: Floats) -> Floats:
-    from metricshuffle.spaces.geographic import Box
+    from metricshuffle.spaces.geographic_box import Box
 
     margin = 1e-6  # a box needs a height and a width, even around a single place
     box = Box(latitudes.min() - margin, longitudes.min() - margin, latitudes.max() + margin, longitudes.max() + margin)

@@ -15,23 +15,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
-from metricshuffle.accounting.sums.planar import PlanarNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
+from metricshuffle.accounting.sums.planar_noise import PlanarNoise
 from metricshuffle.errors import ConditionError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.sampling import rational_rate
-from metricshuffle.numerics.search import last_certified
-from metricshuffle.planning.drawing import total_errors
-from metricshuffle.planning.offers.sums import SumSetting
-from metricshuffle.planning.offers.sums_of_flipped_bits import randomized_response
+from metricshuffle.noise.samplers import rational_rate
+from metricshuffle.numerics.certified_search import last_certified
+from metricshuffle.planning.candidates.flipped_bit_calibration import randomized_response
+from metricshuffle.planning.candidates.sum_calibration import SumSetting
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.calibration import largest_rate
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.queries import Mean
-from metricshuffle.randomizers.additive import AdditiveRandomizer
+from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import FLIP_DENOMINATOR, CountResponse
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.fast_draws import total_errors
 from metricshuffle.spaces import Integers
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from metricshuffle.pages.charts.curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Box, Curve, boxes_chart, curves_chart
+from metricshuffle.report.charts.labelled_curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Box, Curve, boxes_chart, curves_chart
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import PROTOCOLS, Floats
 from metricshuffle_papers.reproduction import Chart, Reproduction, Row
 

@@ -1,6 +1,6 @@
 """What the supplement of the metric shuffle paper (WitchHat) prints and what does not hold, or holds with much to spare.
 
-The corrected statements are in `accounting.clones.metric_amplification` and `randomizers.witch_hat`; these exist to be compared with,
+The corrected statements are in `accounting.shuffling.closed_form_bounds` and `randomizers.witch_hat`; these exist to be compared with,
 and no guarantee can be made of them. `local` = D(a, b) and the like are local epsilons, totals; log is the natural logarithm.
 """
 
@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metricshuffle.accounting.clones.metric_amplification import chernoff_clones
+from metricshuffle.accounting.shuffling.closed_form_bounds import chernoff_clones
 from metricshuffle.citations import theorem
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle_papers.published import Published, checked_number, checked_people, open_delta
@@ -113,7 +113,7 @@ def algorithm_1_semi_metric(target: ArrayLike, diameter: float, users: int, delt
     Statement: D(a, b) = min(m, max(target, v)), v the largest with log(1 + tanh(v/2) g) <= target, g = (2s+1)/(Omega/2-s),
     Omega = (n-1)e^-m - sqrt(3(n-1)e^-m L), s = sqrt(Omega L/2), L = log(4/delta); without v if Omega <= 2L.
     Reference: feasible, but a SEMI-metric: it can break the triangle inequality, and a mechanism for it is private for its shortest-path
-    closure. Close it, then account again, as accounting.local_metric does; the amplified table itself must not be closed.
+    closure. Close it, then account again, as solving does; the amplified table itself must not be closed.
     """
     wanted, n, log_4 = np.asarray(target, dtype=np.float64), checked_people(users), math.log(4.0 / open_delta(delta))
     m = checked_number("diameter", diameter, 0.0, 700.0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metricshuffle.numerics.rounding import plain, promised, promised_delta
-from metricshuffle.pages.elements import Table
-from metricshuffle.pages.notebook import Summary, summary
+from metricshuffle.numerics.rounding import format_delta, format_epsilon, format_number
+from metricshuffle.report.components import Table
+from metricshuffle.report.notebook import Summary, summary
 from metricshuffle_papers.compare.linear import LinearComparison
 from metricshuffle_papers.compare.users import UserComparison
 
@@ -14,10 +14,13 @@ from metricshuffle_papers.compare.users import UserComparison
 def _(thing: LinearComparison | UserComparison) -> Summary:
     return Summary(
         title=f"What {thing.users:,} users' items cost: hiding moves beside hiding users",
-        caption=f"epsilon {promised(thing.epsilon)}, {plain(thing.rate)} epsilon per unit of distance, delta {promised_delta(thing.delta)}",
+        caption=(
+            f"epsilon {format_epsilon(thing.epsilon)}, {format_number(thing.rate)} epsilon per unit of distance, delta "
+            f"{format_delta(thing.delta)}"
+        ),
         table=Table(
             ("model", "method", "hides", "error"),
-            [(method.model, method.name, method.hides, plain(method.error)) for method in thing.methods],
+            [(method.model, method.name, method.hides, format_number(method.error)) for method in thing.methods],
             numeric=(3,),
         ),
         sentences=thing.sentences(),

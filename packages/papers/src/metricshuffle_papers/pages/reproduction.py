@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metricshuffle.citations import PAPERS
-from metricshuffle.pages.charts.marks import drawing
-from metricshuffle.pages.elements import Figure
-from metricshuffle.pages.rendering import rendered_from
+from metricshuffle.report.charts.vega import drawing
+from metricshuffle.report.components import Figure
+from metricshuffle.report.template_engine import rendered_from
 from metricshuffle_papers.reproduction import NOT_AT_HAND, RULE, Item, Reproduction, Row, Settings
 
 MEANINGS = {
@@ -31,7 +31,7 @@ MARKS = {
     "false": "\N{MULTIPLICATION SIGN}",
     "ours": "\N{MIDDLE DOT}",
 }
-"""Beside the words, so that verdicts are told apart without their colours (templates/style.css), too."""
+"""Beside the words, so that verdicts are told apart without their colours (report/templates/style.css), too."""
 BAD = ("impossible", "false", "not reproduced")
 """The worst comes first."""
 NUMBERS = ("published", "as published formula", "ours", "ratio")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, VERMILLION, Spec, drawing, log_scale, number_format, powers, ticks
-from metricshuffle.pages.elements import Figure, Key, Shape, Table
-from metricshuffle.pages.rendering import rendered_from
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.vega import BLUE, INK, MUTED, VERMILLION, Spec, drawing, log_scale, number_format, powers, ticks
+from metricshuffle.report.components import Figure, Key, Shape, Table
+from metricshuffle.report.template_engine import rendered_from
 from metricshuffle_papers.compare.users import ComparedMethod, UserComparison
 
 COLOURS = {"user": MUTED, "earth mover": BLUE, "published": VERMILLION}
@@ -45,7 +45,7 @@ def page(comparisons: Sequence[UserComparison], people: str, unit: str) -> str:
         users=first.users,
         people=people,
         runs=first.runs,
-        epsilon=plain(first.epsilon),
+        epsilon=format_number(first.epsilon),
         sections=[_section(f"rate-{index}", comparison, unit, reach) for index, comparison in enumerate(comparisons)],
     )
 
@@ -60,7 +60,7 @@ def key(kind: str, words: str) -> Key:
 
 
 def _hidden(kind: str, comparison: UserComparison) -> str:
-    return WORDS[kind].format(epsilon=plain(comparison.epsilon))
+    return WORDS[kind].format(epsilon=format_number(comparison.epsilon))
 
 
 def _reach(methods: Iterable[ComparedMethod]) -> Reach:
@@ -75,7 +75,10 @@ def _in_brackets(unit: str) -> str:
 
 def _section(name: str, comparison: UserComparison, unit: str, reach: Reach) -> Section:
     per = f" per {unit}" if unit else ""
-    title = f"Rate {plain(comparison.rate)}{per}: a full replacement costs epsilon {plain(comparison.rate * comparison.diameter)}"
+    title = (
+        f"Rate {format_number(comparison.rate)}{per}: a full replacement costs epsilon "
+        f"{format_number(comparison.rate * comparison.diameter)}"
+    )
     sentences = comparison.sentences()
     kinds = [kind for kind in WORDS if any(method.hides == kind for method in comparison.methods)]
     return Section(
@@ -105,9 +108,9 @@ def _table(comparison: UserComparison, unit: str) -> Table:
             method.model,
             method.name,
             _hidden(method.hides, comparison),
-            plain(method.error),
-            plain(float(f"{method.standard_error:.2g}")),
-            plain(method.strength),
+            format_number(method.error),
+            format_number(float(f"{method.standard_error:.2g}")),
+            format_number(method.strength),
         )
         for method in comparison.methods
     ]
@@ -138,7 +141,7 @@ def _rows_of_dots(methods: list[ComparedMethod], title: str, axis: str | None, r
             "error": method.error,
             "colour": COLOURS[method.hides],
             "shape": SHAPES[method.hides],
-            "label": plain(method.error),
+            "label": format_number(method.error),
             "from": max(low, method.error - 2.0 * method.standard_error),
             "to": method.error + 2.0 * method.standard_error,
         }

@@ -20,8 +20,8 @@ def _told(table: str, row: str, method: float, ours: float, note: str) -> Row:
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.accounting.items.item_wise import ItemShuffle, ItemWiseProfile, calibrated
-    from metricshuffle.accounting.items.user_level import rate_for_changes
+    from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, calibrate_item_rate
+    from metricshuffle.accounting.user_items.user_privacy import rate_for_changes
     from metricshuffle_papers.earth_mover.error_bounds import example_error, example_rate
     from metricshuffle_papers.earth_mover.privacy_bounds import theorem_4_4, theorem_4_4_item_rate
 
@@ -32,7 +32,7 @@ def run(settings: Settings) -> Reproduction:
     formula, exact = example_error(rate, users).claim, 2.0 / (math.sqrt(math.pi * users) * rate)
     solved = theorem_4_4_item_rate(rate, delta, users, items, "central").claim
     whole = theorem_4_4_item_rate(rate, delta, users, items, "central", "whole distance only").claim
-    certified = calibrated(ItemShuffle.of("central", users, items), rate, delta, 1e-3).item_rate
+    certified = calibrate_item_rate(ItemShuffle.of("central", users, items), rate, delta, 1e-3).item_rate
     three = _printed(RATE, "alpha_0 by Theorem 4.4")
     own = theorem_4_4(three, users, items, delta * math.exp(-rate), "central").claim
     safe = ItemWiseProfile(three, ItemShuffle.of("central", users, items)).certificate(rate, delta).kept

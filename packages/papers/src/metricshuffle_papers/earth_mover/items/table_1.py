@@ -18,9 +18,9 @@ def _kept(label: str, promised: float, exact: float, note: str) -> Row:
 def _definitions() -> list[Row]:
     """Epsilon that the definition allows, and the largest log likelihood ratio of the mechanism."""
     from metricshuffle.randomizers import ClusteredResponse
-    from metricshuffle.spaces.closed_forms import line_distance
-    from metricshuffle.spaces.clustered import Clustered
+    from metricshuffle.spaces.clusters import Clustered
     from metricshuffle.spaces.earth_mover import earth_mover
+    from metricshuffle.spaces.earth_mover_formulas import line_distance
     from metricshuffle_papers.earth_mover.privacy_bounds import lemma_4_2_scale
 
     item, near = ClusteredResponse(2, 2, 0.1, 1.0), 0.1
@@ -53,7 +53,7 @@ def _definitions() -> list[Row]:
 
 def _groups() -> list[Row]:
     """Factor by which delta grows."""
-    from metricshuffle.accounting.items.user_level import group_delta
+    from metricshuffle.accounting.user_items.user_privacy import group_delta
     from metricshuffle_papers.earth_mover.privacy_bounds import group_factor
 
     rows = []

@@ -10,7 +10,7 @@ import numpy as np
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 
 if TYPE_CHECKING:
-    from metricshuffle.queries.user_items import UserLinearQuery
+    from metricshuffle.queries.user_queries import UserLinearQuery
     from metricshuffle_papers.compare.linear import LinearMethod
 
 USERS, POINTS = 10_000, 101
@@ -19,7 +19,7 @@ BUDGETS = ((0.2, 25.0), (1.0, 1.0), (1.0, 20.0))
 
 def queries() -> dict[str, UserLinearQuery]:
     """Functions on the points 0, 0.01, .., 1 of a line, and the places of 27 points of a cube."""
-    from metricshuffle.queries.user_items import UserLinearQuery
+    from metricshuffle.queries.user_queries import UserLinearQuery
     from metricshuffle.spaces import Matrix, users_of
 
     line = np.arange(POINTS) / (POINTS - 1)
@@ -36,9 +36,9 @@ def queries() -> dict[str, UserLinearQuery]:
 
 def simulated(one: LinearMethod, columns: int, runs: int, generator: np.random.Generator) -> tuple[float, float] | None:
     """Mean absolute error of a coordinate over the runs and its standard error; None for reports that are not noise added."""
-    from metricshuffle.planning.drawing import simulated_noise
-    from metricshuffle.planning.offers.noisy_answers import NAMES
+    from metricshuffle.planning.candidates.answer_calibration import NAMES
     from metricshuffle.protocols.answer_noise import AnswerNoise
+    from metricshuffle.simulation.fast_draws import simulated_noise
 
     kind = next((kind for kind, name in NAMES.items() if one.name.startswith(name)), None)
     if kind is None:
@@ -49,7 +49,7 @@ def simulated(one: LinearMethod, columns: int, runs: int, generator: np.random.G
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.pages.charts.curves import dots_chart
+    from metricshuffle.report.charts.labelled_curves import dots_chart
     from metricshuffle_papers.compare.linear import compare_linear
     from metricshuffle_papers.earth_mover.error_bounds import lemma_6_1_error, lemma_6_3_error
 

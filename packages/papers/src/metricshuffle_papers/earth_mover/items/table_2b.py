@@ -44,7 +44,7 @@ def compared(setting: tuple[Model, int, int, int, int, float, float, float], run
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.pages.charts.curves import dots_chart
+    from metricshuffle.report.charts.labelled_curves import dots_chart
     from metricshuffle_papers.earth_mover.error_bounds import lemma_6_4_error, lemma_6_7_error
 
     runs = settings.runs_or(6, 40)

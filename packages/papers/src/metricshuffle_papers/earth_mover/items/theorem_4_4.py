@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 
 if TYPE_CHECKING:
-    from metricshuffle.accounting.items.item_wise import Model
+    from metricshuffle.accounting.user_items.item_reports import Model
 
 SETTINGS: tuple[tuple[Model, int, int, float, float], ...] = (
     ("local", 1, 1000, 25.0, 1e-12), ("local", 1, 1000, 10.0, 1e-6), ("local", 1, 100, 25.0, 1e-6), ("local", 1, 10_000, 25.0, 1e-6),
@@ -22,9 +22,9 @@ SPANS = {"local": (10, 30, 100, 300, 560, 600, 800, 1000, 3000, 10_000, 100_000)
 
 @cache
 def _certified(model: Model, users: int, items: int, rate: float, delta: float) -> float:
-    from metricshuffle.accounting.items.item_wise import ItemShuffle, calibrated
+    from metricshuffle.accounting.user_items.item_reports import ItemShuffle, calibrate_item_rate
 
-    return calibrated(ItemShuffle.of(model, users, items), rate, delta, 1e-3).item_rate
+    return calibrate_item_rate(ItemShuffle.of(model, users, items), rate, delta, 1e-3).item_rate
 
 
 def _rows(model: Model, users: int, items: int, rate: float, delta: float) -> list[Row]:
@@ -48,8 +48,8 @@ def _rows(model: Model, users: int, items: int, rate: float, delta: float) -> li
 
 def _chart(model: Model, quick: bool) -> Chart:
     """Over the items of a user who shuffles alone, or over the users."""
-    from metricshuffle.pages.charts.amplification import BLUE, GREEN, MUTED, VERMILLION
-    from metricshuffle.pages.charts.curves import PUBLISHED, Curve, curves_chart
+    from metricshuffle.report.charts.axis_charts import BLUE, GREEN, MUTED, VERMILLION
+    from metricshuffle.report.charts.labelled_curves import PUBLISHED, Curve, curves_chart
     from metricshuffle_papers.earth_mover.privacy_bounds import equation_item_rate, published_item_rate
 
     local = model == "local"

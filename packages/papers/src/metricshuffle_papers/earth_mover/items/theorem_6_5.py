@@ -28,8 +28,8 @@ def simulated(shape: tuple[int, int, float], item_rate: float, counts: Counts, r
     """Mean earth mover's distance (dual norm) of the estimate over the runs, and its standard error."""
     from metricshuffle.randomizers import ClusteredResponse
     from metricshuffle.randomness import Randomness
-    from metricshuffle.spaces.closed_forms import in_clusters
-    from metricshuffle.spaces.clustered import Clustered
+    from metricshuffle.spaces.clusters import Clustered
+    from metricshuffle.spaces.earth_mover_formulas import in_clusters
 
     response, metric, total = ClusteredResponse(*shape, item_rate), Clustered(*shape), int(counts.sum())
     randomness, held = Randomness.seeded(f"{seed} {shape} {item_rate}"), np.repeat(np.arange(len(counts)), counts)
@@ -43,9 +43,9 @@ def _range(values: Iterable[float]) -> str:
 
 
 def run(settings: Settings) -> Reproduction:
-    from metricshuffle.pages.charts.amplification import BLUE, GREEN, VERMILLION
-    from metricshuffle.pages.charts.curves import PUBLISHED, Curve, curves_chart
     from metricshuffle.randomizers import ClusteredResponse
+    from metricshuffle.report.charts.axis_charts import BLUE, GREEN, VERMILLION
+    from metricshuffle.report.charts.labelled_curves import PUBLISHED, Curve, curves_chart
     from metricshuffle_papers.earth_mover.error_bounds import Clusters, equation_9_error, theorem_6_5_error
     from metricshuffle_papers.earth_mover.truths import clustered_errors
 

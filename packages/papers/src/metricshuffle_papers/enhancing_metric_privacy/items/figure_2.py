@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from metricshuffle.noise.law import SymmetricLaw
 from metricshuffle.noise.polya import Polya
-from metricshuffle.pages.charts.marks import BLUE, GREEN, VERMILLION, Spec, line, note, panel, x, y
+from metricshuffle.noise.symmetric_pmf import SymmetricLaw
+from metricshuffle.report.charts.vega import BLUE, GREEN, VERMILLION, Spec, line, note, panel, x, y
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, judged, printed_rounding, published_value
 
 TABLE = "Appendix B, about Figure 2"

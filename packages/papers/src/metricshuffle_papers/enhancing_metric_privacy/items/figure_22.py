@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.pages.charts.marks import BLUE, INK, MUTED, Spec, dots, note, panel, x, y
-from metricshuffle.planning.drawing import uniforms
 from metricshuffle.randomness import Randomness
+from metricshuffle.report.charts.vega import BLUE, INK, MUTED, Spec, dots, note, panel, x, y
+from metricshuffle.simulation.fast_draws import uniforms
 from metricshuffle_papers.enhancing_metric_privacy.location import SIDE, Floats, places
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 

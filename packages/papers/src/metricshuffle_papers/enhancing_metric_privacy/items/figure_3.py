@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.noise.polya import Polya
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.curves import NEEDED, PUBLISHED, Curve, curves_chart
-from metricshuffle.pages.charts.marks import BLUE, GREEN, MUTED, VERMILLION
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.labelled_curves import NEEDED, PUBLISHED, Curve, curves_chart
+from metricshuffle.report.charts.vega import BLUE, GREEN, MUTED, VERMILLION
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import epsilon_curves
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import SPAN
@@ -29,7 +29,7 @@ def row(users: int) -> Row:
     from_here = epsilon_curves(RATE, users, DELTA, SPAN, points=1).false_from
     near = exact(users, 1)
     verdict: Verdict = "loose" if from_here is None else "false"
-    note = f"loose for a move of 1 (true: {plain(near)} per unit), and false for moves from {from_here} on, with all of delta"
+    note = f"loose for a move of 1 (true: {format_number(near)} per unit), and false for moves from {from_here} on, with all of delta"
     return Row(f"epsilon per unit, n = {users}, for any move up to {SPAN}", None, claim, exact(users, SPAN), verdict, note=note)
 
 

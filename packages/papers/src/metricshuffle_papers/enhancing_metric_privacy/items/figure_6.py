@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.accounting.sums.randomized_response import local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.flipped_bit_count import local_profile, unpermuted_local_delta
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Polya
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.numerics.search import last_certified
-from metricshuffle.pages.charts.curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Curve, curves_chart
+from metricshuffle.numerics.certified_search import last_certified
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.labelled_curves import MECHANISM_COLOURS, NEEDED, PUBLISHED, Curve, curves_chart
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import SPAN, needed_rate, published_rate
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict, judged, printed_rounding, published_value
@@ -43,8 +43,9 @@ def response_row(users: int) -> Row:
     claim, flip = paper.rr_colluding_epsilon(random_bit(users), SPAN, DELTA).claim, 0.5 * random_bit(users)
     spent = unpermuted_local_delta(flip, claim)
     note = (
-        f"the codes of x and x+1 differ in one bit whose place is known: at the claimed epsilon delta is {plain(spent)}, not {DELTA:g}. "
-        f"If the client permutes its bits first, epsilon at a move of 1 is {plain(local_profile(SPAN, flip).epsilon(DELTA, 1))}"
+        f"the codes of x and x+1 differ in one bit whose place is known: at the claimed epsilon delta is {format_number(spent)}, "
+        f"not {DELTA:g}. "
+        f"If the client permutes its bits first, epsilon at a move of 1 is {format_number(local_profile(SPAN, flip).epsilon(DELTA, 1))}"
     )
     verdict: Verdict = "false" if spent > DELTA else "true"
     return Row(f"epsilon_L of RR-Shuffle, n={users} (Theorem 7.1)", None, claim, visible_epsilon(users), verdict, note=note)

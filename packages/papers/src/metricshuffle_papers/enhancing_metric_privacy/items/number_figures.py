@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from metricshuffle.planning.drawing import uniforms
 from metricshuffle.randomness import Randomness
+from metricshuffle.simulation.fast_draws import uniforms
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import (
     PROTOCOLS,
     SPAN,

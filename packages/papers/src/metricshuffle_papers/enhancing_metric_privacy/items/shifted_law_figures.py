@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from metricshuffle.accounting.sums.additive import AdditiveNoise
+from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.noise.polya import Polya
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.curves import NEEDED, Curve, curves_chart
-from metricshuffle.pages.charts.marks import BLUE, GREEN, PURPLE, VERMILLION, Spec
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.labelled_curves import NEEDED, Curve, curves_chart
+from metricshuffle.report.charts.vega import BLUE, GREEN, PURPLE, VERMILLION, Spec
 from metricshuffle_papers.enhancing_metric_privacy import formulas as paper
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 
@@ -158,7 +158,7 @@ def one_share(settings: Settings) -> Reproduction:
                 note="at r = 0, where the paper takes it"),
             Row(f"{label}: ln g(-1, 1), said to equal ln g(0, 1)", as_published=values[0], ours=values[1],
                 verdict="false" if values[1] < values[0] else "true",
-                note=f"ln f(0)/f(1) = {plain(values[0])}, but ln f(1)/f(2) = {plain(values[1])}"),
+                note=f"ln f(0)/f(1) = {format_number(values[0])}, but ln f(1)/f(2) = {format_number(values[1])}"),
             Row(f"{label}: ln g(0, 2), taken for the largest ratio at d = 2", as_published=second, ours=share.pure(2),
                 verdict="false" if share.pure(2) > second else "true",
                 note="at r = 0 and d = 2 the ratio compares f(-1) with f(1), which are equal"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.curves import dots_chart
-from metricshuffle.pages.charts.marks import GREEN, INK, VERMILLION
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.labelled_curves import dots_chart
+from metricshuffle.report.charts.vega import GREEN, INK, VERMILLION
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import PROTOCOLS, SPAN, as_needed, as_published, each, geometric, needed_rate
 from metricshuffle_papers.packing import packing_bound
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, judged, published_value
@@ -36,16 +36,16 @@ def row(users: int, epsilon: float, mechanism: str, formula: float | None, ours:
     note = ""
     if mechanism == "SGDL-Shuffle":
         bound = least_error(epsilon, users)
-        note = f"packing bound {plain(bound)}: no mechanism with this promise has a smaller error on every data set"
+        note = f"packing bound {format_number(bound)}: no mechanism with this promise has a smaller error on every data set"
         if published < bound:
             verdict, note = "impossible", f"{note}, and the published number is below it"
     elif mechanism == "Geo-Shuffle":
         least, *others = (geo_shuffle_error(epsilon, users, delta, move) for move in MOVES)
-        kept = ", ".join(f"{plain(error)} up to {move}" for error, move in zip((least, *others), MOVES, strict=True))
+        kept = ", ".join(f"{format_number(error)} up to {move}" for error, move in zip((least, *others), MOVES, strict=True))
         note = f"ours keeps the promise for one person's moves up to {SPAN}; for shorter ones less noise is enough: {kept}"
         if published < least:
             verdict = "impossible"
-            note = f"below {plain(least)}, the error of the least geometric noise that keeps the promise for moves of 1; {note}"
+            note = f"below {format_number(least)}, the error of the least geometric noise that keeps the promise for moves of 1; {note}"
     elif mechanism == "RR-Shuffle":
         note = f"ours keeps the promise for one person's moves up to {SPAN}, over all data sets"
     return Row(label, published, formula, ours, verdict, note=note)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metricshuffle.numerics.rounding import plain
-from metricshuffle.pages.charts.curves import dots_chart
-from metricshuffle.pages.charts.marks import GREEN, INK, VERMILLION
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.report.charts.labelled_curves import dots_chart
+from metricshuffle.report.charts.vega import GREEN, INK, VERMILLION
 from metricshuffle_papers.enhancing_metric_privacy.location import DELTA, SIDE, Location
 from metricshuffle_papers.enhancing_metric_privacy.mechanisms import PROTOCOLS, fewest_users
 from metricshuffle_papers.packing import packing_bound
@@ -43,7 +43,9 @@ def run(settings: Settings) -> Reproduction:
             note = ""
             if mechanism == "SGDL-Shuffle":
                 bound = least_error(users, where)
-                note = f"packing bound {plain(bound)} m, with the shortest radius of the paper's experiments ({SHORTEST_RADIUS:g} m)"
+                note = (
+                    f"packing bound {format_number(bound)} m, with the shortest radius of the paper's experiments ({SHORTEST_RADIUS:g} m)"
+                )
                 if published < bound:
                     verdict, note = "impossible", f"{note}; the published number is below it"
             elif given is None:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from metricshuffle.accounting.local_metric.inversion import SimpleInversion
-from metricshuffle.accounting.local_metric.solver import Algorithm, LineTarget, LocalMetric, LocalMetrics, local_metrics
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, DOTTED, GREEN, INK, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, DOTTED, GREEN, INK, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.solving.epsilon_inversion import SimpleInversion
+from metricshuffle.solving.local_metric import Algorithm, LineTarget, LocalMetric, LocalMetrics, local_metrics
 from metricshuffle_papers.metric_supplement.formulas import algorithm_1_semi_metric
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict, judged, published_value
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.accounting.clones.metric_amplification import corollary_2
-from metricshuffle.amplification.lower import DataSetLower
-from metricshuffle.amplification.pem_lower import pem_laws
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.accounting.shuffling.closed_form_bounds import corollary_2
+from metricshuffle.amplification.lower_bound import DataSetLower
+from metricshuffle.amplification.padded_exponential_lower import pem_laws
 from metricshuffle.errors import ConditionError
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, DOTTED, GREEN, PURPLE, VERMILLION, Axis, Curve, Spec, curves
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, DOTTED, GREEN, PURPLE, VERMILLION, Axis, Curve, Spec, curves
 from metricshuffle_papers.charts import grid
 from metricshuffle_papers.metric_supplement.formulas import theorem_1_epsilon
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, published_value

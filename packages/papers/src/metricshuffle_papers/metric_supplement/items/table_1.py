@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.amplification.lower import DataSetLower
-from metricshuffle.amplification.pem_lower import pem_laws
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.amplification.lower_bound import DataSetLower
+from metricshuffle.amplification.padded_exponential_lower import pem_laws
 from metricshuffle.randomizers import PaddedExponential
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.metric_supplement.formulas import algorithm_2_epsilon, padded_rows
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 

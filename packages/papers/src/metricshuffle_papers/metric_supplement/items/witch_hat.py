@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, PURPLE, Axis, Curve, curves
 from metricshuffle.randomizers import WitchHat
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, PURPLE, Axis, Curve, curves
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 
 HALF_WIDTH, EPSILON, SPREAD = 10.0, 2.0, 5.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.randomizers import WitchHat
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.metric_supplement.formulas import witch_hat_variance_bound
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 

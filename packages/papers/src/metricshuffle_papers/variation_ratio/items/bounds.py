@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from metricshuffle import randomizers as kinds
 from metricshuffle.amplification.amplify import AmplifiedBand, GenericLDP, amplify
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, SOLID, VERMILLION, Axis, Curve, Spec, curves
 from metricshuffle.randomizers import Randomizer
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, SOLID, VERMILLION, Axis, Curve, Spec, curves
 from metricshuffle_papers.charts import grid
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle_papers.upper_verdict import upper_row

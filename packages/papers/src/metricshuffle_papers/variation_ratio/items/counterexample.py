@@ -7,20 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_upper
-from metricshuffle.pages.charts.amplification import (
-    BLUE,
-    DASHED,
-    DOTTED,
-    GREEN,
-    MUTED,
-    PURPLE,
-    VERMILLION,
-    Axis,
-    Curve,
-    Spec,
-    curves,
-)
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_upper
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, DOTTED, GREEN, MUTED, PURPLE, VERMILLION, Axis, Curve, Spec, curves
 from metricshuffle_papers.charts import bars, grid
 from metricshuffle_papers.outcomes import Outcome, exact_delta, merged_rows, outcomes, response_rows
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.outcomes import exact_delta, merged_rows
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle_papers.variation_ratio.formulas import Direction, Variation, algorithm_3_delta, merged_divergence

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle import randomizers as kinds
-from metricshuffle.pages.charts.amplification import BLUE, VERMILLION
 from metricshuffle.randomizers import Randomizer
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
+from metricshuffle.report.charts.axis_charts import BLUE, VERMILLION
 from metricshuffle_papers.charts import bars
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle_papers.variation_ratio import parameters as table

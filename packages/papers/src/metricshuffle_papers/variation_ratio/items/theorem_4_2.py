@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from metricshuffle.accounting.blanket.bound import delta_lower, epsilon_lower
-from metricshuffle.accounting.clones.bound import ClonePair, epsilon_upper
-from metricshuffle.amplification.lower import merged_pair
+from metricshuffle.accounting.shuffling.blanket_bound import delta_lower, epsilon_lower
+from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
+from metricshuffle.amplification.lower_bound import merged_pair
 from metricshuffle.errors import ConditionError
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle_papers.upper_verdict import upper_row
 from metricshuffle_papers.variation_ratio.formulas import Variation, theorem_4_2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from metricshuffle.accounting.blanket.bound import BlanketLaw, delta_lower, epsilon_lower, epsilon_upper
-from metricshuffle.amplification.lower import merged_pair
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, epsilon_lower, epsilon_upper
+from metricshuffle.amplification.lower_bound import merged_pair
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle_papers.upper_verdict import upper_row
 from metricshuffle_papers.variation_ratio.formulas import Variation, theorem_4_3, theorem_4_3_printed

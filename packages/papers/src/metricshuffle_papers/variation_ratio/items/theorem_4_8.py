@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.pages.charts.amplification import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle.randomizers import KaryRandomizedResponse
+from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, VERMILLION, Axis, Curve, curves
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, Verdict
 from metricshuffle_papers.upper_verdict import upper_row
 from metricshuffle_papers.variation_ratio.formulas import Direction, Variation, appendix_e_delta, merged_divergence, merged_epsilon

@@ -1,1 +1,0 @@
-"""What counted outcomes show of a mechanism nobody needs to look into."""

@@ -1,1 +1,0 @@
-"""Shuffled reports of any randomizer, from local epsilons alone."""

@@ -1,1 +1,0 @@
-"""Shuffled reports of a randomizer with two possible reports: the exact answer."""

@@ -1,0 +1,143 @@
+"""`metricshuffle audit`: what batches of a plan, or of a deployed shuffler, certainly give away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metricshuffle.cli.shared_options import Json, PlanFile, load_task, number, whole
+from metricshuffle.errors import InputError, NotCertified, PlanError
+
+if TYPE_CHECKING:
+    from metricshuffle.auditing.audit import Audit
+    from metricshuffle.protocols.tally import Shuffled
+    from metricshuffle.queries.query import Query
+    from metricshuffle.tasks.task import Task
+
+REFUTED_EXIT_CODE = 3
+"""Neither wrong input (2) nor a bug (1): the promise is not kept."""
+
+VALUE_SYNTAX = "a number, a label, column,row of a cell; a user's items with spaces between them"
+Batches = Annotated[
+    list[Path] | None,
+    typer.Option("--first-batches", metavar="FILES", help="Shuffled files made with the first input: a folder, a pattern in quotes like "
+                 "'a/*.bin', or one file; may be given several times. No batches are drawn then."),
+]  # fmt: skip
+
+
+def audit(
+    plan_file: PlanFile,
+    batches: Annotated[
+        int | None,
+        typer.Option("--batches", parser=whole, metavar="N", help="How many batches to draw on each input; 10,000 or fewer large ones."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", parser=number, metavar="C", help="How certain the lower bound on epsilon is.")
+    ] = 0.95,
+    first: Annotated[
+        str | None, typer.Option("--first", metavar="X", help=f"What one person holds: {VALUE_SYNTAX}. Chosen by a rule if left out.")
+    ] = None,
+    second: Annotated[str | None, typer.Option("--second", metavar="Y", help="What she holds instead.")] = None,
+    others: Annotated[
+        str | None, typer.Option("--others", metavar="Z", help="What everybody else holds; a few are tried if left out.")
+    ] = None,
+    first_batches: Batches = None,
+    second_batches: Annotated[
+        list[Path] | None, typer.Option("--second-batches", metavar="FILES", help="Those made with the second input.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack shuffled batches: a lower confidence bound on epsilon; exit code 3 if it is more than is promised.
+
+    Batches are drawn here by the real samplers, or come from a deployed shuffler into whose batches somebody put one of two inputs.
+    An audit can refute a promise and never prove one.
+    """
+    import json
+    from dataclasses import asdict
+
+    from metricshuffle.auditing.audit import audit as audited
+    from metricshuffle.cli.console import note, say, screen, show_progress
+
+    task = load_task(plan_file, verified=False)
+    values = [None if text is None else parse_value(task.query, text, name) for text, name in ((first, "first"), (second, "second"))]
+    other_values = None if others is None else [parse_value(task.query, others, "others")] * max(task.minimum - 1, 0)
+    if (first_batches is None) != (second_batches is None):
+        raise InputError("give batches made with both inputs: --first-batches and --second-batches.")
+    with show_progress("Auditing") as progress:
+        if first_batches is not None and second_batches is not None:
+            observed = read_batches(task, first_batches, "first-batches"), read_batches(task, second_batches, "second-batches")
+            outcome: Audit = audited(task, *values, batches=batches, confidence=confidence, others=other_values, observed=observed)
+        else:
+            outcome = audited(task, *values, batches=batches, confidence=confidence, others=other_values, progress=progress)
+    if as_json:
+        print(json.dumps({**asdict(outcome), "refuted": outcome.refuted, "plan": task.digest}))
+    else:
+        say(screen(), *str(outcome).splitlines())
+    try:
+        task.verify_once()
+    except NotCertified as error:  # an audit may refute such a promise; whether it did or not, it is not true
+        note(f"{plan_file} cannot be believed: {error}")
+    if outcome.refuted:
+        raise typer.Exit(REFUTED_EXIT_CODE)
+
+
+def parse_value(query: Query, text: str, option: str) -> Any:
+    """A value as the query takes it, from a word of the command line; a user's items have spaces between them."""
+    from metricshuffle.queries.user_queries import UserQuery
+
+    def single(word: str) -> Any:
+        try:
+            return _value(query, word)
+        except ValueError:
+            raise InputError(f"--{option} must be {VALUE_SYNTAX}, got {text!r}.") from None
+
+    users = isinstance(query, UserQuery)
+    items = [single(word) for word in (text.split() if users else [text.strip()])]
+    if not items or not all(query.values_in.contains(item) for item in items):
+        raise InputError(f"--{option} must lie in {query.values_in}, got {text!r}.")
+    if users:
+        query.inputs([items], 1.0)  # a sentence if there are too many or too few
+    return items if users else items[0]
+
+
+def _value(query: Query, word: str) -> Any:
+    from metricshuffle.spaces import Categories, Grid, Integers, Places
+
+    domain = query.values_in
+    if isinstance(domain, Categories):
+        return word
+    if isinstance(domain, Grid):
+        column, row = (whole(part) for part in word.split(","))
+        return column, row
+    if isinstance(domain, Places):
+        latitude, longitude = (number(part) for part in word.split(","))
+        return latitude, longitude
+    return whole(word) if isinstance(domain, Integers) else number(word)
+
+
+def read_batches(task: Task, places: list[Path], option: str) -> list[Shuffled]:
+    """The shuffled batches in files, folders and patterns; one that is damaged or of another task is named."""
+    from metricshuffle.files import read_bytes
+
+    files = [file for place in places for file in _files(place, option)]
+    batches = []
+    for file in files:
+        try:
+            batches.append(task.read_shuffled(read_bytes(file)))
+        except PlanError as error:
+            raise PlanError(f"cannot use {file}: {error}") from None
+    return batches
+
+
+def _files(place: Path, option: str) -> list[Path]:
+    if place.is_dir():
+        matching = sorted(file for file in place.iterdir() if file.is_file())
+    elif any(letter in str(place) for letter in "*?["):
+        matching = sorted(file for file in Path(place.anchor or ".").glob(str(place.relative_to(place.anchor))) if file.is_file())
+    else:
+        return [place]
+    if not matching:
+        raise InputError(f"--{option} {place} names no files; give a folder, a pattern in quotes or a file.")
+    return matching

@@ -1,0 +1,84 @@
+"""`metricshuffle collect`: the analyst's side of a collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metricshuffle.cli.budget_options import LedgerFile, People, check_other_ledgers, choose_ledger
+from metricshuffle.cli.estimate_command import publish
+from metricshuffle.cli.shared_options import Json, whole, writable
+from metricshuffle.errors import InputError
+
+
+def collect(
+    collections: Annotated[
+        list[Path],
+        typer.Argument(metavar="COLLECTION...", help="The file that `metricshuffle collection open` wrote; of a split, all parts."),
+    ],
+    analyst_key: Annotated[
+        Path, typer.Option("--analyst-key", metavar="FILE", help="The key that `metricshuffle analyst key` made; it stays where it is.")
+    ],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Write the release as JSON.")],
+    ledger: LedgerFile = None,
+    people: People = "everybody",
+    processes: Annotated[
+        int | None, typer.Option("--processes", parser=whole, metavar="N", help="How many open messages; one a processor if left out.")
+    ] = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Analyst: fetch what the shuffler let go, open it, estimate, write the release, and tell the shuffler that it is safe.
+
+    Exit code 2 with a sentence while the collection is not released. The release is noted in the ledger beside COLLECTION. Whatever
+    stops it, the same command again goes on. Parts of a split are one estimate: each was released by itself, with people enough.
+    """
+    from metricshuffle.cli.console import note, say, screen, show_progress
+    from metricshuffle.cli.extras import require_extras, require_for_places
+    from metricshuffle.collection.analyst.analyst import Analyst
+    from metricshuffle.collection.analyst.collector import InconsistentMessagesError
+    from metricshuffle.collection.analyst.download import NotReleased
+    from metricshuffle.collection.client.http_client import run_sync
+    from metricshuffle.files import written_in_place
+    from metricshuffle.planning.budget.release_ledger import validate_group_name
+
+    require_extras("client")
+    writable(output, *collections, analyst_key)
+    if written_in_place(output):
+        raise InputError("--output must be a file: what was fetched is kept beside it until the release is written.")
+    if processes is not None and not 1 <= processes <= 1000:
+        raise InputError(f"--processes must be a whole number from 1 to 1000, got {processes}.")
+    collecting, people = Analyst(analyst_key, processes=processes).collecting(collections), validate_group_name(people)
+    task = collecting.task
+    budget = choose_ledger(collections[0], task, ledger, output)
+    require_for_places(task.query)
+    try:
+        with show_progress("Fetching"):
+            files = run_sync(collecting.fetched(output))
+    except NotReleased as error:
+        saved_release = collecting.already(output) if error.gone else None
+        if saved_release is None:
+            raise
+        if as_json:
+            print(saved_release.to_json())
+        else:
+            say(screen(), str(saved_release))
+        note(f"{output} has this release already; the shuffler keeps nothing of it any more.")
+        return
+    with budget.opened() as account:
+        try:
+            with show_progress("Opening"):
+                release = collecting.release(files)
+        except InconsistentMessagesError as error:
+            check_other_ledgers(task, account, ledger, error.shuffled)
+            account.record(task, error.shuffled, people)
+            raise
+        check_other_ledgers(task, account, ledger, release.shuffled)
+        seen = account.noted(task, release.shuffled, people)
+        publish(release, output, as_json, lambda: account.record(task, release.shuffled, people))
+    with show_progress("Acknowledging"):
+        remarks = run_sync(collecting.acknowledge(files))
+    note(*remarks)
+    if seen and not as_json:
+        note(f"{budget.path} has this release already; the same answer again costs nothing.")

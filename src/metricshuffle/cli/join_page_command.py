@@ -1,0 +1,85 @@
+"""`metricshuffle join-page`: the page to take part on, for a site that is not the shuffler's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.collection_options import CollectionFile
+from metricshuffle.cli.shared_options import Json
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.collection.terms import Collection
+    from metricshuffle.report.charts.release_maps import Background
+
+NAME = "index.html"
+
+
+def join_page(
+    collection_file: CollectionFile,
+    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help=f"Where {NAME} goes; made if missing.")],
+    origin: Annotated[
+        str,
+        typer.Option("--origin", metavar="URL", help="The site that will serve it, like https://survey.example: it is told on the page."),
+    ] = "",
+    contact: Annotated[str, typer.Option("--contact", metavar="TEXT", help="Who answers questions: a sentence for the page.")] = "",
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            "--background", metavar="FILE.geojson", help="Lines and areas to draw on a map that is clicked, in longitude and latitude."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the page to take part on for another site than the shuffler's, and tell its hash.
+
+    What is promised is verified first. The page is one file that loads nothing; publish its hash, so that anybody can compare it.
+    """
+    import json
+    from hashlib import sha256
+
+    from metricshuffle.cli.console import say, screen, show_progress
+    from metricshuffle.collection.client import join_page as join
+    from metricshuffle.collection.shuffler.server import validate_address
+    from metricshuffle.collection.terms import Collection
+    from metricshuffle.errors import require
+    from metricshuffle.files import make_folder, write_text
+
+    require("jinja2", "service")
+    site = validate_address(origin, "--origin") if origin else ""
+    collection = Collection.load(collection_file)
+    if not collection.terms.recipe.get("browser"):
+        raise InputError(f"this collection cannot be joined from a browser. {collection.terms.recipe.get('why', '')}")
+    with show_progress("Verifying"):
+        collection.verify()
+    text = join.join_page(collection, site, contact=contact, background=_drawn(collection, background))
+    page, digest = make_folder(output) / NAME, sha256(text.encode()).hexdigest()
+    write_text(page, text)
+    shuffler = collection.terms.hops[0].url
+    if as_json:
+        print(json.dumps({"page": str(page), "sha256": digest, "collection": collection.digest, "origin": site, "sends_to": shuffler}))
+        return
+    allowed = site or "URL"
+    say(
+        screen(),
+        f"Wrote {page}.",
+        f"  sha256 {digest}",
+        f"  Publish this hash, and the digest of the collection: {collection.digest}",
+        f"  Reports go to {shuffler}, which takes them from another site only if it was started with --origin {allowed}.",
+    )
+
+
+def _drawn(collection: Collection, background: Path | None) -> Background | None:
+    """What lies beneath the net of a map, if that was given."""
+    if background is None:
+        return None
+    from metricshuffle.report.map_background import read_background
+    from metricshuffle.spaces import Grid
+
+    grid = collection.task.query.values_in
+    if not isinstance(grid, Grid):  # (places in degrees are typed, and not chosen from a map)
+        raise InputError(f"--background is for maps, and this is a {collection.task.query.title}; leave it out.")
+    return read_background(background, grid)

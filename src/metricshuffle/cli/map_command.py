@@ -1,0 +1,132 @@
+"""`metricshuffle map`: a release as a picture, or as rows for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.shared_options import Json, choice, is_standard_output, load_release, number, writable
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.tasks.release import Release
+
+FORMATS = ("html", "svg", "geojson", "csv")
+ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".geojson": "geojson", ".csv": "csv"}
+
+
+def map_release(
+    release_file: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release that `metricshuffle run` or `estimate` wrote.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="FILE.html, FILE.svg, FILE.geojson or FILE.csv; - is standard output.")
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="html|svg|geojson|csv", help="What to write, where the name of the file does not say it."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            "--background", metavar="FILE.geojson", help="Lines and areas to draw with the cells of a map, in longitude and latitude."
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option("--level", parser=number, metavar="L", help="Of the intervals.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """A release as a map, bars, or steps with intervals (.html, .svg), or its cells as rows (.geojson, .csv)."""
+    kind = _kind(output, format)
+    to_screen = is_standard_output(output, as_json=as_json)
+    if not 0.0 < level < 1.0:
+        raise InputError(f"--level must lie strictly between 0 and 1, got {level:g}.")
+    if background is not None and kind not in ("html", "svg"):
+        raise InputError(f"--background is drawn in .html and .svg files only, not in .{kind}.")
+    writable(output, release_file, *([background] if background else []))
+    if kind in ("html", "svg"):
+        from metricshuffle.report.template_engine import require_report_extra
+
+        require_report_extra()
+    from metricshuffle.cli.console import show_progress
+    from metricshuffle.files import write_text
+
+    with show_progress("Drawing"):
+        release = load_release(release_file)
+        text = _text(release, kind, level, background)
+    write_text(output, text)
+    _print_summary(release, output, kind, level, as_json=as_json, to_screen=to_screen)
+
+
+def _kind(output: Path, format: str | None) -> str:
+    """What to write: told by the option, else by the ending of the file."""
+    if format is not None:
+        return choice("format", format, FORMATS)
+    ending = output.suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"--output {output} does not tell what to write; it must end in .html, .svg, .geojson or .csv; else add --format.")
+    return ENDINGS[ending]
+
+
+def _text(release: Release, kind: str, level: float, background: Path | None) -> str:
+    if kind == "csv":
+        from metricshuffle.report.answer_export import answer_columns, csv_text
+
+        return csv_text(answer_columns(release, level))
+    if kind == "geojson":
+        from metricshuffle.report.answer_export import geojson_text
+
+        return geojson_text(release, level)
+    from metricshuffle.report.charts.answer_charts import answer_chart
+    from metricshuffle.report.charts.release_maps import grid_of_box
+    from metricshuffle.report.map_page import page
+    from metricshuffle.spaces import Grid, Places
+
+    map_background = None
+    if background is not None:
+        from metricshuffle.cli.console import note
+        from metricshuffle.report.map_background import read_background
+
+        grid = release.query.values_in
+        if isinstance(grid, Places):
+            grid = grid_of_box(grid)
+        if not isinstance(grid, Grid):
+            raise InputError(f"--background is for maps, and this is a {release.query.title}; leave it out.")
+        map_background = read_background(background, grid)
+        if not (map_background.areas or map_background.lines):
+            note(f"Nothing in {background} lies on the map (lines and areas are drawn, points are not).")
+    if kind == "html":
+        return page(release, level, map_background)
+    chart = answer_chart(release, level, name="map", background=map_background)
+    return chart.svg() if release.title is None else replace(chart, title=f"{release.title}: {chart.title}").svg()
+
+
+def _print_summary(release: Release, output: Path, kind: str, level: float, *, as_json: bool, to_screen: bool) -> None:
+    """What was written, and what must not be lost with it."""
+    from metricshuffle.cli.console import note, say, screen
+    from metricshuffle.report.answer_export import answer_columns, promise_sentences
+
+    columns = answer_columns(release, level)
+    rows, holding = len(next(iter(columns.values()))), columns.get("zero_inside")
+    if as_json:
+        import json
+
+        document = {
+            "output": str(output), "format": kind, "level": level, "rows": rows,
+            "above_zero": None if holding is None else sum(not zero_held for zero_held in holding),
+            "guarantee": str(release.guarantee), "if_shuffler_colludes": str(release.if_shuffler_colludes), "task": release.plan,
+        }  # fmt: skip
+        print(json.dumps(document, indent=2))
+        return
+    lines = [] if to_screen else [f"Wrote {output}."]
+    if holding is not None:
+        without = sum(not zero_held for zero_held in holding)
+        lines.append(f"{without:,} of {rows:,} {100.0 * level:g} % intervals do not hold zero.")
+    if kind in ("csv", "svg"):
+        lines.append(f"The .{kind} file holds no promises; publish them with it:")
+    lines += [*promise_sentences(release), *([f"Warning: {release.warning}"] if release.warning else [])]
+    if to_screen:
+        for line in lines:
+            note(line)
+    else:
+        say(screen(), *lines)

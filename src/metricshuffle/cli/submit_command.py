@@ -1,0 +1,289 @@
+"""`metricshuffle submit`: take part in a collection, for oneself or for everybody in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricshuffle.cli.shared_options import Json, ReadingOptions, number, with_reading_options
+from metricshuffle.errors import InputError, MetricShuffleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from metricshuffle.collection.client.batch_submission import Submitted
+    from metricshuffle.collection.client.client import Client
+    from metricshuffle.collection.client.participants import Participants
+    from metricshuffle.data import ColumnRequest, Table
+    from metricshuffle.data.rows import Rows
+    from metricshuffle.queries.query import Query
+
+RETRY_SECONDS = 60.0
+STDIN = "-"
+
+
+CollectionGiven = Annotated[
+    str, typer.Argument(metavar="COLLECTION", help="The file that `metricshuffle collection open` wrote, or the address of a collection.")
+]
+ManyValues = Annotated[
+    Path | None, typer.Argument(metavar="VALUES", help="A CSV or Parquet file with the values of many people; a pipe, or -.")
+]
+OwnValue = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value", metavar="V",
+        help="Your own value instead of a file; a place as LATITUDE,LONGITUDE (or X,Y); several times for several items of yours. What is "
+        "typed here stays in the history of the shell and is seen in the list of processes: - reads it from standard input, a line each.",
+    ),
+]  # fmt: skip
+User = Annotated[
+    str,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="Who you are, for the outbox only, if several people use it; without it all of them are taken for one.",
+    ),
+]
+Ticket = Annotated[
+    str | None,
+    typer.Option(
+        "--ticket", metavar="T",
+        help="Your ticket, where the collection asks for one. It stays in the history of the shell; --ticket-file does not show it.",
+    ),
+]  # fmt: skip
+TicketsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ticket-file", "--tickets-file", metavar="FILE",
+        help="A file with your ticket, or with tickets for everybody in VALUES, one in a line; - for standard input.",
+    ),
+]  # fmt: skip
+OtherParts = Annotated[
+    list[str] | None,
+    typer.Option("--part", metavar="COLLECTION", help="The other parts of a split, once for each: everybody draws one of all parts."),
+]
+OutboxFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--outbox", metavar="FILE",
+        help="Where sealed reports are kept until they are stored; submissions.outbox beside COLLECTION if left out.",
+    ),
+]  # fmt: skip
+Resend = Annotated[bool, typer.Option("--resend", help="Send what waits in the outbox, and nothing new.")]
+Decline = Annotated[
+    bool,
+    typer.Option(
+        "--decline", help="Throw away the report that waits for you, and make none for that round; exit code 0: nothing was sent."
+    ),
+]
+PinnedDigest = Annotated[
+    str | None, typer.Option("--digest", metavar="SHA256", help="The digest that was published; another collection is refused.")
+]
+Believe = Annotated[bool, typer.Option("--believe", help="Do not recompute the collection's guarantees first.")]
+Patience = Annotated[
+    float, typer.Option("--patience", parser=number, metavar="SECONDS", help="How long a shuffler that does not answer is asked again.")
+]
+
+
+def submit(
+    collection: CollectionGiven,
+    reading: ReadingOptions,
+    values: ManyValues = None,
+    value: OwnValue = None,
+    user: User = "",
+    ticket: Ticket = None,
+    tickets_file: TicketsFile = None,
+    part: OtherParts = None,
+    outbox: OutboxFile = None,
+    resend: Resend = False,
+    decline: Decline = False,
+    digest: PinnedDigest = None,
+    believe: Believe = False,
+    patience: Patience = RETRY_SECONDS,
+    as_json: Json = False,
+) -> None:
+    """Take part: verify the collection, randomize, seal, write down, and send until it is stored. Nothing but sealed reports leaves.
+
+    Exit code 0: all reports are stored. The same command again sends what is missing, and never randomizes anybody's value again. Who has
+    reported and gives --value again gets exit code 2: nothing is sent, whatever the value is.
+    """
+    _check_options(values, value, user, ticket, tickets_file, resend, decline)
+    import json
+
+    from metricshuffle.cli.console import note, note_rows_are_people, say, screen, show_progress
+    from metricshuffle.cli.extras import require_extras, require_for_places
+    from metricshuffle.collection.client.batch_submission import already_reported_text
+    from metricshuffle.collection.client.client import Client
+    from metricshuffle.collection.client.http_client import run_sync
+    from metricshuffle.files import completed
+    from metricshuffle.tasks.wording import wording_lines_or_notice
+
+    require_extras("client")
+    value = read_typed_lines() if value == [STDIN] else value
+    if outbox is None and collection.startswith(("http://", "https://")):
+        raise InputError("name a file with --outbox, in which sealed reports are kept until they are stored.")
+    with Client([collection, *(part or [])], outbox, believe, digest=digest, patience=patience) as client:
+        require_for_places(client.task.query)
+        tickets = client.checked_tickets([ticket] if ticket is not None else read_tickets(tickets_file))
+        if decline:
+            _decline(client, user)
+            return
+        if not believe:
+            with show_progress("Verifying"):
+                client.verify()
+        if delay := client.collections[0].terms.delay:
+            note(f"Every report waits a random part of {delay:,} seconds before it is sent, as this collection asks for.")
+        remarks: list[str] = []
+        participants: Participants | None = None
+        if not resend:
+            with show_progress("Reading") as progress:
+                participants, remarks = _read_participants(client, values, value or [], user, reading, progress)
+            note(*wording_lines_or_notice(client.task.title, client.task.question))
+        with show_progress("Submitting") as progress:
+            if participants is None:
+                done = run_sync(client.resend_async(tell=progress))
+            else:
+                completed.append(str(client.outbox.path))  # what is told if it is interrupted
+                done = run_sync(client.submit_crowd(participants, tickets, tell=progress))
+        note(*remarks)
+        if as_json:
+            print(json.dumps(_document(client, done)), flush=True)
+        elif done.complete and not (value and done.already):
+            say(screen(), str(done) if done.people else "No report waits in the outbox.")
+        if value and done.answers[0].before:
+            raise NotAllStored(already_reported_text(done.answers[0], client.outbox.path, user, "--user NAME"))
+        _note_unused_values(bool(value), reading.user_column, done)
+        if not done.complete:
+            raise NotAllStored(f"{done} The same command again sends what is missing, or --resend.")
+        if values is not None and not as_json:
+            note_rows_are_people(reading.user_column)
+
+
+class NotAllStored(MetricShuffleError):
+    """Some reports were not acknowledged."""
+
+
+def _check_options(
+    values: Path | None, value: list[str] | None, user: str, ticket: str | None, tickets_file: Path | None, resend: bool, decline: bool
+) -> None:
+    """What does not fit together is refused before anything is read."""
+    if sum((values is not None, bool(value), resend, decline)) != 1:
+        raise InputError(
+            "give --value with your own value, or a file with the values of many people, or --resend, or --decline; one of these four."
+        )
+    if (ticket is not None and not value) or (tickets_file is not None and not value and values is None):
+        raise InputError("--ticket belongs to --value, and --ticket-file to --value or to a file of values.")
+    if user and not (value or decline):
+        raise InputError("--user belongs to --value or --decline.")
+    if ticket is not None and tickets_file is not None:
+        raise InputError("give --ticket or --ticket-file, not both.")
+    if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (value and STDIN in value and len(value) > 1):
+        raise InputError("standard input is read once: give - once, and --value - by itself, with a line for each of your items.")
+
+
+def read_typed_lines() -> list[str]:
+    """What is written on standard input, a value in a line."""
+    import sys
+
+    lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
+    if not lines:
+        raise InputError("--value - reads your value from standard input, and nothing is written there.")
+    return lines
+
+
+def _decline(client: Client, user: str) -> None:
+    from metricshuffle.cli.console import say, screen
+
+    if not client.decline(user):
+        raise NotAllStored(
+            "The report may have been sent before it was declined now; it is not sent again, and none is made for that round."
+        )
+    who = f"the user {user!r}" if user else "whoever uses this outbox without --user"
+    say(screen(), f"Nothing was sent, and nothing will be, for {who}: what waited is thrown away, and no report is made for that round.")
+
+
+def _note_unused_values(is_own: bool, user_column: str | None, done: Submitted) -> None:
+    """Values that were given now and are in no report."""
+    from metricshuffle.cli.console import note
+    from metricshuffle.collection.client.batch_submission import RESUMED_MESSAGE
+
+    if is_own and done.resumed:
+        note(f"{RESUMED_MESSAGE} If you are somebody else, name yourself with --user.")
+    elif user_column is not None and (before := done.already + done.resumed):
+        people = f"{before:,} {'people' if before != 1 else 'person'}"
+        note(f"Reports of {people} were made before; nothing was made of what is said about them now.")
+
+
+def _document(client: Client, done: Submitted) -> dict[str, object]:
+    counts = {name: getattr(done, name) for name in ("people", "stored", "already", "resumed", "late", "refused", "waiting", "declined")}
+    return {**counts, "collections": [collection.digest for collection in client.collections], "outbox": str(client.outbox.path)}
+
+
+def _read_participants(
+    client: Client, values: Path | None, value: list[str], user: str, reading: ReadingOptions, progress: Callable[[str], None]
+) -> tuple[Participants, list[str]]:
+    """Whose values there are, all of them read and checked, and what is to be told about that."""
+    from metricshuffle.cli.input_rows import rows_of
+    from metricshuffle.collection.client.participants import Participants, as_rereadable_file, hash_file, participants_from_rows
+
+    task = client.task
+    if values is None:
+        rows = rows_from_options(value, task.query, reading)
+        participants = participants_from_rows(task, lambda: client.outbox, rows)
+        return Participants(participants.inputs, [client.outbox.user(user)]), list(rows.remarks)
+    if not reading.column:
+        raise InputError("name the column of the file that holds the values, --column.")
+    with as_rereadable_file(values) as path:
+        rows = rows_of(path, task.query, reading)
+        return participants_from_rows(task, lambda: client.outbox, rows, hash_file(path), progress), rows.remarks
+
+
+def rows_from_options(typed: list[str], query: Query, reading: ReadingOptions) -> Rows:
+    """What was typed after --value, read in the same way as a file."""
+    import csv
+    import io
+    from dataclasses import replace
+
+    from metricshuffle.data.csv_reader import CsvFormat, open_csv
+    from metricshuffle.data.rows import Rows
+    from metricshuffle.spaces import Grid, Places
+
+    if reading.column or reading.user_column or reading.per_user or reading.no_header or reading.delimiter:
+        raise InputError("--column, --user-column, --per-user, --delimiter and --no-header are for files; leave them out beside --value.")
+    if len(typed) > 1 and query.items is None:
+        raise InputError(f"a {query.title} takes one value a person, and --value was given {len(typed)} times.")
+    apart, columns = (";" if reading.decimal == "," else ","), ["value"]
+    if isinstance(query.values_in, Grid | Places):
+        columns = ["first", "second"]
+        if any(text.count(apart) != 1 for text in typed):
+            raise InputError(f"a place is two numbers with {apart!r} between them, like --value 46.95,7.44; got {typed[0]!r:.60}.")
+    fields = [text.split(apart) if len(columns) == 2 else [text] for text in typed]
+    user_column = "user" if query.items is not None else None
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t").writerows([["user", *columns], *(["you", *row] for row in fields)])
+    data, form = text.getvalue().encode(), replace(CsvFormat.of(None, reading.decimal, no_header=False), delimiter="\t")
+
+    def opened(wanted: Sequence[ColumnRequest]) -> Table:
+        return open_csv(io.BytesIO(data), data[:4], "--value", tuple(wanted), form)
+
+    where = {"coordinates": reading.coordinates, "clamp": reading.clamp, "decimal": reading.decimal}
+    return Rows.of(opened, query, columns, user_column=user_column, **where)  # type: ignore[arg-type]
+
+
+def read_tickets(path: Path | None) -> list[str]:
+    """The tickets of a file, one in a line."""
+    if path is None:
+        return []
+    import sys
+
+    from metricshuffle.files import read_text
+
+    tickets = (sys.stdin.read() if str(path) == STDIN else read_text(path)).split()
+    if len(set(tickets)) != len(tickets):
+        raise InputError(f"a ticket stands twice in {path}; everybody has one of her own.")
+    return tickets
+
+
+submit = with_reading_options(submit, column=None)

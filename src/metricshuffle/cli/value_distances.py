@@ -1,0 +1,57 @@
+"""How far apart the values in a file are, for whoever has to choose a distance: shown on this machine, and kept out of every plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from metricshuffle.errors import InputError
+
+if TYPE_CHECKING:
+    from metricshuffle.cli.shared_options import ReadingOptions
+    from metricshuffle.queries.query import Query
+
+HOW_TO = "docs/how-to/choose-a-distance.md"
+HOW_TO_CHOOSE = (
+    "Choose a distance within which nobody would mind being taken for somebody else; a round number that could be named without looking "
+    f"tells nothing about the people ({HOW_TO})."
+)
+
+
+@dataclass(frozen=True)
+class ValueFile:
+    """Which columns of which file are looked at."""
+
+    file: Path
+    options: ReadingOptions
+
+    def sentences(self, query: Query, distance: float | None) -> list[str]:
+        """How far apart they are, and how many lie outside the range."""
+        from metricshuffle.cli.console import show_progress
+        from metricshuffle.cli.input_rows import rows_of
+        from metricshuffle.data.value_parts import join_parts
+        from metricshuffle.planning.pairwise_distances import summarize_distances
+        from metricshuffle.spaces import Categories
+
+        labels = isinstance(query.values_in, Categories)
+        rows = rows_of(self.file, query, replace(self.options, clamp=not labels))
+        with show_progress(f"Reading {self.file}") as progress:
+            values = join_parts(rows.parts(progress))
+            progress("comparing pairs")
+            spread = summarize_distances(query, values)
+        return [*spread.sentences(distance), *rows.remarks, HOW_TO_CHOOSE]
+
+
+def value_file(file: Path | None, options: ReadingOptions) -> ValueFile | None:
+    """What the options name, or a sentence where they belong to a file that is not named."""
+    if file is not None:
+        return ValueFile(file, options)
+    stray = {
+        "--user-column": options.user_column, "--per-user": options.per_user, "--coordinates": options.coordinates,
+        "--delimiter": options.delimiter, "--drop-missing": options.drop_missing or None, "--no-header": options.no_header or None,
+    }  # fmt: skip
+    for option, value in stray.items():
+        if value is not None:
+            raise InputError(f"{option} belongs to --values FILE, the values to look at before a distance is chosen; give both.")
+    return None

@@ -1,0 +1,118 @@
+"""The analyst of a collection: fetches what was let go, opens it, estimates, and says that it is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from metricshuffle.collection.analyst.collector import Collecting, InconsistentMessagesError
+from metricshuffle.collection.analyst.download import RETRY_SECONDS, FetchedOutput, NotReleased
+from metricshuffle.collection.client.http_client import EXTRA, run_sync
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.terms import Collection
+from metricshuffle.errors import InputError, InputWarning, require
+from metricshuffle.files import atomic_file, deferred_interrupts
+from metricshuffle.planning.budget.release_ledger import EVERYBODY, Budget, validate_group_name
+from metricshuffle.tasks.release import Release
+
+CollectionSource = str | Path | Collection
+
+
+class Analyst:
+    """Whoever holds the key that messages are sealed for, as `metricshuffle analyst key` made it (`key`: the path of that file).
+
+    Messages are opened in several `processes`, as many as there are processors unless it is said. `patience`: seconds for which a
+    shuffler that does not answer is asked again. Beside the key a small file notes which set of messages was fetched: another set of
+    the same collection is refused.
+    """
+
+    def __init__(self, key: str | Path | AnalystKey, *, processes: int | None = None, patience: float = RETRY_SECONDS) -> None:
+        require("cryptography.hazmat.primitives.hpke", EXTRA)
+        self._key, self._processes, self._patience = key if isinstance(key, AnalystKey) else key_of(key), processes, patience
+        self._key_file = None if isinstance(key, AnalystKey) else Path(os.path.realpath(key))
+
+    @property
+    def public(self) -> str:
+        """What the operator of a collection is given."""
+        return self._key.public
+
+    def collecting(self, collection: CollectionSource | Sequence[CollectionSource]) -> Collecting:
+        """The steps of `collect`, one by one."""
+        several = [collection] if isinstance(collection, str | Path | Collection) else list(collection)
+        if not several:
+            raise InputError("there is no collection to collect.")
+        collections = [source if isinstance(source, Collection) else Collection.load(source) for source in several]
+        return Collecting(self._key, collections, self._processes, self._patience, self._key_file)
+
+    def collect(
+        self,
+        collection: CollectionSource | Sequence[CollectionSource],
+        output: str | Path,
+        *,
+        budget: Budget | None = None,
+        people: str = EVERYBODY,
+    ) -> Release:
+        """The release of a collection (or of the parts of a split, in one estimate), written to `output` and then acknowledged.
+
+        Whatever stops it, the same call again goes on: what was fetched lies beside the output until the release is there. A `budget`
+        counts it, as `Plan.estimate` does. Raises while the collection is not released.
+        """
+        return run_sync(self.collect_async(collection, output, budget=budget, people=people))
+
+    async def collect_async(
+        self,
+        collection: CollectionSource | Sequence[CollectionSource],
+        output: str | Path,
+        *,
+        budget: Budget | None = None,
+        people: str = EVERYBODY,
+    ) -> Release:
+        """The same without blocking."""
+        collecting = self.collecting(collection)
+        try:
+            files = await collecting.fetched(output)
+        except NotReleased as error:
+            saved_release = collecting.already(output) if error.gone else None
+            if saved_release is None:
+                raise
+            return saved_release
+        release = await asyncio.to_thread(_write_release, collecting, files, output, budget, validate_group_name(people))
+        for trouble in await collecting.acknowledge(files):
+            warnings.warn(trouble, InputWarning, stacklevel=2)
+        return release
+
+    def __repr__(self) -> str:
+        return f"Analyst({self.public[:24]}...)"
+
+
+def key_of(path: str | Path) -> AnalystKey:
+    """The key in a file, or a sentence."""
+    try:
+        return AnalystKey.load(path)
+    except OSError as error:
+        raise InputError(f"cannot read the analyst's key {path}: {error.strerror or error}.") from None
+
+
+def _write_release(
+    collecting: Collecting, files: Sequence[FetchedOutput], output: str | Path, budget: Budget | None, people: str
+) -> Release:
+    """The release, durable; it is noted before it appears, so that none is seen that does not count."""
+    with ExitStack() as stack:
+        account = stack.enter_context(budget.opened()) if budget is not None else None
+        try:
+            release = collecting.release(files)
+        except InconsistentMessagesError as error:
+            if account is not None:
+                account.record(collecting.task, error.shuffled, people)
+            raise
+        with deferred_interrupts(), atomic_file(output) as stream:
+            stream.write(release.to_json() + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+            if account is not None:
+                account.record(collecting.task, release.shuffled, people)
+    return release

@@ -1,0 +1,336 @@
+"""Sealed reports on their way: written down before they are sent, so that whatever happens nobody's value is randomized twice.
+
+An SQLite file. A person is in it once for each task and round, whichever collection her report is for, and several processes may use it.
+Names are not kept, only their hashes under a random key of the file. What the shuffler has acknowledged is deleted, except that it was, and
+when. Nothing is kept by which a value could be recognised: not even a hash, because there are few values to try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from metricshuffle.errors import InputError
+from metricshuffle.files import check_leads_somewhere
+
+State = Literal["made", "sending", "sent", "late", "declined"]
+"""Nothing has left this machine; it may have; the shuffler has acknowledged it; it came too late, perhaps; it was declined."""
+APPLICATION = 0x4D534F58
+"""By this SQLite tells an outbox from other databases."""
+WHO_BYTES, TICKET_HASH_BYTES = 32, 32
+LOCK_SECONDS = 30.0
+"""Seconds that one process waits for another."""
+QUERY_BATCH_SIZE = 500
+ENTRY_COLUMNS = "who, collection, state, answer, at, tried"
+VERSION = 1
+REPORTS = """
+CREATE TABLE IF NOT EXISTS reports (
+    task TEXT NOT NULL, round INTEGER NOT NULL, who BLOB NOT NULL, collection TEXT NOT NULL, report BLOB, boxes BLOB,
+    state TEXT NOT NULL CHECK (state IN ('made', 'sending', 'sent', 'late', 'declined')),
+    answer INTEGER NOT NULL DEFAULT 0,
+    at INTEGER NOT NULL DEFAULT 0,
+    tried INTEGER NOT NULL DEFAULT 0,
+    CHECK ((report IS NULL) = (state NOT IN ('made', 'sending'))),
+    PRIMARY KEY (task, round, who)
+) WITHOUT ROWID;
+"""
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS about (salt BLOB NOT NULL);
+{REPORTS.strip()}
+CREATE TABLE IF NOT EXISTS tickets (
+    collection TEXT NOT NULL, ticket BLOB NOT NULL, who BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (collection, ticket)
+) WITHOUT ROWID;
+"""
+
+FROM_VERSION_0 = f"""
+ALTER TABLE reports RENAME TO reports_before;
+{REPORTS.strip()}
+INSERT INTO reports (task, round, who, collection, report, boxes, answer, state)
+    SELECT task, round, who, collection, report, boxes, answer,
+    CASE standing WHEN 'waiting' THEN 'sending' WHEN 'stored' THEN 'sent' ELSE standing END FROM reports_before;
+DROP TABLE reports_before;
+"""  # noqa: S608
+"""It did not note whether sending had begun, nor when: what waits may have been sent."""
+
+
+@dataclass(frozen=True)
+class SealedReport:
+    """A person's report. `boxes` are kept where there are tickets, because one that is refused may be replaced by another."""
+
+    who: bytes
+    collection: str
+    report: bytes
+    boxes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class OutboxEntry:
+    """What the outbox knows of a person's report."""
+
+    who: bytes
+    collection: str
+    state: State
+    answer: int
+    """The last status that the shuffler answered with; 0 if there was none."""
+    at: int = 0
+    """Since when it is in this state, in seconds since 1970; 0 if that was not noted."""
+    tried: bool = False
+    """Whether it may have been sent before it was declined."""
+    fresh: bool = False
+    """Whether it was written down just now."""
+
+    @property
+    def waits(self) -> bool:
+        return self.state in ("made", "sending")
+
+
+@dataclass(frozen=True)
+class SettledReport:
+    """What became of a report that was sent."""
+
+    who: bytes
+    state: State
+    answer: int
+
+
+class Outbox:
+    """An open file. Every method is one transaction, durable when it returns."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        with self._sqlite_errors():
+            self._connection = self._opened()
+            self._salt = self._prepare()
+
+    def _opened(self) -> sqlite3.Connection:
+        if not self.path.parent.is_dir():
+            raise InputError(f"the outbox {self.path} lies in a folder that does not exist; make {self.path.parent} first.")
+        check_leads_somewhere(self.path)
+        if os.name == "posix" and self.path.is_file() and self.path.stat().st_mode & stat.S_IWOTH:
+            raise InputError(f"everybody on this machine can change the outbox {self.path}; chmod 600 {self.path} if nobody did.")
+        try:  # for its owner alone
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise InputError(f"cannot write the outbox {self.path}: {error.strerror or error}.") from None
+        connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        for setting in ("synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF"):
+            connection.execute(f"PRAGMA {setting}")
+        return connection
+
+    def _prepare(self) -> bytes:
+        """The tables, made if the file is new, and the key of its names."""
+        connection = self._connection
+        with self._transaction():
+            (named,), (version,), (tables,) = (
+                connection.execute(question).fetchone()
+                for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+            )
+            if named != APPLICATION and tables:
+                raise InputError(f"{self.path} is a database of something else and not an outbox; name another file with --outbox.")
+            if version > VERSION:
+                raise InputError(f"the outbox {self.path} was written by a newer version of metricshuffle; use that one.")
+            if version < VERSION or not tables:
+                for statement in (FROM_VERSION_0 if tables else SCHEMA).split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            if not tables:
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute("INSERT INTO about VALUES (?)", (secrets.token_bytes(32),))
+            return bytes(connection.execute("SELECT salt FROM about").fetchone()[0])
+
+    @contextmanager
+    def _sqlite_errors(self) -> Iterator[None]:
+        """What SQLite says, in a sentence."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(
+                f"cannot use the outbox {self.path}, where sealed reports are kept until they are stored ({error}); nothing was sent that "
+                "is not written down; name another file with --outbox only if nobody in this one has reported."
+            ) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._sqlite_errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    # Who
+
+    def user(self, name: str) -> bytes:
+        """Stands for a person who has a name."""
+        return self._hash(b"user\0" + name.encode())
+
+    def row(self, source: bytes, row: int) -> bytes:
+        """Stands for a row of a file with that hash."""
+        return self._hash(b"row\0" + source + row.to_bytes(8, "little"))
+
+    def _hash(self, text: bytes) -> bytes:
+        return hashlib.blake2b(text, digest_size=WHO_BYTES, key=self._salt).digest()
+
+    # Reports
+
+    def held(self, task: str, round: int, people: Sequence[bytes]) -> dict[bytes, OutboxEntry]:
+        """Of those people the ones who are in it."""
+        entries: dict[bytes, OutboxEntry] = {}
+        with self._lock, self._sqlite_errors():
+            for start in range(0, len(people), QUERY_BATCH_SIZE):
+                some = people[start : start + QUERY_BATCH_SIZE]
+                marks = ", ".join("?" * len(some))
+                rows = self._connection.execute(
+                    f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND who IN ({marks})",  # noqa: S608
+                    (task, round, *some),
+                )
+                entries |= {bytes(row[0]): _entry_of(row) for row in rows}
+        return entries
+
+    def keep(self, task: str, round: int, reports: Iterable[SealedReport], state: State = "made") -> dict[bytes, OutboxEntry]:
+        """Write reports down, all of them or none; whoever was quicker stays, and her report is the one to send.
+
+        Those that are sent at once are written down as `sending` right away.
+        """
+        entries: dict[bytes, OutboxEntry] = {}
+        with self._transaction() as connection:
+            for new in reports:
+                inserted = connection.execute(
+                    "INSERT INTO reports (task, round, who, collection, report, boxes, state, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                    "ON CONFLICT DO NOTHING",
+                    (task, round, new.who, new.collection, new.report, new.boxes, state, int(time.time())),
+                )
+                entries[new.who] = replace(self._row(task, round, new.who), fresh=inserted.rowcount == 1)
+        return entries
+
+    def _row(self, task: str, round: int, who: bytes) -> OutboxEntry:
+        """Of somebody who is in it."""
+        question = f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND who = ?"  # noqa: S608
+        return _entry_of(self._connection.execute(question, (task, round, who)).fetchone())
+
+    def report(self, task: str, round: int, who: bytes) -> SealedReport | None:
+        """The bytes that wait; None if they were sent or declined."""
+        with self._lock, self._sqlite_errors():
+            question = "SELECT collection, report, boxes FROM reports WHERE task = ? AND round = ? AND who = ? AND report IS NOT NULL"
+            row = self._connection.execute(question, (task, round, who)).fetchone()
+        return None if row is None else SealedReport(who, *row)
+
+    def begin(self, task: str, round: int, who: bytes) -> SealedReport | None:
+        """The bytes to post now, from here on `sending`; None if they were sent or declined. To be asked right before every post."""
+        with self._lock, self._sqlite_errors():
+            question = "SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ? AND state = 'made'"
+            is_new = self._connection.execute(question, (task, round, who)).fetchone() is not None
+        if is_new:
+            with self._transaction() as connection:
+                connection.execute(
+                    "UPDATE reports SET state = 'sending', at = ? WHERE task = ? AND round = ? AND who = ? AND state = 'made'",
+                    (int(time.time()), task, round, who),
+                )
+        return self.report(task, round, who)
+
+    def decline(self, task: str, round: int, who: bytes, collection: str) -> OutboxEntry:
+        """Throw away what waits, and never send it; what the outbox knows then. `tried`: it may be sent.
+
+        If nothing was made yet, that is noted for the `collection`: another process may be about to make it.
+        """
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO reports (task, round, who, collection, state, at) VALUES (?, ?, ?, ?, 'declined', ?) ON CONFLICT DO NOTHING",
+                (task, round, who, collection, int(time.time())),
+            )
+            connection.execute(
+                "UPDATE reports SET tried = (state = 'sending'), state = 'declined', at = ?, report = NULL, boxes = NULL "
+                "WHERE task = ? AND round = ? AND who = ? AND state IN ('made', 'sending')",
+                (int(time.time()), task, round, who),
+            )
+            return self._row(task, round, who)
+
+    def replace(self, task: str, round: int, who: bytes, before: int, report: bytes) -> None:
+        """The same boxes with another ticket, if the last answer is still the one that refused the first ticket."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE reports SET report = ?, answer = 0 WHERE task = ? AND round = ? AND who = ? AND answer = ? AND report IS NOT NULL",
+                (report, task, round, who, before),
+            )
+
+    def settle(self, task: str, round: int, settled: Iterable[SettledReport]) -> None:
+        """Note what was answered. What is stored stays stored, whatever another process was told afterwards, or was declined since."""
+        with self._transaction() as connection:
+            for news in settled:
+                gone = "" if news.state == "sending" else ", report = NULL, boxes = NULL"
+                connection.execute(
+                    f"UPDATE reports SET state = ?, answer = ?, at = ?{gone} WHERE task = ? AND round = ? AND who = ? "  # noqa: S608
+                    "AND (state IN ('made', 'sending') OR (state IN ('late', 'declined') AND ? = 'sent'))",
+                    (news.state, news.answer, int(time.time()), task, round, news.who, news.state),
+                )
+
+    def waiting(self, task: str, round: int, collections: Sequence[str]) -> list[OutboxEntry]:
+        """Everybody whose report for one of these collections is not acknowledged."""
+        with self._lock, self._sqlite_errors():
+            rows = self._connection.execute(
+                f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND state IN ('made', 'sending')",  # noqa: S608
+                (task, round),
+            )
+            return [entry for entry in map(_entry_of, rows) if entry.collection in collections]
+
+    # Tickets
+
+    def tickets_for(self, people: Mapping[bytes, str], offered: Sequence[bytes], collections: Sequence[str]) -> dict[bytes, bytes]:
+        """A ticket for each of those people (who -> collection), out of those that are offered: her own again, or the next nobody had.
+
+        One that was refused, or is somebody's in one of the `collections`, is not given to anybody else. Raises if there are too few, and
+        then nobody has got one.
+        """
+        hashes = {ticket_hash(ticket): ticket for ticket in offered}
+        assigned: dict[bytes, bytes] = {}
+        with self._transaction() as connection:
+            taken = set()
+            for collection, ticket, who, refused in connection.execute("SELECT collection, ticket, who, refused FROM tickets"):
+                if collection not in collections:
+                    continue
+                taken.add(bytes(ticket))
+                if not refused and people.get(who) == collection and ticket in hashes:
+                    assigned[who] = hashes[ticket]
+            free = [hashed for hashed in hashes if hashed not in taken]
+            without = [who for who in people if who not in assigned]
+            if len(free) < len(without):
+                raise InputError(
+                    f"{len(without):,} more {'people need' if len(without) != 1 else 'person needs'} a ticket, and of the "
+                    f"{len(offered):,} that are offered {len(free):,} were never used; nothing was sent for them. Ask for more tickets."
+                )
+            for who, hashed in zip(without, free, strict=False):
+                connection.execute("INSERT INTO tickets VALUES (?, ?, ?, 0)", (people[who], hashed, who))
+                assigned[who] = hashes[hashed]
+        return assigned
+
+    def refuse_tickets(self, people: Iterable[tuple[bytes, str]]) -> None:
+        """The tickets that these people (who, collection) had are not accepted."""
+        with self._transaction() as connection:
+            connection.executemany("UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people)
+
+
+def _entry_of(row: tuple[bytes, str, State, int, int, int]) -> OutboxEntry:
+    who, collection, state, answer, at, tried = row
+    return OutboxEntry(bytes(who), collection, state, answer, at, bool(tried))
+
+
+def ticket_hash(ticket: bytes) -> bytes:
+    return hashlib.blake2b(ticket, digest_size=TICKET_HASH_BYTES, person=b"outbox ticket").digest()

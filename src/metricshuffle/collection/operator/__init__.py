@@ -1,0 +1,1 @@
+"""The operator's interface of a running shuffler."""

@@ -1,0 +1,1 @@
+"""The shuffler: admission, storage, mixing and release of sealed reports."""

@@ -1,0 +1,1 @@
+"""Where a shuffler keeps sealed reports: SQLite or PostgreSQL."""

@@ -1,1 +1,0 @@
-"""The same plans where data lives on a cluster: `metricshuffle.executors.spark`."""

@@ -1,0 +1,18 @@
+"""Whole numbers given by a caller."""
+
+from __future__ import annotations
+
+import operator
+
+from metricshuffle.errors import InputError
+
+
+def validate_integer(name: str, value: int, minimum: int | None = None) -> int:
+    """value as an integer (at least `least`), or a sentence; a float is refused even if it has no fraction."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, got {value!r}.") from None
+    if minimum is not None and number < minimum:
+        raise InputError(f"{name} must be a whole number >= {minimum}, got {number}.")
+    return number

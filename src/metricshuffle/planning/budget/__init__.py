@@ -1,0 +1,1 @@
+"""What releases cost: the ledger, one task, several tasks together."""

@@ -1,0 +1,1 @@
+"""The same plans where data lives on a cluster: `metricshuffle.spark.roles`."""

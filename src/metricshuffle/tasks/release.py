@@ -1,0 +1,406 @@
+"""What the analyst publishes: a value, an interval and two guarantees, with the task and the tally they are computed from."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from pydantic import ValidationError
+
+from metricshuffle.display import Plottable, plot_result
+from metricshuffle.errors import InputError, PlanError
+from metricshuffle.files import read_text, write_text
+from metricshuffle.models import StoredModel, content_digest, parse_json, validation_message
+from metricshuffle.numerics.rounding import format_number
+from metricshuffle.numerics.types import Floats
+from metricshuffle.privacy.guarantee import Guarantee, released_sentences
+from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.queries.cell_table import label_of
+from metricshuffle.queries.mean_and_sum import NumberQuery
+from metricshuffle.queries.query import Answer, Estimate
+from metricshuffle.queries.result_table import Library, Table, frame
+from metricshuffle.queries.summed_query import SummedQuery
+from metricshuffle.tasks.collection_summary import Collected
+from metricshuffle.tasks.value_reading import Reading
+from metricshuffle.tasks.wording import wording_lines
+
+if TYPE_CHECKING:
+    from metricshuffle.estimation.inversion import IntervalMethod
+    from metricshuffle.tasks.task import Task
+
+FORMAT, TASK_FORMAT = "metricshuffle-release/3", "metricshuffle-task/1"
+# Releases of version 2 have other intervals for shares: they are computed again, and not compared.
+OLDER_FORMAT = "metricshuffle-release/2"
+UNCHANGED_COLUMNS = ("label", "low", "high", "south", "west", "north", "east", "share", "count", "cumulative")
+# Rows of a table that are printed; all of them if there are few.
+PRINTED_ROWS, MAX_ROWS_PRINTED_WHOLE = 8, 12
+
+
+class Release(Plottable):
+    """An estimate that carries what it promises.
+
+    `interval(level)` covers the true answer over the people who reported (the noise only: it says nothing about
+    people who did not report). Smoothed shares have no interval, but `at_most(level)` and `nearby(level)`. `raw_values_seen`: all
+    roles ran on one machine, so whoever ran it saw the values. `collected`: what arrived, where sealed reports came over a network.
+    `reading`: how values were read, where one machine had them.
+    """
+
+    format: ClassVar[str] = FORMAT
+
+    def __init__(
+        self, task: Task, shuffled: Shuffled, *, raw_values_seen: bool = False, expected_error: float | None = None,
+        collected: Collected | None = None, reading: Reading | None = None,
+    ) -> None:  # fmt: skip
+        self.task, self.shuffled = task, shuffled
+        self.raw_values_seen, self.expected_error, self.collected = raw_values_seen, expected_error, collected
+        self.reading = Reading() if reading is None else reading
+
+    @classmethod
+    def of(
+        cls, task: Task, shuffled: Shuffled, *, raw_values_seen: bool, expected_error: float | None = None,
+        collected: Collected | None = None, reading: Reading | None = None,
+    ) -> Release:  # fmt: skip
+        """The release of a shuffled batch, with what it needs computed at once: what is wrong with a batch is told here."""
+        release = cls(task, shuffled, raw_values_seen=raw_values_seen, expected_error=expected_error, collected=collected, reading=reading)
+        if collected is not None:
+            collected.check(task, shuffled.people)
+        _ = release.answer
+        return release
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The totals behind the answer, with their errors."""
+        return self.task.protocol.estimate(self.task.query, self.shuffled)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """Value, standard error and 95 % interval."""
+        return self.task.query.answer(self.estimate, 0.95)
+
+    @property
+    def value(self) -> Any:
+        """A number, a pair (latitude and longitude on a map), or a table with a row for each cell."""
+        return self.answer.value
+
+    @property
+    def standard_error(self) -> Any:
+        """Of the value, in the same shape; for a table one for each row. Smoothed shares have none."""
+        if self.answer.standard_error is None:
+            raise InputError(self.estimate.no_interval("standard error"))
+        return self.answer.standard_error
+
+    @property
+    def plane(self) -> Answer | None:
+        """Of a place in degrees: the same answer in units from the south-west corner of the grid."""
+        return self.answer.plane
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False, method: IntervalMethod = "normal") -> Any:
+        """Holds the true answer with probability at least `level`: (low, high), one for each axis (jointly), or a row for each cell.
+
+        Tables: `simultaneous`, all rows hold at once. "normal" is an approximation for many reports where single reports are randomized;
+        "bernstein" holds for any number and whatever people hold, as do all intervals of noisy vectors. Smoothed shares have none.
+        """
+        if simultaneous and not isinstance(self.value, Table):
+            raise InputError("simultaneous intervals are for tables; the intervals of a place hold jointly as they are.")
+        if self.estimate.smoothed:
+            raise InputError(self.estimate.no_interval())
+        return self.task.query.answer(self.estimate, level, simultaneous=simultaneous, method=method).interval
+
+    def at_most(self, level: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """Of smoothed shares: what the true share of each cell is at most, with probability at least `level` whatever people hold;
+        `simultaneous`: for all cells at once."""
+        if self.estimate.at_most is None:
+            raise InputError(self._no_smoothing())
+        return np.asarray(self._smoothed(level, simultaneous).at_most)
+
+    def nearby(self, level: float = 0.95, *, simultaneous: bool = False) -> Floats:
+        """Of smoothed shares: (low, high) of the true share around each cell, which people count in the less the farther they are;
+        with probability at least `level` whatever people hold; `simultaneous`: for all cells at once. The share itself is a column of
+        the value."""
+        if self.estimate.nearby is None:
+            raise InputError(self._no_smoothing())
+        return np.asarray(self._smoothed(level, simultaneous).nearby)
+
+    def _smoothed(self, level: float, simultaneous: bool) -> Answer:
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        return self.task.query.answer(self.estimate, level, simultaneous=simultaneous)
+
+    def _no_smoothing(self) -> str:
+        if self.estimate.smoothed:
+            return self.estimate.no_interval("bound of this kind")
+        return "this is for smoothed shares, and this answer is none: ask release.interval(0.95)."
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised if whoever is trusted is honest."""
+        return self.task.guarantee
+
+    @property
+    def if_shuffler_colludes(self) -> Guarantee:
+        """What is left if not."""
+        return self.task.if_shuffler_colludes
+
+    @property
+    def reports(self) -> int:
+        return self.shuffled.people
+
+    @property
+    def round(self) -> int:
+        return self.shuffled.batch.round
+
+    @property
+    def rounds(self) -> int:
+        return self.task.rounds
+
+    @property
+    def protocol(self) -> str:
+        return self.task.protocol.name
+
+    @property
+    def query(self) -> Any:
+        return self.task.query
+
+    @property
+    def title(self) -> str | None:
+        return self.task.title
+
+    @property
+    def question(self) -> str | None:
+        """What people were asked, in the planner's words."""
+        return self.task.question
+
+    @property
+    def plan(self) -> str:
+        """Digest of the task."""
+        return self.task.digest
+
+    @property
+    def unsafe_seeded(self) -> bool:
+        return self.shuffled.batch.seeded
+
+    @property
+    def warning(self) -> str:
+        """What makes the estimate fragile, or one about other values than people gave; or nothing."""
+        return " ".join(filter(None, (self.estimate.warning, self.reading.warning(self.query))))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the answer should know, in sentences."""
+        return [*self.query.remarks(), *self.reading.remarks(self.query)]
+
+    # Files
+
+    def to_json(self) -> str:
+        """One JSON document: the answer first, then the task and the tally that it is computed from, and a checksum of all."""
+        answer, task = self.answer, self.task
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "query": task.query.model_dump(mode="json"),
+            "value": _plain(answer.value),
+            "standard_error": _plain(answer.standard_error),
+            "interval_95": _plain(answer.interval),
+            "reports": self.reports,
+            "round": self.round,
+            "rounds": self.rounds,
+            "protocol": self.protocol,
+            "guarantee": task.guarantee.model_dump(mode="json"),
+            "if_shuffler_colludes": task.if_shuffler_colludes.model_dump(mode="json"),
+            "raw_values_seen": self.raw_values_seen,
+            "unsafe_seeded": self.unsafe_seeded,
+            "expected_error": self.expected_error,
+            "plan": task.digest,
+        }
+        if isinstance(answer.value, Table):  # each row has its own
+            del document["standard_error"], document["interval_95"]
+        if isinstance(task.query, SummedQuery):  # of cells it is counted in them
+            in_cells = not isinstance(task.query, NumberQuery) and task.query.rounding is None
+            document["granularity"] = task.protocol.grain * (1.0 if in_cells else task.protocol.step)
+        if answer.plane is not None:
+            plane = answer.plane
+            document["plane"] = {"unit": task.query.unit, "value": plane.value, "standard_error": plane.standard_error,
+                                 "interval_95": plane.interval}  # fmt: skip
+        if self.warning:
+            document["warning"] = self.warning
+        if self.reading != Reading():
+            document["reading"] = self.reading.model_dump(mode="json", exclude_defaults=True)
+        if self.collected is not None:
+            document["collected"] = self.collected.model_dump(mode="json")
+        document["task"] = json.loads(task.to_json())
+        document["tally"] = {"people": self.reports, "messages": self.shuffled.messages, "round": self.round,
+                             "sums": {str(key): row for key, row in self.shuffled.sums.items()}}  # fmt: skip
+        return json.dumps({**document, "checksum": content_digest(json.loads(json.dumps(document)))}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Undo `to_json`; the answer is computed again from the tally, and an edited one is refused."""
+        data = parse_json(text, "a release")
+        if not isinstance(data, dict) or data.get("format") not in (FORMAT, OLDER_FORMAT):
+            named = data.get("format") if isinstance(data, dict) else None
+            raise PlanError(f"this is not a release: its format is {named!r}, not {FORMAT!r}.")
+        if data.get("checksum") != content_digest({name: value for name, value in data.items() if name != "checksum"}):
+            raise PlanError("this release was edited or damaged: its checksum does not match its content; ask for it again.")
+        task = cast("Task", StoredModel.formats[TASK_FORMAT].from_json(json.dumps(data.get("task"))))
+        try:
+            tally = data["tally"]
+            sums = {int(key): [int(number) for number in row] for key, row in tally["sums"].items()}
+            batch = task.batch(int(tally["round"]), seeded=bool(data["unsafe_seeded"]))
+            shuffled = Shuffled(batch, int(tally["people"]), int(tally["messages"]), sums, task.protocol.modulus)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise PlanError(f"this release is damaged: its tally cannot be read ({error}); ask for it again.") from None
+        try:
+            collected = None if data.get("collected") is None else Collected.model_validate(data["collected"])
+            reading = Reading.model_validate(data.get("reading", {}))
+        except ValidationError as error:
+            raise PlanError(f"this release is damaged: what it says of its values cannot be read. {validation_message(error)}") from None
+        release = task.estimate(
+            shuffled, raw_values_seen=bool(data.get("raw_values_seen")), expected_error=data.get("expected_error"), collected=collected,
+            reading=reading,
+        )  # fmt: skip
+        computed = _plain(release.value)
+        if data["format"] == OLDER_FORMAT and release.query.shared:
+            computed = [{name: part for name, part in row.items() if name in UNCHANGED_COLUMNS} for row in computed]
+        if not _same(computed, data.get("value")):
+            raise PlanError("this release was edited or damaged: its value is not what its tally gives; ask for it again.")
+        return release
+
+    def save(self, path: str | Path) -> None:
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Release:
+        return cls.from_json(read_text(path))
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The answer as a frame of "pandas", "polars" or "pyarrow", or of whichever is installed: a row for each cell, or one."""
+        if isinstance(self.value, Table):
+            return self.value.to_frame(library)
+        low_high = np.atleast_2d(np.array(self.interval(0.95), dtype=np.float64))
+        values, errors = np.atleast_1d(self.value), np.atleast_1d(self.standard_error)
+        pair = ["latitude", "longitude"] if self.plane is not None else ["east", "north"]
+        names = [self.query.kind] if len(values) == 1 else pair
+        return frame({"label": names, "value": values.tolist(), "standard_error": errors.tolist(), "low_95": low_high[:, 0].tolist(),
+                      "high_95": low_high[:, 1].tolist()}, library)  # fmt: skip
+
+    def plot(self, *, level: float = 0.95) -> Any:
+        """The answer with its intervals of that level: a number or a place, bars of labels, steps along a line, or a map.
+
+        An altair chart if altair is installed, else one that shows itself as SVG.
+        """
+        return plot_result(self, level=level)
+
+    # Words
+
+    @property
+    def sentences(self) -> list[str]:
+        """Both promises, what spoils them, and what arrived where reports were collected over a network."""
+        texts = released_sentences(
+            self.guarantee, self.if_shuffler_colludes, raw_values_seen=self.raw_values_seen, unsafe_seeded=self.unsafe_seeded
+        )
+        return texts if self.collected is None else [*texts, *self.collected.sentences(self.task)]
+
+    @property
+    def decimals(self) -> int:
+        """Enough decimals to see two digits of the error."""
+        errors = self.answer.standard_error
+        error = 0.0 if errors is None else float(np.max(np.atleast_1d(np.asarray(errors, dtype=np.float64))))
+        return max(0, 1 - math.floor(math.log10(error))) if 0.0 < error < math.inf else 0
+
+    def __repr__(self) -> str:
+        value = repr(self.value) if isinstance(self.value, Table) else measured(self.value, self.decimals)
+        return f"Release({self.task.query.title} = {value}, {self.reports:,} reports, {self.protocol}, epsilon {self.guarantee.epsilon:g})"
+
+    def __str__(self) -> str:
+        answer = self._table_lines() if isinstance(self.value, Table) else self._value_lines()
+        lines = [*wording_lines(self.title, self.question), *answer]
+        people = "users" if self.query.items is not None else "reports"
+        origin = f"from {self.reports:,} {people if self.reports != 1 else people[:-1]} ({self.protocol})"
+        lines += [origin if self.rounds == 1 else f"{origin}, round {self.round} of {self.rounds}", *self.remarks]
+        if self.expected_error is not None and self.query.shared and self.query.items is not None:
+            unit = f" {self.query.error_unit}" if self.query.error_unit else ""
+            lines.append(f"{self.query.measure}: {format_number(self.expected_error)}{unit}")
+        lines += self.sentences
+        if self.query.items is not None:
+            lines.append(self.task.full_replacement)
+        return "\n".join([*lines, *([f"Warning: {self.warning}"] if self.warning else [])])
+
+    def _value_lines(self) -> list[str]:
+        unit = f" {self.query.unit}" if self.query.unit and self.plane is None else ""
+        value, interval = measured(self.value, self.decimals), measured(self.answer.interval, self.decimals)
+        lines = [f"{self.query.title} = {value}{unit}, 95 % interval {interval}"]
+        if self.plane is not None:
+            error = max(np.atleast_1d(np.asarray(self.plane.standard_error, dtype=np.float64)))
+            decimals = max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 0
+            place, around = measured(self.plane.value, decimals), measured(self.plane.interval, decimals)
+            lines.append(f"that is {place} {self.query.unit} (east, north) from the south-west corner, 95 % interval {around}")
+        return lines
+
+    def _table_lines(self) -> list[str]:
+        table = self.value
+        key = "share" if "share" in table.columns else "value"
+        order = np.argsort(-np.asarray(table[key], dtype=np.float64), kind="stable") if key == "share" else np.arange(len(table))
+        shown_codes = order if len(order) <= MAX_ROWS_PRINTED_WHOLE else order[:PRINTED_ROWS]
+        lines = [f"{self.query}: {self._row_summary(len(table), 'share' if key == 'share' else 'mean')}"]
+        for code in shown_codes:
+            row = table[int(code)]
+            if key == "share":
+                lines.append(f"  {label_of(table.columns, int(code))}: {row['share']:.4f}{_around(row)}")
+            else:
+                low, high = row["interval_95"]
+                lines.append(f"  {row['label']}: {format_number(row['value'])} ({format_number(low)} to {format_number(high)})")
+        return lines + ([f"  ... and {len(order) - len(shown_codes):,} more"] if len(shown_codes) < len(order) else [])
+
+    def _row_summary(self, rows: int, each: str) -> str:
+        """How many rows, and what each of them comes with."""
+        estimate = self.estimate
+        if not estimate.smoothed:
+            return f"one {each} with its 95 % interval" if rows == 1 else f"{rows:,} {each}s, each with its 95 % interval"
+        extras = ["what it is at most (95 %)"] if estimate.at_most is not None else []
+        extras += [f"the share {estimate.nearby.words} with its 95 % interval"] if estimate.nearby is not None else []
+        smoothed = f"{rows:,} smoothed shares" if rows > 1 else "one smoothed share"
+        return f"{smoothed} without intervals, each with {' and '.join(extras)}" if extras else f"{smoothed}, without intervals"
+
+
+def _around(row: dict[str, Any]) -> str:
+    """What is known of a share, in brackets."""
+    if "interval_95" in row:
+        low, high = row["interval_95"]
+        return f" ({low:.4f} to {high:.4f})"
+    texts = [f"at most {row['at_most_95']:.4f}"] if "at_most_95" in row else []
+    if "nearby" in row:
+        low, high = row["nearby_95"]
+        texts.append(f"nearby {row['nearby']:.4f} ({low:.4f} to {high:.4f})")
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
+def measured(value: object, decimals: int) -> str:
+    """A number, a pair or an interval with so many decimals."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(measured(part, decimals) for part in value) + ")"
+    return f"{float(str(value)):,.{decimals}f}"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Table):
+        return list(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _same(computed: Any, stored: Any) -> bool:
+    """Whether two answers are the same, up to the last digits of another machine's arithmetic."""
+    if isinstance(computed, list):
+        return isinstance(stored, list) and len(computed) == len(stored) and all(map(_same, computed, stored))
+    if isinstance(computed, dict):
+        return isinstance(stored, dict) and all(_same(part, stored.get(name)) for name, part in computed.items())
+    if isinstance(computed, tuple):
+        return _same(list(computed), stored)
+    if isinstance(computed, float) and isinstance(stored, int | float):
+        return math.isclose(computed, stored, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(computed == stored)

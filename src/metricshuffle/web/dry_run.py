@@ -1,0 +1,233 @@
+"""A dry run on a file, or on invented people: the private answer beside the true one. Nothing of it is kept, and no round is counted."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metricshuffle.data import open_columns
+from metricshuffle.data.rows import Rows
+from metricshuffle.data.value_parts import join_parts
+from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, require
+from metricshuffle.planning import Plan, simulate
+from metricshuffle.planning.pairwise_distances import summarize_distances
+from metricshuffle.planning.plan_text import error_text, expected_error_text
+from metricshuffle.queries.histogram import Histogram
+from metricshuffle.queries.query import Estimate, Query
+from metricshuffle.queries.result_table import Table as AnswerTable
+from metricshuffle.queries.summed_query import SummedQuery
+from metricshuffle.queries.user_queries import UserQuery
+from metricshuffle.randomness import Randomness
+from metricshuffle.report.charts.answer_charts import answer_chart
+from metricshuffle.report.components import Figure, Table
+from metricshuffle.report.template_engine import render_template
+from metricshuffle.spaces import Categories, Grid, Integers, Interval, Places
+from metricshuffle.tasks.release import Release, measured
+from metricshuffle.tasks.task import new_batch_id
+from metricshuffle.web.results import PlanResult
+
+SIMULATED_RUNS = 200
+MARKS = ",;\t|"
+MAX_TABLE_ROWS = 60
+MAX_INVENTED_PEOPLE = 100_000
+TYPICAL_ITEMS = 20
+"""That an invented person holds, where numbers may differ."""
+
+
+def header_of(path: Path) -> list[str]:
+    """The names of the columns of a CSV text or a Parquet file."""
+    with path.open("rb") as stream:
+        start = stream.read(4)
+    if start == b"PAR1":
+        parquet = require("pyarrow.parquet", "tables")
+        try:
+            return [str(name) for name in parquet.ParquetFile(path).schema_arrow.names]
+        except Exception as error:
+            raise InputError(f"this file begins like Parquet and cannot be read ({type(error).__name__}).") from None
+    opened: Any = gzip.open(path, "rb") if start[:2] == b"\x1f\x8b" else path.open("rb")  # noqa: SIM115 - closed below
+    with opened as stream:
+        try:
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig").readline(100_000)
+        except (UnicodeDecodeError, OSError, EOFError):
+            raise InputError("this file is not a table: give a CSV text in UTF-8 with a header line, or a Parquet file.") from None
+    mark = max(MARKS, key=line.count)
+    names = [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
+    if "\0" in line or not any(names):
+        raise InputError("this file is not a table: give a CSV text with a header line, or a Parquet file.")
+    return names
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a dry run showed."""
+
+    people: str
+    remarks: tuple[str, ...]
+    spread: tuple[str, ...]
+    private: Figure
+    true: Figure | None
+    """Of tables; a single number is told in words."""
+    facts: tuple[tuple[str, str], ...]
+    numbers: Table
+    simulated: tuple[str, ...]
+
+
+def trial(result: PlanResult, path: Path | None, columns: Sequence[str], user_column: str, per_user: str) -> DryRun:
+    """One release of the plan, made from a file or from invented people, beside what is true of them; and the error over many."""
+    plan, query = result.plan, result.plan.query
+    remarks: list[str] = []
+    spread: tuple[str, ...] = ()
+    if path is None:
+        values: Any = invent_values(query, min(plan.users, MAX_INVENTED_PEOPLE))
+        people = f"{min(plan.users, MAX_INVENTED_PEOPLE):,} invented people"
+    else:
+        labels = isinstance(query.values_in, Categories)
+        rows = Rows.of(
+            partial(open_columns, path), query, list(columns), clamp=not labels, user_column=user_column or None, per_user=per_user or None,
+            drop_missing=True, drop_outside=labels,
+        )  # fmt: skip
+        values = join_parts(rows.parts())
+        remarks, people = list(rows.remarks), f"{len(values):,} people in your file"
+        spread = _spread(plan, values)
+    plan.check_batch(len(values))
+    clamp = not isinstance(query.values_in, Categories)
+    released = plan.estimate(plan.task.publish(plan.task.counted([values], clamp=clamp), batches=[new_batch_id()]), raw_values_seen=True)
+    true = with_truth(released, values)
+    simulation = simulate(plan, SIMULATED_RUNS, Randomness.seeded(0))
+    over = (
+        f"Over {SIMULATED_RUNS} simulated releases the error is {error_text(query, simulation.mean_absolute_error)} on average; "
+        f"{expected_error_text(query, simulation.expected_error)} was expected.",
+        f"{simulation.covered[:1].upper()}{simulation.covered[1:]}.",
+    )
+    private = answer_chart(released, name="try-private")
+    truth = answer_chart(true, name="try-true") if isinstance(true.value, AnswerTable) else None
+    return DryRun(
+        people, tuple(remarks), spread,
+        Figure(private.drawing(), f"Private. {private.description}"),
+        None if truth is None else Figure(truth.drawing(), "True, and NOT PRIVATE: what these people hold."),
+        _facts(released, true), _numbers(released, true), over,
+    )  # fmt: skip
+
+
+def _spread(plan: Plan, values: Any) -> tuple[str, ...]:
+    try:
+        return tuple(summarize_distances(plan.query, values).sentences(plan.target.distance))
+    except MetricShuffleError:
+        return ()
+
+
+def with_truth(release: Release, values: Any) -> Release:
+    """The release as it would be without any noise."""
+    query, step = release.query, release.task.protocol.step
+    inputs = query.inputs(values, step, clamp=not isinstance(query.values_in, Categories))
+    people = inputs.people
+    if isinstance(query, SummedQuery):
+        totals = inputs.numbers.sum(axis=0).astype(np.float64)
+    elif isinstance(query, UserQuery):
+        assert inputs.sizes is not None  # noqa: S101 - users hold several items
+        weights = np.repeat(1.0 / inputs.sizes, inputs.sizes)
+        totals = np.bincount(inputs.numbers[:, 0], weights=weights, minlength=query.people.size)
+        totals = totals if query.shared else totals @ np.asarray(getattr(query, "table"))  # noqa: B009 - of means only
+    else:
+        assert isinstance(query, Histogram)  # noqa: S101 - nothing else is left
+        totals = np.bincount(inputs.numbers[:, 0], minlength=query.cells).astype(np.float64)
+    exact = Estimate(totals, np.zeros_like(totals), people, step, lambda *_: (totals, totals), possible=totals / people)
+    true = copy.copy(release)
+    true.__dict__.pop("answer", None)
+    true.__dict__["estimate"] = exact
+    return true
+
+
+def _facts(private: Release, true: Release) -> tuple[tuple[str, str], ...]:
+    if isinstance(private.value, AnswerTable):
+        shares = [np.asarray(release.value["share" if "share" in release.value.columns else "value"]) for release in (private, true)]
+        off = float(np.abs(shares[0] - shares[1]).mean())
+        return (("off by, on average", f"{100 * off:.3g} %" if private.query.shared else f"{off:.4g}"),)
+    unit = f" {private.query.unit}" if private.query.unit and private.plane is None else ""
+    off = float(np.linalg.norm(np.atleast_1d(np.subtract(_plane(private), _plane(true)))))
+    return (
+        ("private answer", f"{measured(private.value, private.decimals)}{unit}"),
+        ("95 % interval", f"{measured(private.answer.interval, private.decimals)}{unit}"),
+        ("true answer", f"{measured(true.value, private.decimals)}{unit}"),
+        ("off by", error_text(private.query, off)),
+    )
+
+
+def _plane(release: Release) -> Any:
+    return release.value if release.plane is None else release.plane.value
+
+
+def _numbers(private: Release, true: Release) -> Table:
+    """Both answers side by side."""
+    if not isinstance(private.value, AnswerTable):
+        pairs = zip(np.atleast_1d(private.value), np.atleast_1d(true.value), strict=True)
+        return Table(("private", "true"), [(f"{mine:.6g}", f"{theirs:.6g}") for mine, theirs in pairs], numeric=(0, 1))
+    name = "share" if "share" in private.value.columns else "value"
+    times, unit = (100.0, " %") if name == "share" else (1.0, "")
+    from metricshuffle.queries.cell_table import label_of
+
+    rows = []
+    for code in range(min(MAX_TABLE_ROWS, len(private.value[name]))):
+        mine, theirs = times * float(private.value[name][code]), times * float(true.value[name][code])
+        rows.append((label_of(private.value.columns, code), f"{mine:.3f}{unit}", f"{theirs:.3f}{unit}"))
+    return Table(("", "private", "true"), rows, numeric=(1, 2))
+
+
+def invent_values(query: Query, people: int) -> Any:
+    """Values of people who do not exist, the same every time: crowded in the middle, or around a few places."""
+    generator = np.random.default_rng(7)
+    domain = query.values_in
+    items = query.items if isinstance(query.items, int) else TYPICAL_ITEMS
+    count = people if query.items is None else people * items
+    if isinstance(domain, Categories):
+        shares = 1.0 / np.arange(1, len(domain.labels) + 1)
+        values: Any = np.array(domain.labels, dtype=object)[generator.choice(len(domain.labels), count, p=shares / shares.sum())]
+    elif isinstance(domain, Grid):
+        centre = generator.uniform(0.25, 0.75, (3, 2))[generator.integers(0, 3, count)]
+        ends = np.array([domain.width, domain.height])
+        values = np.clip(np.floor((centre + generator.normal(0, 0.12, (count, 2))) * ends), 0, ends - 1).astype(np.int64)
+    elif isinstance(domain, Places):
+        centre = generator.uniform(0.25, 0.75, (3, 2))[generator.integers(0, 3, count)]
+        low_high = np.array([(domain.south, domain.west), (domain.north, domain.east)])
+        values = np.clip(low_high[0] + (centre + generator.normal(0, 0.12, (count, 2))) * np.diff(low_high, axis=0), *low_high)
+    elif isinstance(domain, Integers | Interval):
+        low, high = float(domain.low), float(domain.high)
+        values = np.clip(low + (high - low) * generator.beta(2.0, 4.0, count), low, high)
+        values = np.rint(values).astype(np.int64) if isinstance(domain, Integers) else values
+    else:
+        raise InputError("there are no invented people for this question; give a file.")
+    if query.items is None:
+        return values
+    return [list(values[start : start + items]) for start in range(0, count, items)]
+
+
+def trial_html(result: PlanResult, trial_options: Mapping[str, Any]) -> tuple[str, str]:
+    """The part of the page about a dry run, and what is wrong with the column that was picked; anything else that is wrong stands in it."""
+    path = Path(trial_options["path"]) if trial_options["path"] else None
+    try:
+        dry_run = trial(result, path, trial_options["columns"], trial_options["user_column"], trial_options["per_user"])
+    except BatchTooSmall as error:
+        remedy = "Set “People” or “Honest people” to what the file has, and try again."
+        return render_template("web/trial.html.jinja", trial=None, wrong=f"{str(error).partition(';')[0]}. {remedy}"), ""
+    except MetricShuffleError as error:
+        sentence = with_trial_labels(str(error), path)
+        about = sentence if path is not None and "column" in sentence.lower() else ""
+        return render_template("web/trial.html.jinja", trial=None, wrong=sentence), about
+    return render_template("web/trial.html.jinja", trial=dry_run, wrong=""), ""
+
+
+def with_trial_labels(text: str, path: Path | None) -> str:
+    """A sentence that names options and a file, with the fields of the trial and the person's own file in their places."""
+    text = text if path is None else text.replace(str(path), "your file").replace(path.name, "your file")
+    for option, label in (("--user-column", "“Whose row it is”"), ("--per-user", "“Several rows of one person”"), ("--column", "“Column”")):
+        text = text.replace(option, label).replace(f"`{option.removeprefix('--').replace('-', '_')}`", label)
+    return text

@@ -1,0 +1,57 @@
+"""The title and the question in the forms of the pages: what people will be asked, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from metricshuffle.errors import InputError
+from metricshuffle.tasks.wording import normalize_question, normalize_title
+from metricshuffle.web.form_fields import FieldErrors
+
+if TYPE_CHECKING:
+    from metricshuffle.tasks.task import Task
+
+NORMALIZERS = {"title": normalize_title, "question": normalize_question}
+
+
+@dataclass(frozen=True)
+class TaskWording:
+    """What a task says to people, and the digest that it would have without saying anything."""
+
+    title: str
+    question: str
+    wordless: str
+
+    @classmethod
+    def of(cls, task: Task) -> TaskWording:
+        return cls(task.title or "", task.question or "", task.reworded().digest)
+
+
+def read_wording(typed: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, str | None]:
+    """Title and question, None where the field is empty; `fields` tells which field of the form holds which."""
+    words: dict[str, str | None] = {}
+    errors: dict[str, str] = {}
+    for name, normalize in NORMALIZERS.items():
+        text = typed[fields[name]].strip(" ")
+        try:
+            words[name] = normalize(text) if text else None
+        except InputError as refused:
+            errors[fields[name]] = f"{name.capitalize()}{str(refused).removeprefix(name)}"
+    if errors:
+        raise FieldErrors(errors)
+    return words
+
+
+def with_wording(task: Task, typed: Mapping[str, str]) -> Task:
+    """The task with the title and the question that were typed; where it has one of its own, that stays, and no other is taken."""
+    words = read_wording(typed, {name: name for name in NORMALIZERS})
+    own = {"title": task.title, "question": task.question}
+    conflicts = [name for name in NORMALIZERS if own[name] is not None and words[name] not in (None, own[name])]
+    if conflicts:
+        raise FieldErrors(
+            {name: f"The plan has a {name} of its own, “{own[name]}”; leave this empty, or plan again." for name in conflicts}
+        )
+    filled = {name: own[name] or words[name] for name in NORMALIZERS}
+    return task if filled == own else task.reworded(**filled)
