@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def module_of(path: Path) -> str:
     return ".".join(below(path).with_suffix("").parts).removesuffix(".__init__")
 
 
+OLD_MODULES = json.loads((SOURCE / "_old_names.json").read_text(encoding="utf-8"))["modules"]
 MODULES = [module_of(path) for path in FILES]
 PARTS = {name.split(".")[1] for name in MODULES if name.count(".")}
 FORMULAS = {name.split(".")[-1] for name in MODULES if name.startswith(("metricshuffle.accounting.", "metricshuffle.amplification."))}
@@ -65,6 +67,8 @@ def resolves(name: str) -> bool:
     """Whether a dotted name is a module, or something in one."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
+        if ".".join(parts[:count]) in OLD_MODULES:  # (imported with a warning)
+            continue
         try:
             owner = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
@@ -90,6 +94,8 @@ def known(name: str) -> bool:
 def is_reference(name: str) -> bool:
     """From a part of the package on, from a module of formulas on, or a class of some module: module.Class."""
     first, second = name.split(".")[:2]
+    if first == "spark":  # (also the name of Spark's own settings)
+        return f"metricshuffle.spark.{second}" in MODULES
     return (
         first in {package.name for package in PACKAGES}
         or first in PARTS | FORMULAS
@@ -125,9 +131,9 @@ def test_what_is_gone_would_be_found(tmp_path: Path) -> None:
         "accounting.shuffled_sum.Clamped": True,
         "shuffled_sum.Clamped": True,
         "accounting.clones.delta_upper": True,
-        "blanket.delta_bracket": True,
-        "accounting.sums.additive.Clamped": False,
-        "additive.Clamped": False,
+        "shuffling.delta_bracket": True,
+        "accounting.sums.additive_noise.Clamped": False,
+        "additive_noise.Clamped": False,
         "metricshuffle.randomizers.Channel": False,
         "metricshuffle.randomizers.NoChannel": True,
         "privacy.profile.PureProfile.rate": False,

@@ -3,9 +3,11 @@
 from typing import Any
 
 from metricshuffle._lazy import MOVED, export_locations, exported, moved
+from metricshuffle._old_names import install, new_name
 
 __version__ = "0.2.0.dev0"
 
+install()
 _HOMES = export_locations(__file__)
 __all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 
@@ -13,7 +15,7 @@ __all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 def __getattr__(name: str) -> Any:
     if name in MOVED:
         return moved(name)
-    globals()[name] = exported(__name__, name, _HOMES)
+    globals()[name] = exported(__name__, new_name(name, _HOMES), _HOMES)
     return globals()[name]
 
 

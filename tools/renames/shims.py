@@ -22,11 +22,15 @@ def data(library: Library) -> dict[str, dict[str, str]]:
         modules[folder] = ""
     members: dict[str, str] = {}
     for path, names in library.renames.in_file.items():
-        members |= {f"{module}:{old}": new for old, new in names.items() for module, file in library.modules.items() if file == path}
+        top = library.files[path].scopes.top
+        bound = set(top.bound) - set(top.imports)
+        members |= {
+            f"{module}:{old}": new for old, new in names.items() if old in bound for module, file in library.modules.items() if file == path
+        }
     return {
         "modules": dict(sorted(modules.items())),
-        "names": dict(sorted(library.renames.names.items())),
-        "members": dict(sorted(members.items())),
+        "names": {old: new for old, new in sorted(library.renames.names.items()) if not old.startswith("_")},
+        "members": {old: new for old, new in sorted(members.items()) if ":_" not in old},
     }
 
 
@@ -65,7 +69,7 @@ def document(renames: RenameMap) -> str:
     lines = ["# Names that changed", "", "Generated from `renames.toml` by `python -m tools.renames document`.", ""]
     lines += ["Old module paths and old public names still work in this version, with a DeprecationWarning that names the new one."]
     lines += table("Modules and folders", [(shown(old), shown(new)) for old, new in renames.modules.items()])
-    lines += table("Identifiers", list(renames.names.items()))
+    lines += table("Identifiers", [pair for pair in renames.names.items() if not pair[0].startswith("_")])
     for path, names in sorted(renames.in_file.items()):
-        lines += table(f"In {path.removeprefix(SOURCE + '/')}", list(names.items()))
+        lines += table(f"In {path.removeprefix(SOURCE + '/')}", [pair for pair in names.items() if not pair[0].startswith("_")])
     return "\n".join(lines) + "\n"

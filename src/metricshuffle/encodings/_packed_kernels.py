@@ -1,4 +1,5 @@
-"""Compiled splitting and adding of packed vectors (see packed.py). Everything is uint64, whose sums wrap at a multiple of 2^bits."""
+"""Compiled splitting and adding of packed vectors (see packed_vectors.py). Everything is uint64, whose sums wrap at a multiple of
+2^bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled exact samplers that read random words from a buffer (see sampling.py for the laws and their proofs).
+"""Compiled exact samplers that read random words from a buffer (see samplers.py for the laws and their proofs).
 
 The contract that keeps the laws exact when the buffer runs dry:
 
@@ -152,7 +152,7 @@ def rank(words, position, rows, first, last):  # type: ignore[no-untyped-def]
 def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
     """(K with P(K = k) proportional to exp(-k above/under) / k for k >= 1, next position), or (0, DRY or UNDECIDED).
 
-    Block i < I is k in [2^i, 2^(i+1)), block I the tail (see jumps.py). Bounds: a block has 2^i <= under/above <= 2^32, and
+    Block i < I is k in [2^i, 2^(i+1)), block I the tail (see compound_poisson.py). Bounds: a block has 2^i <= under/above <= 2^32, and
     above * (k - 2^i) < under <= 2^62; the tail is 2^33 + geometric at most.
     """
     many = blocks.shape[0]

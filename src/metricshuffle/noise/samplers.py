@@ -194,11 +194,11 @@ def _add_jumps(
     Statement: NB(r, p) has P(A = k) = C(r+k-1, k) (1-p)^r p^k, with r = shape and p = exp(-rate).
     For r < 1, A is the sum of M jumps, M Poisson of mean r L with L = -ln(1-p), each jump K with P(K = k) = p^k/(k L):
     the generating functions agree, ((1-p)/(1-pz))^r = exp(r L (g(z) - 1)) with g(z) = -ln(1-pz)/L. In a row of draws the runs of
-    zeros are geometric, and only the draws between them are made; jumps.py has the laws of the parts and why each is exact.
+    zeros are geometric, and only the draws between them are made; compound_poisson.py has the laws of the parts and why each is exact.
     Conditions: as sample_geometric; shape in (0, 1), its denominator up to 2^62. Numerics: integers only: random words are
     compared with digits of real numbers, and if those known so far (128 bits) do not decide, more are computed. int64
     could overflow only in an event of probability below e^(-2^20).
-    Reference: Quenouille 1949 for the law; proved above and in jumps.py.
+    Reference: Quenouille 1949 for the law; proved above and in compound_poisson.py.
     """
     from metricshuffle.noise import _sampling_kernels as kernels
 

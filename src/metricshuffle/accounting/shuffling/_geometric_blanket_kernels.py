@@ -1,4 +1,4 @@
-"""Compiled loop of geometric_pairs.py: which blanket levels the reports of any pair of inputs at some shift meet."""
+"""Compiled loop of geometric_blanket.py: which blanket levels the reports of any pair of inputs at some shift meet."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Amplification by shuffling from one finite law: delta(epsilon) <= (1/n) E[(G_1 + .. + G_n)_+].
 
-One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `law.py` makes the laws of
-G, `evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
+One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `blanket_law.py` makes the laws of
+G, `blanket_evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
 The lower ends bound the blanket EXPRESSION from below, to show how tight the evaluation is; they say something about a
 mechanism only if the law is the one of a single data set (`BlanketLaw.from_rows` with one row in `others`).
 """

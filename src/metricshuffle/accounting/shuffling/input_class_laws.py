@@ -1,6 +1,7 @@
 """What every other person's report may be: the laws of G_x = (K_a(Y) - e K_b(Y))/K_x(Y), Y ~ K_x, one for each input x.
 
-a and b are the two values one user may hold, e = e^epsilon. The input of `bound.py`, as `accounting/shuffling/blanket_law.py` is that of
+a and b are the two values one user may hold, e = e^epsilon. The input of `full_law_bound.py`, as `accounting/shuffling/blanket_law.py`
+is that of
 the blanket.
 """
 

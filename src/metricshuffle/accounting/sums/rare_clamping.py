@@ -19,7 +19,7 @@ def clamping_penalty(epsilon: float, probability: float) -> float:
     Proof: P(S) <= I(S) + t <= e^epsilon I'(S) + delta + t <= e^epsilon P'(S) + delta + (1 + e^epsilon) t.
     Conditions: `probability` counts every honest report of every axis and round. Numerics: rounded up.
     Reference: this docstring. (Conditioning on no report being clamped instead gives 1 - h + h delta_truncated, which is
-    smaller but needs the law of the truncated sum: see additive.Clamped.)
+    smaller but needs the law of the truncated sum: see additive_noise.Clamped.)
     """
     epsilon = checked_epsilon(epsilon)
     if not 0.0 <= probability <= 1.0:

@@ -1,6 +1,6 @@
 """Compiled flow of a concave, piecewise linear speed; imported only where used (numba costs 0.3 s).
 
-Notation of flow.py: lines (intercept, slope) by falling slope, the last slope 0; line i is used on breaks[i]..breaks[i+1].
+Notation of move_composition.py: lines (intercept, slope) by falling slope, the last slope 0; line i is used on breaks[i]..breaks[i+1].
 Every line bounds the speed everywhere, so that a break that is off by rounding never makes the flow too slow.
 """
 

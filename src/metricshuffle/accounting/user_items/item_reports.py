@@ -1,7 +1,8 @@
 """Every item of every user through an item randomizer, all reports shuffled: privacy of a user under the earth mover's distance.
 
 One user's items move by an earth mover's distance w: with as many items before and after, they can be matched so that the moves
-have mean length w. `moves.py` bounds one move, `flow.py` adds them up; here this becomes a profile and a calibration.
+have mean length w. `single_move_bounds.py` bounds one move, `move_composition.py` adds them up; here this becomes a profile and a
+calibration.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class ItemWiseProfile(PrivacyProfile):
         the delta of a pair whose log likelihood ratio is at most item_rate * items * distance.
         A single item needs no flow: one move is the pair of clones of its distance, or the blankets of the pairs up to it.
         Conditions: as many items before and after; item reports independent; the others' items hold anything.
-        Numerics: lines are added where the flow passes; see LineFlow.delta. Reference: flow.py, moves.py.
+        Numerics: lines are added where the flow passes; see LineFlow.delta. Reference: move_composition.py, single_move_bounds.py.
         """
         return self._delta(epsilon, distance)
 

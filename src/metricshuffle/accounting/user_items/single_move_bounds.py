@@ -1,4 +1,4 @@
-"""What one move of one item costs among shuffled items: the lines that `flow.py` takes, on demand where they matter.
+"""What one move of one item costs among shuffled items: the lines that `move_composition.py` takes, on demand where they matter.
 
 Items live in a metric space of diameter 1 (callers rescale). One item moves from x to x', a distance d apart, the other
 N - 1 items hold anything; F is the power of a test for x against its false alarms for x', or the other way round.

@@ -19,7 +19,7 @@ from metricshuffle_papers.earth_mover.privacy_bounds import equation_item_rate, 
 from metricshuffle_papers.published import Published, Verdict, checked_number, checked_people, open_delta
 
 _EXACT = "the exact predicted variance of the estimate"
-_BUDGET = "accounting.composition.responses, exact"
+_BUDGET = "accounting.composition.pure_responses, exact"
 _SIMPLEX = "Lap(2/(n epsilon)), and a projection onto the simplex"
 
 

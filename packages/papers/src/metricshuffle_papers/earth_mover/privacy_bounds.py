@@ -20,10 +20,10 @@ from metricshuffle_papers.published import Published, Verdict, checked_number, c
 
 Reading = Literal["fixed point", "delta e^-rate", "whole distance only"]
 
-_FLOW = "accounting.items.item_wise"
-_GROUP = "accounting.items.user_level.group_delta"
-_SAMPLING = "accounting.items.sampled_users"
-_GAUSSIAN = "accounting.items.gaussian.gaussian_sigma, calibrated at the diameter"
+_FLOW = "accounting.user_items.item_reports"
+_GROUP = "accounting.user_items.user_privacy.group_delta"
+_SAMPLING = "accounting.user_items.subsampled_items"
+_GAUSSIAN = "accounting.user_items.metric_gaussian.gaussian_sigma, calibrated at the diameter"
 
 
 def shuffled_items(users: int, items: int, model: Model) -> int:
@@ -52,7 +52,7 @@ def lemma_b_1(item_rate: float, distance: float, reports: int, delta: float) -> 
     """Epsilon of one item that moves by `distance` <= 1 among N shuffled ones.
 
     Statement: ln(1 + tanh(alpha_0 d/2)(8 sqrt(e^alpha_0 ln(4/delta)/N) + 8 e^alpha_0/N)).
-    Conditions: alpha_0 <= ln(N/(16 ln(2/delta))). Reference: true, and about four to seven times what accounting.clones certifies. Its
+    Conditions: alpha_0 <= ln(N/(16 ln(2/delta))). Reference: true, and about four to seven times what accounting.shuffling certifies. Its
     proof writes e^-eps0 for e^eps0 before the last line, and Lemma B.5, on which it rests, needs the ratio bounded both ways.
     """
     log_4, n = math.log(4.0 / open_delta(delta)), checked_people(reports)
@@ -60,7 +60,7 @@ def lemma_b_1(item_rate: float, distance: float, reports: int, delta: float) -> 
     most = math.log(n / (16.0 * math.log(2.0 / delta)))
     if not item_rate <= most:
         raise ConditionError("Lemma B.1 of Imola24", f"alpha_0 <= ln(N/(16 ln(2/delta))) = {most:.6g}", f"{item_rate:.6g}")
-    return Published(_h(item_rate, n, 1.0, distance, log_4), "Lemma B.1", "loose", "accounting.clones")
+    return Published(_h(item_rate, n, 1.0, distance, log_4), "Lemma B.1", "loose", "accounting.shuffling")
 
 
 @theorem("Imola24", "Theorem 4.3, as published: loose")

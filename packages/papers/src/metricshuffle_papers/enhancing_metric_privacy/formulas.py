@@ -16,9 +16,9 @@ from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.polya import Polya
 from metricshuffle_papers.published import Published, checked_number, checked_people, open_delta
 
-_SUMS = "accounting.sums.additive.AdditiveNoise(Polya(...)), which states a distance"
-_COUNTS = "accounting.sums.randomized_response.RandomizedResponseProfile"
-_PADDING = "accounting.sums.additive.Clamped at a stated distance, as plan(..., encoding='unary') does"
+_SUMS = "accounting.sums.additive_noise.AdditiveNoise(Polya(...)), which states a distance"
+_COUNTS = "accounting.sums.flipped_bit_count.RandomizedResponseProfile"
+_PADDING = "accounting.sums.additive_noise.Clamped at a stated distance, as plan(..., encoding='unary') does"
 
 
 def _union_share(users: int, delta: float) -> float:
@@ -128,7 +128,7 @@ def rr_colluding_epsilon(random_bit: float, bits: int, delta: float) -> Publishe
     Reference: false: without a shuffler positions are visible, and the unary codes of x and x+1 differ in one known bit.
     """
     claim = rr_epsilon(checked_number("random_bit", random_bit, 0.0, 1.0) * bits, delta).claim
-    instead = "accounting.sums.randomized_response.local_profile (the client hides positions) or unpermuted_local_delta (it does not)"
+    instead = "accounting.sums.flipped_bit_count.local_profile (the client hides positions) or unpermuted_local_delta (it does not)"
     return Published(claim, "Theorem 7.1", "false", instead)
 
 
@@ -170,7 +170,7 @@ def rr_error_bound(lam: float, bits: int, beta: float) -> Published:
     if lam < 2.0 * math.log(2.0 / beta):
         raise ConditionError("Theorem 3.2 of Athanasiou25", f"lam >= 2 log(2/beta) = {2.0 * math.log(2.0 / beta):.4g}", f"{lam:g}")
     claim = bits / (bits - lam) * math.sqrt(2.0 * lam * math.log(2.0 / beta))
-    return Published(claim, "Theorem 3.2", "loose", "accounting.sums.randomized_response.count_interval")
+    return Published(claim, "Theorem 3.2", "loose", "accounting.sums.flipped_bit_count.count_interval")
 
 
 @theorem("Athanasiou25", "Proposition 4, as published: false")
@@ -182,7 +182,9 @@ def sgdl_unlike_central(delta: float) -> Published:
 @theorem("Athanasiou25", "Proposition 6, as published: loose")
 def geo_unlike_sum(delta: float) -> Published:
     """Geo-Shuffle's answer differs from the sum plus SGDL(n) noise with probability at most delta/2; true with room to spare."""
-    return Published(open_delta(delta) / 2.0, "Proposition 6", "loose", "randomizers.additive.AdditiveRandomizer.clamp_probability")
+    return Published(
+        open_delta(delta) / 2.0, "Proposition 6", "loose", "randomizers.additive_randomizer.AdditiveRandomizer.clamp_probability"
+    )
 
 
 @theorem("Athanasiou25", "Proposition 3, as published: true")
@@ -191,7 +193,7 @@ def truncated_delta(missed: float, inside: float) -> Published:
 
     Reference: true, but the paper applies it with the delta of the untruncated law, which is smaller.
     """
-    return Published(missed + inside, "Proposition 3", "true", "accounting.sums.additive.Clamped")
+    return Published(missed + inside, "Proposition 3", "true", "accounting.sums.additive_noise.Clamped")
 
 
 @theorem("Athanasiou25", "Theorem D.1, as published: loose")
@@ -201,13 +203,15 @@ def composed_delta(delta: float) -> Published:
     Reference: true for all sets, although the proof is for product sets: with R_i = min(P_i, e^(e_i) Q_i) and s_i = P_i - R_i,
     P1 x P2 = R1 x R2 + R1 x s2 + s1 x P2, whose last two terms have mass at most 1 - (1-delta)^2.
     """
-    return Published(2.0 * open_delta(delta), "Theorem D.1", "loose", "accounting.sums.planar.PerAxis, or PlanarNoise (joint, less noise)")
+    return Published(
+        2.0 * open_delta(delta), "Theorem D.1", "loose", "accounting.sums.planar_noise.PerAxisProfile, or PlanarNoise (joint, less noise)"
+    )
 
 
 @theorem("Athanasiou25", "Proposition 7, as published: loose")
 def planar_epsilon(epsilon: float) -> Published:
     """epsilon in l1 is epsilon sqrt(2) in l2."""
-    return Published(math.sqrt(2.0) * epsilon, "Proposition 7", "loose", "accounting.sums.planar.PlanarNoise")
+    return Published(math.sqrt(2.0) * epsilon, "Proposition 7", "loose", "accounting.sums.planar_noise.PlanarNoise")
 
 
 def _fewer_than_bits(lam: float, bits: int) -> float:

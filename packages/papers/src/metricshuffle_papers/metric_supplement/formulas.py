@@ -18,7 +18,7 @@ from metricshuffle_papers.published import Published, checked_number, checked_pe
 
 Floats = NDArray[np.float64]
 
-_LOWER = "amplification.pem_lower, which is rounded down and takes any number of users"
+_LOWER = "amplification.padded_exponential_lower, which is rounded down and takes any number of users"
 _BISECTIONS = 40
 _MOST_COUNTED = 120  # outcomes are n^3/6
 
@@ -53,7 +53,7 @@ def theorem_1_epsilon(local: float, log_ratio: float, users: int, delta: float) 
         raise ConditionError("Theorem 1 of WitchHat", f"Omega > 2 log(4/delta) = {2.0 * log_4:.6g}", f"{omega:.6g}")
     s = math.sqrt(0.5 * omega * log_4)
     claim = math.log1p((2.0 * s + 1.0) / (0.5 * omega - s) / (1.0 + math.exp(-local)))
-    return Published(claim, "Theorem 1", "loose", "accounting.clones.metric_amplification.theorem_1, or accounting.clones")
+    return Published(claim, "Theorem 1", "loose", "accounting.shuffling.closed_form_bounds.theorem_1, or accounting.shuffling")
 
 
 def padded_rows(ab: float, ac: float, bc: float) -> Floats:

@@ -22,8 +22,8 @@ from metricshuffle_papers.published import Published, Verdict, checked_number, c
 Floats = NDArray[np.float64]
 Direction = Literal["P||Q", "Q||P"]
 
-_CLONES = "accounting.clones.bound.delta_upper, or accounting.blanket with BlanketLaw.three_symbol or BlanketLaw.from_rows"
-_LOWER = "amplification.lower, which is rounded down"
+_CLONES = "accounting.shuffling.clone_bound.delta_upper, or accounting.shuffling with BlanketLaw.three_symbol or BlanketLaw.from_rows"
+_LOWER = "amplification.lower_bound, which is rounded down"
 _BISECTIONS = 48
 _NEGLIGIBLE = 1e-25  # of a probability of a number of clones: left out
 
