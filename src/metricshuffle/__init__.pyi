@@ -37,8 +37,8 @@ from metricshuffle.errors import (
 from metricshuffle.errors import (
     PlanError as PlanError,
 )
-from metricshuffle.planning.budget.release_ledger import Budget as Budget
 from metricshuffle.planning.candidate import Candidate as Candidate
+from metricshuffle.planning.costs.release_ledger import Budget as Budget
 from metricshuffle.planning.error_simulation import Simulation as Simulation
 from metricshuffle.planning.error_simulation import simulate as simulate
 from metricshuffle.planning.plan import Plan as Plan

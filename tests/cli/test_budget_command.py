@@ -19,7 +19,7 @@ from metricshuffle import Budget, Plan, Release, Shuffled
 from metricshuffle.cli.budget_options import check_other_ledgers
 from metricshuffle.cli.estimate_command import publish
 from metricshuffle.errors import InputError
-from metricshuffle.planning.budget.release_ledger import LedgerContent
+from metricshuffle.planning.costs.release_ledger import LedgerContent
 from metricshuffle.tasks.task import new_batch_id
 
 WORDS = ("values.csv", "--column", "kcal")
@@ -176,7 +176,7 @@ def test_no_release_without_a_note(terminal: Any, two: Plan, monkeypatch: pytest
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("metricshuffle.planning.budget.release_ledger.write_text", full)
+    monkeypatch.setattr("metricshuffle.planning.costs.release_ledger.write_text", full)
     for more in (["--output", "release.json"], ["--json"], []):
         assert "cannot write the ledger releases.ledger, in which every release is noted" in terminal.refused(
             "run", "plan.json", *WORDS, *more

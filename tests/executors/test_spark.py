@@ -16,7 +16,7 @@ from tests.wire.kinds import CURATORS, KINDS, load_task, planned, values_of
 
 from metricshuffle import DomainError, InputError, Randomness
 from metricshuffle.errors import BatchTooSmall, InputWarning, PlanError
-from metricshuffle.planning.budget.release_ledger import Budget
+from metricshuffle.planning.costs.release_ledger import Budget
 from metricshuffle.spaces import Places
 from metricshuffle.spark import partitions, roles
 from metricshuffle.spark.frame_request import FrameRequest

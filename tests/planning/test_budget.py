@@ -15,7 +15,7 @@ from tests.wire.kinds import load_task, planned, reports_of, values_of
 from metricshuffle import Budget, InputError, Ledger, Plan, PlanError, Release, Shuffled
 from metricshuffle.cli.option_names import with_option_names
 from metricshuffle.models import content_digest
-from metricshuffle.planning.budget.release_ledger import EVERYBODY, LedgerContent, OpenLedger, article, ordinal, spendings
+from metricshuffle.planning.costs.release_ledger import EVERYBODY, LedgerContent, OpenLedger, article, ordinal, spendings
 from metricshuffle.protocols.tally import Batch
 from metricshuffle.randomness import Randomness
 from metricshuffle.tasks.message_format import MessageFormat
@@ -102,7 +102,7 @@ def test_reports_that_were_released_are_refused_with_others() -> None:
 
 
 def _noted(batch: Shuffled, people: str = EVERYBODY) -> Any:
-    from metricshuffle.planning.budget.release_ledger import RecordedRelease
+    from metricshuffle.planning.costs.release_ledger import RecordedRelease
 
     return RecordedRelease.of(batch, people, raw_values_seen=False)
 

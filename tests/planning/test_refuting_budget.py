@@ -18,8 +18,8 @@ import pytest
 from numpy.typing import NDArray
 
 from metricshuffle.planning import plan
-from metricshuffle.planning.budget.joint_cost import joint_cost
-from metricshuffle.planning.budget.task_cost import Price, TaskCost
+from metricshuffle.planning.costs.joint_cost import joint_cost
+from metricshuffle.planning.costs.task_cost import Price, TaskCost
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.features import space_of
 from metricshuffle.protocols.noisy_vectors import feature_table

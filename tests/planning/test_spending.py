@@ -16,8 +16,8 @@ from tests.wire.kinds import load_task
 from metricshuffle.errors import NotCertified
 from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.planning import plan
-from metricshuffle.planning.budget.joint_cost import joint_cost
-from metricshuffle.planning.budget.task_cost import DominatingPairProfile, TaskCost, composed_epsilon, curve_epsilons
+from metricshuffle.planning.costs.joint_cost import joint_cost
+from metricshuffle.planning.costs.task_cost import DominatingPairProfile, TaskCost, composed_epsilon, curve_epsilons
 from metricshuffle.privacy.dominating_pair import dominating_pair
 from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.privacy.target import Target

@@ -11,7 +11,7 @@ from metricshuffle.cli.shared_options import Json, load_task
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from metricshuffle.planning.budget.release_ledger import LedgerContent
+    from metricshuffle.planning.costs.release_ledger import LedgerContent
 
 
 def budget(
@@ -32,8 +32,8 @@ def budget(
     import json
 
     from metricshuffle.cli.console import say, screen, show_progress
-    from metricshuffle.planning.budget.joint_cost import joint_cost
-    from metricshuffle.planning.budget.release_ledger import EVERYBODY, ledger_groups, spendings, validate_group_name
+    from metricshuffle.planning.costs.joint_cost import joint_cost
+    from metricshuffle.planning.costs.release_ledger import EVERYBODY, ledger_groups, spendings, validate_group_name
 
     ledgers = [notes for path in files for notes in _notes(path)] if files else _ledgers_here()
     named = ledger_groups(ledgers)
@@ -58,7 +58,7 @@ def budget(
 
 def _ledgers_here() -> list[LedgerContent]:
     """The analyst's ledgers in this folder."""
-    from metricshuffle.planning.budget.release_ledger import LedgerContent
+    from metricshuffle.planning.costs.release_ledger import LedgerContent
     from metricshuffle.tasks.shuffle import SQLITE_HEADER
 
     ledgers = []
@@ -75,7 +75,7 @@ def _notes(path: Path) -> list[LedgerContent]:
     """Those of a ledger, or what all ledgers beside a plan or a task have of it."""
     from metricshuffle.cli.console import note
     from metricshuffle.files import read_bytes
-    from metricshuffle.planning.budget.release_ledger import BUDGET_FORMAT, RELEASES_LEDGER, LedgerContent, find_ledgers
+    from metricshuffle.planning.costs.release_ledger import BUDGET_FORMAT, RELEASES_LEDGER, LedgerContent, find_ledgers
     from metricshuffle.tasks.shuffle import SQLITE_HEADER
 
     start = read_bytes(path)

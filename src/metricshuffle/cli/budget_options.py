@@ -11,7 +11,7 @@ from metricshuffle.cli.shared_options import whole
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
-    from metricshuffle.planning.budget.release_ledger import Budget, OpenLedger
+    from metricshuffle.planning.costs.release_ledger import Budget, OpenLedger
     from metricshuffle.protocols.tally import Shuffled
     from metricshuffle.tasks.task import Task
 
@@ -42,7 +42,7 @@ def check_other_ledgers(task: Task, account: OpenLedger, ledger: Path | None, ba
     """
     if ledger is not None:
         return
-    from metricshuffle.planning.budget.release_ledger import EVERYBODY, LedgerContent, RecordedRelease, find_ledgers
+    from metricshuffle.planning.costs.release_ledger import EVERYBODY, LedgerContent, RecordedRelease, find_ledgers
 
     known_releases = [
         *account.notes.releases,
@@ -63,7 +63,7 @@ def check_other_ledgers(task: Task, account: OpenLedger, ledger: Path | None, ba
 def choose_ledger(file: Path, task: Task, ledger: Path | None, output: Path | None) -> Budget:
     """The ledger that is named, or the one beside the plan, task or collection; refused if the output would replace it."""
     from metricshuffle.files import lock_path
-    from metricshuffle.planning.budget.release_ledger import Budget
+    from metricshuffle.planning.costs.release_ledger import Budget
 
     budget = Budget.beside(file, task) if ledger is None else Budget(ledger)
     if output is not None and output.resolve() in (budget.path.resolve(), lock_path(budget.path)):

@@ -41,7 +41,7 @@ def collect(
     from metricshuffle.collection.analyst.download import NotReleased
     from metricshuffle.collection.client.http_client import run_sync
     from metricshuffle.files import written_in_place
-    from metricshuffle.planning.budget.release_ledger import validate_group_name
+    from metricshuffle.planning.costs.release_ledger import validate_group_name
 
     require_extras("client")
     writable(output, *collections, analyst_key)

@@ -38,7 +38,7 @@ def estimate(
     from metricshuffle.errors import InputError, PlanError
     from metricshuffle.files import read_bytes
     from metricshuffle.planning import Plan
-    from metricshuffle.planning.budget.release_ledger import validate_group_name
+    from metricshuffle.planning.costs.release_ledger import validate_group_name
 
     plan, people = load_plan(plan_file), validate_group_name(people)
     task = plan.task if isinstance(plan, Plan) else plan

@@ -40,7 +40,7 @@ def randomize(
     from metricshuffle.cli.extras import require_for_places
     from metricshuffle.cli.input_rows import rows_of
     from metricshuffle.files import written_in_place
-    from metricshuffle.planning.budget.release_ledger import Budget
+    from metricshuffle.planning.costs.release_ledger import Budget
     from metricshuffle.randomness import Randomness
     from metricshuffle.tasks import write_reports
 

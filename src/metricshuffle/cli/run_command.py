@@ -75,7 +75,7 @@ def run(
     from metricshuffle.cli.console import note, note_rows_are_people, show_progress
     from metricshuffle.cli.extras import require_for_places
     from metricshuffle.planning import Plan
-    from metricshuffle.planning.budget.release_ledger import validate_group_name
+    from metricshuffle.planning.costs.release_ledger import validate_group_name
     from metricshuffle.tasks.task import new_batch_id
 
     plan, people = load_plan(plan_file), validate_group_name(people)

@@ -16,9 +16,9 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import read_text, write_text
 from metricshuffle.models import FrozenModel, Real, StoredModel, content_digest, parse_json
 from metricshuffle.numerics.rounding import format_epsilon
-from metricshuffle.planning.budget.release_ledger import EVERYBODY, Budget, validate_group_name
 from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed_candidates, enforce_known_order
 from metricshuffle.planning.candidates import SkippedCandidate, calibrate_offers
+from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget, validate_group_name
 from metricshuffle.planning.error_simulation import other_errors
 from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, validate_setting
 from metricshuffle.privacy.guarantee import Guarantee, Who

@@ -186,7 +186,7 @@ class Shuffled(_TallyBase):
     """What the shuffler (aggregator, curator) lets the analyst see; a raw tally or unshuffled reports are other types.
 
     `batches` are the ids of the batches of reports that are in it, 16 random bytes each, sorted, so that they say nothing of the order
-    in which they came. An analyst, who keeps count with them (`planning.budget.release_ledger`), learns from an id that its batch is in
+    in which they came. An analyst, who keeps count with them (`planning.costs.release_ledger`), learns from an id that its batch is in
     it and nothing
     else: that somebody took part is public. There are none in files of earlier versions, and in what is published of a tally alone.
     """

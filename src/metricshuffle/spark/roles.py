@@ -17,7 +17,7 @@ from metricshuffle.data.rows import CoordinateKind, PerUser
 from metricshuffle.data.source import list_names
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.planning import Plan
-from metricshuffle.planning.budget.release_ledger import EVERYBODY, Budget, validate_group_name
+from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget, validate_group_name
 from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.randomness import Randomness
 from metricshuffle.spark import partitions

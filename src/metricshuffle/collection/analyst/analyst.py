@@ -16,7 +16,7 @@ from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError, InputWarning, require
 from metricshuffle.files import atomic_file, deferred_interrupts
-from metricshuffle.planning.budget.release_ledger import EVERYBODY, Budget, validate_group_name
+from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget, validate_group_name
 from metricshuffle.tasks.release import Release
 
 CollectionSource = str | Path | Collection

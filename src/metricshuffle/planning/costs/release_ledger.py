@@ -21,8 +21,8 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import locked, read_bytes, write_text, written_in_place
 from metricshuffle.models import FrozenModel, Whole, content_digest, parse_json
 from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon
-from metricshuffle.planning.budget.joint_cost import JointCost, joint_cost
-from metricshuffle.planning.budget.task_cost import TaskCost
+from metricshuffle.planning.costs.joint_cost import JointCost, joint_cost
+from metricshuffle.planning.costs.task_cost import TaskCost
 from metricshuffle.protocols.tally import ID_BYTES, Shuffled
 from metricshuffle.tasks.release import Release
 from metricshuffle.tasks.shuffle import SQLITE_HEADER, SeenIds

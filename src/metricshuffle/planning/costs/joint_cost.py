@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon, round_up
-from metricshuffle.planning.budget.task_cost import FREE, UNBOUNDED, Price, TaskCost, composed_epsilon
+from metricshuffle.planning.costs.task_cost import FREE, UNBOUNDED, Price, TaskCost, composed_epsilon
 from metricshuffle.privacy.guarantee import Guarantee
 
 
