@@ -60,7 +60,7 @@ def test_the_wheel_holds_what_is_not_python_too(built: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in names if name.startswith("metricshuffle/")} == wanted
-    assert {"metricshuffle/py.typed", "metricshuffle/__init__.pyi", "metricshuffle/pages/templates/style.css"} <= names
+    assert {"metricshuffle/py.typed", "metricshuffle/__init__.pyi", "metricshuffle/report/templates/style.css"} <= names
     assert {name.split("/")[0] for name in names} == {
         "metricshuffle",
         next(name for name in names if name.endswith("METADATA")).split("/")[0],

@@ -17,7 +17,7 @@ from metricshuffle.report.charts import vega
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (ROOT / "src", ROOT / "packages", ROOT / "examples")
-TEMPLATES = Path(metricshuffle.__file__).parent / "pages" / "templates"
+TEMPLATES = Path(metricshuffle.__file__).parent / "report" / "templates"
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
 FILTER = Path(metricshuffle_papers.__file__).parent / "pages" / "templates" / "filter.js"
 SCRIPTS = {"demo": TEMPLATES / "copy.js", "report": TEMPLATES / "copy.js", "reproduction": FILTER}

@@ -237,7 +237,7 @@ def test_versions_are_exact_and_the_lock_names_no_registry() -> None:
     assert "resolved" not in json.dumps(lock)
     assert "http" not in json.dumps(lock)
     assert all("integrity" in entry for name, entry in lock["packages"].items() if name)
-    notice = (Path(recipes.__file__).parents[1] / "pages" / "static" / "NOTICE.txt").read_text()
+    notice = (Path(recipes.__file__).parents[1] / "report" / "static" / "NOTICE.txt").read_text()
     for name in ("@hpke/core", "@hpke/common"):
         assert f"{name} {lock['packages'][f'node_modules/{name}']['version']}" in notice
     assert "Permission is hereby granted" in notice

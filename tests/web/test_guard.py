@@ -25,7 +25,7 @@ from metricshuffle.web.application import HTMX_SHA256, HTMX_VERSION, STATIC
 from metricshuffle.web.page_server import address, is_loopback_host
 
 TOKEN = "a-token-that-was-chosen"  # noqa: S105 - of these tests
-TEMPLATES = Path(metricshuffle.__file__).parent / "pages" / "templates" / "web"
+TEMPLATES = Path(metricshuffle.__file__).parent / "report" / "templates" / "web"
 
 
 def test_htmx_is_the_file_that_was_recorded() -> None:

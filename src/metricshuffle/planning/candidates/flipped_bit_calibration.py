@@ -26,7 +26,7 @@ MANY_COUNTS = 1e7
 
 
 @family
-def flipped_bits(setting: Setting) -> Iterator[Offer]:
+def sums_of_flipped_bits(setting: Setting) -> Iterator[Offer]:
     """For whatever is summed up, in unary messages."""
     if isinstance(setting.query, SummedQuery) and setting.encoding != "modular":
         at = SumSetting(setting, setting.query)

@@ -45,7 +45,7 @@ _FAMILIES: dict[str, Family] = {}
 
 def family(offers: Family) -> Family:
     """Register a family of candidates under its own name."""
-    _FAMILIES[f"{offers.__module__}.{offers.__qualname__}"] = offers
+    _FAMILIES[f"{offers.__qualname__}, {offers.__module__}"] = offers
     return offers
 
 
