@@ -96,7 +96,7 @@ def _open_with_workers(several: int, header: bytes, size: int, payload: int, box
 
 def _start_process() -> subprocess.Popen[bytes]:
     """Another Python with this module, wherever that was found; the key goes through a pipe and stands in no list of processes."""
-    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(  # noqa: S603 - this Python, and a module of this package
         [sys.executable, "-m", __spec__.name if __spec__ is not None else "metricshuffle.collection.analyst.decryption_pool"],
         stdin=subprocess.PIPE,
