@@ -35,6 +35,7 @@ from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,
     ClusteredResponse,
+    DiscreteGaussian,
     Duchi,
     ExponentialMechanism,
     HadamardResponse,
@@ -361,3 +362,9 @@ def test_what_is_too_large_falls_back() -> None:
     wide = beyond_epsilon(InputClassLaws.from_rows(LaplaceOnInterval(0.0, 1.0, 1.0, 60).rows(), 0, 60), 10**6, 1e-6)
     assert wide < band.upper
     assert blanket.epsilon_upper(LaplaceOnInterval(0.0, 1.0, 1.0, 60).blanket(0, 60), 10**6, 1e-6, relative=1e-4) > 1.2 * wide
+
+
+def test_a_search_that_began_too_narrow_begins_again() -> None:
+    """The lower end is not lost where a smoothing that served another epsilon takes more nodes than there may be."""
+    band = amplify(DiscreteGaussian(4, 1.0), 10**6).epsilon(1e-3)
+    assert 5.9694 < band.lower < band.upper < 6.0537

@@ -132,10 +132,13 @@ def integrate_contour(atoms: Atoms, users: int, relative: float, width: float = 
 
     lower, upper = 0.0, math.inf
     limit = max(2_000, NODE_BUDGET // atoms.mass.size)
-    for _ in range(8):
+    for turn in range(8):
         low, high, nodes = contour(float(users), atoms.mass, atoms.value, atoms.doubt, width, limit)
         lower, upper = (low if low > lower else lower), (high if high < upper else upper)
         if nodes >= limit or not upper < math.inf:
+            if turn == 0 and width < MAX_SMOOTHING:  # (what was narrow enough elsewhere is too narrow here)
+                width = MAX_SMOOTHING
+                continue
             break
         gap = (upper - lower) / upper
         if gap <= relative or upper < MIN_VALUE:
