@@ -70,7 +70,7 @@ def gallery(folder: Path) -> dict[Path, str]:
 
 
 def what_if() -> str:
-    """The README's table: its own plan, with the assumptions failing one by one."""
+    """The table of the page on guarantees: a plan whose assumptions fail one by one."""
     from metricshuffle.numerics.rounding import format_epsilon
     from metricshuffle.report.failure_scenarios import ProtocolReview, consequences
 
@@ -97,14 +97,14 @@ def with_part(text: str, name: str, part: str) -> str:
 
 def documents(root: Path) -> dict[Path, str]:
     """What each generated file should say now."""
-    readme = root / "README.md"
+    guarantee = root / "docs" / "guarantee-details.md"
     return {
         root / "docs" / "theorems.md": theorems(root),
         root / "docs" / "cli.md": command_line(),
         root / "docs" / "randomizers.md": every_randomizer(),
         root / "docs" / "picture.svg": picture(),
         **gallery(root / "docs" / "notebooks"),
-        readme: with_part(readme.read_text(encoding="utf-8"), "what-if", what_if()),
+        guarantee: with_part(guarantee.read_text(encoding="utf-8"), "what-if", what_if()),
     }
 
 

@@ -41,9 +41,9 @@ LEFT_OUT = {
     "users compare": "takes minutes",
 }
 """Commands in shell blocks that are not run here, by their first words, and why."""
-SHELL_PAGES = {"README.md": ROOT / "README.md", "users.md": DOCS / "users.md", "tutorial-page.md": DOCS / "tutorial-page.md"}
+SHELL_PAGES = {"commands.md": DOCS / "commands.md", "users.md": DOCS / "users.md", "tutorial-page.md": DOCS / "tutorial-page.md"}
 VALUES = "kcal\n" + "".join(f"{(137 * person) % 1001}\n" for person in range(1_000))
-"""values.csv of the README: the numbers of its Python sample."""
+"""values.csv of the commands: the numbers of the README's Python sample."""
 ENVIRONMENT = {"COLUMNS": "80", "LINES": "40", "NO_COLOR": "1", "TERM": "dumb", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -161,7 +161,7 @@ def record() -> Items:
     pages = {**{name: DOCS / name for name in RUN}, **SHELL_PAGES}
     for page, path in pages.items():
         with TemporaryDirectory(prefix="corpus-") as name, inside(Path(name)):
-            if page == "README.md":
+            if page == "commands.md":
                 Path("values.csv").write_text(VALUES, encoding="utf-8")
             items |= _page(page, path, Path(name))
     with TemporaryDirectory(prefix="corpus-") as name, inside(Path(name)):
