@@ -222,9 +222,10 @@ def test_an_interrupted_command_leaves_no_file(tmp_path: Path, sum_plan: Plan, n
     words = ["randomize", "plan.json", "values.csv", "--column", "kcal", "--output", "reports"]
     # Slowed down, so that the command is certainly in the middle of its work.
     # (whoever runs the tests in the background may have had interrupts ignored, which children inherit)
-    slow = "import runpy, signal, time; from metricshuffle.data import csv_files as c, table; "
-    slow += "signal.signal(signal.SIGINT, signal.default_int_handler); table.ROWS_AT_ONCE = c.LINES_AT_ONCE = 5000; numbers = c.numbers; "
-    slow += "c.numbers = lambda *cells: (time.sleep(0.2), numbers(*cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
+    slow = "import runpy, signal, time; from metricshuffle.data import csv_reader as c, source; "
+    slow += "signal.signal(signal.SIGINT, signal.default_int_handler); "
+    slow += "source.CHUNK_ROWS = c.LINES_PER_BLOCK = 5000; numbers = c.parse_numbers; "
+    slow += "c.parse_numbers = lambda *cells: (time.sleep(0.2), numbers(*cells))[1]; runpy.run_module('metricshuffle', run_name='__main__')"
     with subprocess.Popen([sys.executable, "-c", slow, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
         deadline = time.monotonic() + 20
         while not any(path.name.startswith(".reports.") and path.stat().st_size > 1000 for path in tmp_path.iterdir()):

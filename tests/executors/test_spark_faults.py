@@ -110,7 +110,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 assert "connect" in type(spark).__module__, type(spark)
 from metricshuffle import InputError, Task
-from metricshuffle.spark import spark as roles
+from metricshuffle.spark import roles
 task = Task.load("task.json")
 frame = spark.range(40).selectExpr("id % 4 as kcal", "id % 20 as who")
 release = roles.run(frame, task, column="kcal")

@@ -289,7 +289,7 @@ def test_a_true_place_in_degrees(chromium: Any, shuffler: Any) -> None:
             page.fill("#latitude", latitude)
             page.fill("#longitude", longitude)
             page.click("#make")
-            assert "longitude from 7.35 to 7.52" in page.inner_text("#wrong")
+            expect(page.locator("#wrong")).to_contain_text("longitude from 7.35 to 7.52")
         page.click("#here")
         expect(page.locator("#longitude")).to_have_value("7.44")
         page.click("#make")

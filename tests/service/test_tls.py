@@ -26,6 +26,8 @@ from tests.service.running import Running, load_task, report_of, request_of, run
 from tests.service.test_server_processes import certificate
 
 pytestmark = pytest.mark.thorough
+SLOWEST_SECONDS = 6.0
+"""Of an honest post beside strangers: under 2 s on a quiet machine, and these tests run beside others; without bounds nobody was answered."""
 FEW = 456
 """Files of a shuffler; ordinary systems allow 1,024."""
 
@@ -117,7 +119,7 @@ def test_idle_strangers_hold_nobody_up(tmp_path: Path, files: int, greeting: byt
             crowds = [reports[start : start + 20] for start in range(0, 300, 20)]
             answers = [answer for crowd in crowds for answer in ask_at_once(collection.url, crowd, trusting)]
             assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
-            assert max(seconds for _, seconds in answers) < 2.0
+            assert max(seconds for _, seconds in answers) < SLOWEST_SECONDS
             begun = time.monotonic()
             assert shuffler.end() == 0
             assert time.monotonic() - begun < 10
@@ -176,7 +178,7 @@ def test_silence_after_the_handshake_holds_nobody_up(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as aside:
             answers = aside.submit(asyncio.run, ask_beside()).result()
         assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
-        assert max(seconds for _, seconds in answers) < 4.0
+        assert max(seconds for _, seconds in answers) < 8.0  # (24.5 before)
 
 
 def test_plain_requests_are_told_that_this_is_tls(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ def test_the_proxy_of_the_documents(tmp_path: Path) -> None:
             crowds = [reports[start : start + 20] for start in range(0, 300, 20)]
             answers = [answer for crowd in crowds for answer in ask_at_once(outside, crowd, trusting)]
         assert {line for line, _ in answers} == {b"HTTP/1.1 204 No Content\r\n"}
-        assert max(seconds for _, seconds in answers) < 2.0
+        assert max(seconds for _, seconds in answers) < SLOWEST_SECONDS
         assert shuffler.operator.status(collection.digest)["reports"] == 1800
 
 
@@ -273,12 +275,12 @@ WATCHED = """
 import asyncio, sys, time
 from pathlib import Path
 from metricshuffle.collection.shuffler import server as serving
-serving.WATCH_SECONDS, serving.SILENT_LOOKS = 0.2, 5
+serving.WATCH_SECONDS, serving.MAX_SILENT_CHECKS = 0.2, 5
 listener = serving.Listener.of("127.0.0.1:0")
 def ready(url):
     print(url, flush=True)
     asyncio.get_running_loop().call_later(0.5, time.sleep, 60)  # the loop is stuck from then on
-serving.Serving("sqlite:///shuffler.db", Path("keys"), listener).run(ready, lambda text: print(text, file=sys.stderr, flush=True))
+serving.ShufflerServer("sqlite:///shuffler.db", Path("keys"), listener).run(ready, lambda text: print(text, file=sys.stderr, flush=True))
 """
 
 
@@ -292,12 +294,12 @@ STUCK = """
 import sys, time
 from pathlib import Path
 from metricshuffle.collection.shuffler import ingest, server as serving
-serving.LAST_SECONDS = 1.0
+serving.EXIT_SECONDS = 1.0
 ingest.Intake.close = lambda self: time.sleep(60)
 listener = serving.Listener.of("127.0.0.1:0")
 def tell(text):
     print(text, file=sys.stderr, flush=True)
-serving.Serving("sqlite:///shuffler.db", Path("keys"), listener).run(lambda url: print(url, flush=True), tell)
+serving.ShufflerServer("sqlite:///shuffler.db", Path("keys"), listener).run(lambda url: print(url, flush=True), tell)
 """
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tools.renames import checks, proof, shims
 from tools.renames.__main__ import main
-from tools.renames.application import apply
 from tools.renames.library import read_revision, read_working_tree
 from tools.renames.mapping import load
 
@@ -268,10 +267,3 @@ def test_the_page_lists_what_changed(tree: Path) -> None:
     page = (tree / "CHANGES-names.md").read_text()
     assert "| `service/standing` | `collection/shuffler/admission` |" in page
     assert "| `Standing` | `AdmissionRules` |" in page
-
-
-@pytest.mark.thorough
-def test_the_map_of_this_tree_can_be_applied() -> None:
-    root = Path(__file__).parents[2]
-    assert checks.refusals(read_working_tree(root, load(root / "renames.toml"))) == []
-    assert apply.__module__ == "tools.renames.application"

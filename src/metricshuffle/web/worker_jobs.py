@@ -49,11 +49,11 @@ def columns(path: str) -> dict[str, Any]:
     return {"columns": header_of(Path(path))}
 
 
-def trial(card: str, typed: dict[str, str], given: dict[str, Any], known: bytes | None = None) -> dict[str, Any]:
+def trial(card: str, typed: dict[str, str], options: dict[str, Any], known: bytes | None = None) -> dict[str, Any]:
     """A dry run on a file or on invented people."""
     from metricshuffle.web.dry_run import trial_html
 
-    html, column_error = trial_html(results.load_result(card, typed, known), given)
+    html, column_error = trial_html(results.load_result(card, typed, known), options)
     return {"html": html, "wrong": column_error}
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.docs.blocks import Block, blocks, commands
-from tests.docs.test_pages import DOCS, ROOT, RUN
+from tests.docs.test_pages import DOCS, RUN
 from tests.golden.corpus.masks import digest, masked, parts_of_page, seeded_system
 from tests.golden.corpus.recording import Fields, Items
 

@@ -54,7 +54,8 @@ def _statements() -> dict[str, int]:
     for module in walk_packages(metricshuffle.__path__, "metricshuffle."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    return dict(sorted(Counter(f"{statement.paper}: {statement.label}" for statement in STATEMENTS.values()).items()))
+    own = [statement for statement in STATEMENTS.values() if statement.function.startswith("metricshuffle.")]
+    return dict(sorted(Counter(f"{statement.paper}: {statement.label}" for statement in own).items()))
 
 
 def record() -> Items:
