@@ -27,7 +27,7 @@ from tests.service.test_server_processes import certificate
 
 pytestmark = pytest.mark.thorough
 SLOWEST_SECONDS = 6.0
-"""Of an honest post beside strangers: under 2 s on a quiet machine; these tests run beside others, and without bounds nobody is answered."""
+"""Of an honest post beside strangers: under 2 s on a quiet machine, but these tests run beside others."""
 FEW = 456
 """Files of a shuffler; ordinary systems allow 1,024."""
 
