@@ -52,6 +52,11 @@ def test_calibrate_for_one_randomizer(terminal: Terminal) -> None:
     assert clustered["certificate"]["bound"] == "blanket flow"
 
 
+def test_a_rate_beyond_all_doubles_is_no_traceback(terminal: Terminal) -> None:
+    result = terminal.typed("users calibrate --rate 1e308 --diameter 1e10 --delta 1e-12 --users 1000 --items 20 --model central")
+    assert (result.exit_code, "is NOT hidden" in " ".join(result.stdout.split())) == (0, True), result.output
+
+
 def test_calibrate_in_words(terminal: Terminal) -> None:
     told = terminal.typed(f"{CALIBRATE} --model central --diameter 2 --unit km").stdout
     for words in ("all 1,000 users are shuffled", "epsilon 10,", "2 km of earth mover's distance", "Replacing all of one user's items",

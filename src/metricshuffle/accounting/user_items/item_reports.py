@@ -302,7 +302,7 @@ def calibrate_family(
 def _normal_guess(shuffle: ItemShuffle, rate: float, delta: float) -> float:
     """Where a normal approximation near distance 0 puts the item rate; only a start: x e^(x/2) = rate sqrt(N)/(m z)."""
     z = math.sqrt(2.0 * math.log(1.0 / max(delta, 1e-300)))
-    goal = rate * shuffle.diameter * math.sqrt(shuffle.shuffled) / (shuffle.items * z)
+    goal = min(rate * shuffle.diameter * math.sqrt(shuffle.shuffled) / (shuffle.items * z), 1e300)
     x = 1.0
     for _ in range(60):
         x = 0.5 * (x + goal * math.exp(-0.5 * x)) if goal < 1.0 else max(1e-3, x - (x + 2.0 * math.log(x / goal)) / (1.0 + 2.0 / x))
