@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,7 +66,8 @@ class Pair:
 
     def fetched(self, collection: Collection) -> FetchedOutput:
         output = self.key_file.with_name(f"{collection.digest[:8]}.json")
-        return asyncio.run(Analyst(self.key_file).collecting(collection).fetched(output))[0]
+        with ThreadPoolExecutor(1) as aside:  # (a browser of another test may have a loop in this thread)
+            return aside.submit(asyncio.run, Analyst(self.key_file).collecting(collection).fetched(output)).result()[0]
 
     def witnessed(self) -> list[tuple[Any, ...]]:
         return asked(self.witness.store, "SELECT collection, asker, output FROM witnessed")
